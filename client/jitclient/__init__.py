@@ -1,0 +1,66 @@
+"""jitclient: JAX functions that stay compiled between runs, on a daemon.
+
+Importing this module is cheap: what a name needs is loaded when the name is first used (PEP 562).
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from jitclient.array import Array as Array
+    from jitclient.errors import ArrayLost as ArrayLost
+    from jitclient.errors import CaptureError as CaptureError
+    from jitclient.errors import JitserverError as JitserverError
+    from jitclient.explanation import Explanation as Explanation
+    from jitclient.explanation import explain as explain
+    from jitclient.remote_function import function_key as function_key
+    from jitclient.remote_function import jit as jit
+    from jitclient.session import connect as connect
+    from jitclient.transfer import block_until_ready as block_until_ready
+    from jitclient.transfer import device_get as device_get
+    from jitclient.transfer import device_put as device_put
+
+_HOMES = {
+    "Array": "array",
+    "Explanation": "explanation",
+    "block_until_ready": "transfer",
+    "connect": "session",
+    "device_get": "transfer",
+    "device_put": "transfer",
+    "explain": "explanation",
+    "function_key": "remote_function",
+    "jit": "remote_function",
+}
+_ERRORS = (
+    "AddressTaken",
+    "AmbientInput",
+    "ArrayLost",
+    "CaptureError",
+    "DaemonDraining",
+    "DaemonError",
+    "DaemonLost",
+    "DaemonUnavailable",
+    "Incompatible",
+    "JitserverError",
+    "ProtocolError",
+    "RemoteError",
+    "SessionBusy",
+    "SettingsError",
+)
+_HOMES.update(dict.fromkeys(_ERRORS, "errors"))
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

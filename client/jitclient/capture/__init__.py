@@ -1,0 +1,40 @@
+"""A function as canonical bytes, and back: both halves of one format.
+
+`capture` walks from a function to all the user code and values it depends on, and writes them as a
+program whose bytes are the same wherever and whenever the function is the same. `load` runs that
+program in a private namespace. Start reading at `dump.py` (client) and `load.py` (daemon).
+
+What to change where:
+
+- what counts as user code: `installed.py`, `usercode.py`; what is ambient: `ambient.py`
+- what code reads by name: `bytecode.py`, `references.py`, `namespaces.py`, `body_imports.py`,
+  `source_values.py`
+- what of a code object is its location: `code.py`
+- how an object is described (client): `functions.py`, `classes.py`, `class_body.py`,
+  `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jax_values.py`; in which order it
+  is asked what it is: `others.py`; the walk itself: `walker.py`, over the nodes of `graph.py`
+- in which order a program makes things, and so how they are numbered: `schedule.py`
+- how a program is spelled: `format.py`, `inline.py`
+- how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
+  `make_values.py`; what captured code sees of the world: `sandbox.py`
+- which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
+- whether anything was rebound: `watch.py`; how errors name the way: `failures.py`
+"""
+
+from .calls import rebuild_jit
+from .dump import Capture, capture
+from .format import FORMAT
+from .frames import Frame
+from .load import Loaded, load
+from .sharing import class_count
+
+__all__ = [
+    "FORMAT",
+    "Capture",
+    "Frame",
+    "Loaded",
+    "capture",
+    "class_count",
+    "load",
+    "rebuild_jit",
+]

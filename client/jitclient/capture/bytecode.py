@@ -1,0 +1,99 @@
+"""What a code object reads by name: globals, attributes of them, imports."""
+
+import dis
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+Chain = tuple[str, ...]
+
+_GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_GLOBAL_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
+_CELL_WRITES = frozenset({"STORE_DEREF", "DELETE_DEREF"})
+_ATTRIBUTE_READS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_READS = _GLOBAL_READS | _ATTRIBUTE_READS | {"IMPORT_FROM"}
+_NAMESPACE_READERS = frozenset({"eval", "exec", "globals", "f_globals", "__globals__"})
+_IGNORED = frozenset({"CACHE", "PRECALL", "EXTENDED_ARG"})
+
+
+@dataclass
+class Refs:
+    """What a code object, with those nested in it, reads by name."""
+
+    globals: dict[str, set[Chain]] = field(default_factory=dict)
+    """Global name -> the chains of attributes read from it; an empty chain: it escapes."""
+    imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)
+    """(name, level, names wanted from it)"""
+    words: set[str] = field(default_factory=set)
+    """Every name it reads, and every string constant that could be one."""
+    dynamic: bool = False
+    """It may read its whole namespace."""
+    writes_globals: bool = False
+    writes_cells: bool = False
+
+    @property
+    def relative(self) -> bool:
+        """Whether it imports relatively, and so depends on the name of its package."""
+        return any(level for _, level, _ in self.imports)
+
+    def absorb(self, inner: "Refs") -> None:
+        """Add what a nested code object reads."""
+        for name, chains in inner.globals.items():
+            self.globals.setdefault(name, set()).update(chains)
+        self.imports += inner.imports
+        self.words |= inner.words
+        self.dynamic |= inner.dynamic
+        self.writes_globals |= inner.writes_globals
+        self.writes_cells |= inner.writes_cells
+
+
+_known: dict[int, tuple[CodeType, Refs]] = {}
+
+
+def refs_of(code: CodeType) -> Refs:
+    """What `code` reads by name; worked out once per code object."""
+    known = _known.get(id(code))
+    if known is None or known[0] is not code:
+        known = _known[id(code)] = (code, _read(code))
+    return known[1]
+
+
+def instructions(code: CodeType) -> list[dis.Instruction]:
+    """The instructions of `code`, without those that only serve the interpreter."""
+    return [step for step in dis.get_instructions(code) if step.opname not in _IGNORED]
+
+
+def _read(code: CodeType) -> Refs:
+    refs = Refs(dynamic=not _NAMESPACE_READERS.isdisjoint(code.co_names))
+    refs.words.update(c for c in code.co_consts if type(c) is str and c.isidentifier())
+    steps = instructions(code)
+    for at, step in enumerate(steps):
+        if step.opname in _READS:
+            refs.words.add(step.argval)
+        if step.opname in _GLOBAL_READS and not _is_preamble(steps, at):
+            refs.globals.setdefault(step.argval, set()).add(tuple(_attributes(steps, at + 1)))
+        elif step.opname in _GLOBAL_WRITES:
+            refs.writes_globals = True
+        elif step.opname in _CELL_WRITES:
+            refs.writes_cells |= step.argval in code.co_freevars
+        elif step.opname == "IMPORT_NAME":
+            level, wanted = steps[at - 2].argval, steps[at - 1].argval
+            refs.imports.append((step.argval, level or 0, wanted or ()))
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            refs.absorb(refs_of(const))
+    return refs
+
+
+def _is_preamble(steps: list[dis.Instruction], at: int) -> bool:
+    """Whether this is the `__module__ = __name__` with which every body of a class begins."""
+    after = steps[at + 1] if at + 1 < len(steps) else steps[at]
+    return bool(steps[at].argval == "__name__" and after.argval == "__module__")
+
+
+def _attributes(steps: list[dis.Instruction], at: int) -> Iterator[str]:
+    while at < len(steps) and steps[at].opname in _ATTRIBUTE_READS:
+        name: Any = steps[at].argval
+        yield name
+        at += 1

@@ -1,0 +1,151 @@
+"""The client's half: from a function to its capture."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import CaptureError
+from . import containers, functions, wrappers  # noqa: F401  (they register describers)
+from .code import canonical_code
+from .failures import raise_needed
+from .format import FORMAT, NAMEABLE, digest, to_bytes
+from .graph import Node, Value, renumbered
+from .numbering import Numbering
+from .others import describe_other
+from .patches import refuse_patches
+from .schedule import Schedule, order_sets
+from .walker import Walker
+from .watch import Watch
+
+_OPTIONS = {
+    "docs": frozenset({"__doc__", "getdoc"}),
+    "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
+}
+"""What is captured only if some code in reach uses one of these words."""
+
+
+class Capture:
+    """A function as canonical bytes, with all the user code and values that it depends on.
+
+    Attributes:
+        payload: what is digested, and what is loaded.
+        key: the digest of the payload, in hex.
+        locations: file names, lines and local names, for tracebacks; no part of the key.
+        packages: the installed packages that the capture refers to, by import name, sorted.
+    """
+
+    def __init__(
+        self,
+        payload: bytes,
+        locations: bytes,
+        packages: tuple[str, ...],
+        watch: Watch,
+        numbering: Numbering,
+    ) -> None:
+        self.payload = payload
+        self.key = digest(payload)
+        self.locations = locations
+        self.packages = packages
+        self.unchanged: Callable[[], bool] = watch.unchanged
+        """Whether nothing that the capture went through has been rebound since."""
+        self._numbering = numbering
+
+    def index_of(self, obj: object) -> int | None:
+        """The index of a captured object that both sides can name, or None."""
+        return self._numbering.index_of(obj)
+
+    def object_at(self, index: int) -> Any:
+        """The object with this index; IndexError if there is none."""
+        return self._numbering.object_at(index)
+
+
+def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) -> Capture:
+    """Capture a function together with values that both sides must mean alike.
+
+    Args:
+        fn: any callable.
+        extras: classes of arguments, values of static arguments, and the like.
+        allow_ambient: the key stands for the function all the same, though no daemon can run it: whoever asks has
+            other means to know what it reads.
+
+    Raises:
+        AmbientInput: it reads something outside Python's objects.
+        CaptureError: it depends on something that cannot be captured; the message names the
+            object and how it is reached.
+    """
+    try:
+        walker, roots = _walk(fn, extras)
+        if walker.failed:
+            raise_needed(list(roots), allow_ambient)
+        refuse_patches(walker.packages, walker.patches)
+        order_sets(walker.unordered)
+        schedule = Schedule()
+        schedule.add(list(roots))
+        return _assemble(walker, schedule, roots, extras)
+    except RecursionError as error:
+        raise CaptureError("it is nested too deeply to be captured") from error
+    except CaptureError:
+        raise
+    except Exception as error:  # whatever it is, the function still runs without a daemon
+        raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
+
+
+def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[Value]]]:
+    """Walk again while code turns up that reads what was left out."""
+    options: frozenset[str] = frozenset()
+    while True:
+        walker = Walker(describe_other, options)
+        root, others = walker.value(fn), [walker.value(extra) for extra in extras]
+        walker.run()
+        wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
+        if wanted <= options:
+            walker.watch.seal()
+            return walker, (root, others)
+        options |= wanted
+
+
+def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value]], extras: tuple[Any, ...]) -> Capture:
+    steps = []
+    named = []
+    for step in schedule.steps:
+        if isinstance(step, Node):
+            needs = [need for need, _ in step.needs]
+            steps.append(_encoded([step.op, needs, *step.args]))
+            if step.op in NAMEABLE:
+                named.append(step.obj)
+        else:
+            node, fill = step
+            steps.append(_encoded([fill.op, node, *fill.args]))
+    payload = to_bytes((FORMAT, steps, _encoded(roots[0]), _encoded(roots[1])))
+    return Capture(
+        payload,
+        _locations(schedule),
+        tuple(sorted(walker.packages)),
+        walker.watch,
+        Numbering(extras, named),
+    )
+
+
+def _encoded(value: Value) -> Value:
+    return renumbered(value, _index)
+
+
+def _index(node: Node) -> int:
+    assert node.index is not None, node.op
+    return node.index
+
+
+def _locations(schedule: Schedule) -> bytes:
+    """Where the code of each function and module was written, in the order of the program."""
+    codes: list[Any] = []
+    modules: list[tuple[Any, Any]] = []
+    for step in schedule.steps:
+        if not isinstance(step, Node):
+            continue
+        if step.op == "function":
+            codes.append(canonical_code(step.obj.__code__).locations)
+        elif step.op == "source":
+            codes.append(canonical_code(step.obj).locations)
+        elif step.op == "namespace":
+            modules.append((step.obj.get("__name__"), step.obj.get("__file__")))
+    return pickle.dumps((codes, modules), protocol=5)

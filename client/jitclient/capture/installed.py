@@ -1,0 +1,117 @@
+"""What is installed, and therefore captured by reference; everything else is user code.
+
+Where a module's file lies decides, not its name: a user's own `code.py` hides the one of the
+standard library.
+"""
+
+import contextlib
+import functools
+import importlib.machinery
+import json
+import os
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+OURS = frozenset({"jitclient", "jitserver"})
+"""Installed wherever they lie: the daemon has the same version, or the handshake failed."""
+
+_FOLDER_NAMES = ("site-packages", "dist-packages")
+
+
+def _roots() -> tuple[str, ...]:
+    paths = [sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths += [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple({os.path.realpath(path) + os.sep for path in paths if path})
+
+
+_ROOTS = _roots()
+
+
+@functools.cache
+def is_user_module(name: object) -> bool:
+    """Whether a module is user code: outside the standard library and every place for packages."""
+    if not isinstance(name, str) or name in ("", "__main__", "__mp_main__"):
+        return True
+    if name.partition(".")[0] in OURS:
+        return False
+    where = _place_of(name)
+    if where is None:
+        return name not in sys.builtin_module_names and name not in sys.stdlib_module_names
+    return not is_installed_path(where)
+
+
+@functools.cache
+def package_of(name: str) -> str | None:
+    """The top-level import name of an installed package outside the standard library, or None."""
+    top = name.partition(".")[0]
+    where = None if top in OURS or is_user_module(top) else _place_of(top)
+    if where is None or (top in sys.stdlib_module_names and not _in_package_folder(where)):
+        return None
+    return top
+
+
+def find_source(name: str) -> importlib.machinery.ModuleSpec | None:
+    """The spec of a module, found without importing it or its parents."""
+    parent = name.rpartition(".")[0]
+    path: list[str] | None = None
+    if parent:
+        above = find_source(parent)
+        if above is None or above.submodule_search_locations is None:
+            return None
+        path = list(above.submodule_search_locations)
+    for finder in sys.meta_path:
+        with contextlib.suppress(ImportError, ValueError, AttributeError):
+            spec = finder.find_spec(name, path)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _place_of(name: str) -> str | None:
+    """The file or folder of a module; None for what is built in, made at run time or missing."""
+    module: Any = sys.modules.get(name)
+    if module is None:
+        spec = find_source(name)
+        if spec is None:
+            return None
+        origin = spec.origin if spec.has_location else None
+        return origin or next(iter(spec.submodule_search_locations or ()), None)
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return file
+    try:
+        return next((p for p in getattr(module, "__path__", ()) if isinstance(p, str)), None)
+    except TypeError:
+        return None
+
+
+def is_installed_path(path: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    real = os.path.realpath(path)
+    return real.startswith(_ROOTS) or _in_package_folder(real) or _beside_metadata(real)
+
+
+def _in_package_folder(path: str) -> bool:
+    return any(f"{os.sep}{name}{os.sep}" in path for name in _FOLDER_NAMES)
+
+
+def _beside_metadata(path: str) -> bool:
+    """Whether a file lies in an entry of `sys.path` that pip filled (`pip install --target`)."""
+    entries = {os.path.realpath(entry) for entry in sys.path if entry}
+    return any(path.startswith(e + os.sep) and _holds_metadata(e) for e in entries)
+
+
+@functools.cache
+def _holds_metadata(folder: str) -> bool:
+    return any(not _is_editable(found) for found in Path(folder).glob("*.dist-info"))
+
+
+def _is_editable(metadata: Path) -> bool:
+    try:
+        about = json.loads((metadata / "direct_url.json").read_text())
+        return bool(about["dir_info"]["editable"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,80 @@
+"""The daemon's half: run a capture's program in a private namespace."""
+
+from types import TracebackType
+from typing import Any
+
+from ..errors import CaptureError
+from . import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
+from .building import Builder
+from .format import FORMAT, MAKING, NAMEABLE, from_bytes
+from .frames import Frame, Places
+from .numbering import Numbering
+from .sharing import loading
+
+
+class Loaded:
+    """A capture made anew: its function, its extras, and what both sides can name.
+
+    Attributes:
+        fn: the function.
+        extras: the values that were captured with it.
+    """
+
+    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
+        self.fn = fn
+        self.extras = extras
+        made = [step[0] for step in builder.steps if step[0] in MAKING]
+        objects = zip(made, builder.objects, strict=True)
+        self._numbering = Numbering(extras, [obj for op, obj in objects if op in NAMEABLE])
+        self._groups = builder.plan.groups()
+        self._places = places
+
+    def index_of(self, obj: object) -> int | None:
+        """The index of an object of the capture, the same as `Capture.index_of` gives."""
+        return self._numbering.index_of(obj)
+
+    def object_at(self, index: int) -> Any:
+        """The object with this index; IndexError if there is none."""
+        return self._numbering.object_at(index)
+
+    def user_frames(self, tb: TracebackType | None, locations: bytes = b"") -> list[Frame]:
+        """The frames of a traceback that belong to captured code, outermost first.
+
+        Args:
+            tb: a traceback.
+            locations: where the code is in the caller's files, which may have changed since this
+                capture was loaded; the ones it was loaded with if empty.
+        """
+        return self._places.frames(tb, _codes(locations) if locations else None)
+
+    def user_text(self, text: str, locations: bytes = b"") -> str:
+        """A text that quotes tracebacks, with the places of captured code as the caller's files have them now."""
+        return self._places.text(text, _codes(locations)) if locations else text
+
+
+def load(payload: bytes, locations: bytes = b"") -> Loaded:
+    """Make a captured function anew, in a namespace of its own.
+
+    Raises:
+        CaptureError: the payload is not one of this format, or what it needs is missing here.
+    """
+    try:
+        version, steps, raw_fn, raw_extras = from_bytes(payload)
+        if version != FORMAT:
+            raise CaptureError(f"the capture has format {version}, not {FORMAT}")
+        codes = _codes(locations) if locations else []
+        with loading:
+            builder = Builder(steps, codes)
+            builder.run()
+            fn, extras = builder.value(raw_fn), tuple(builder.value(raw_extras))
+            builder.plan.publish(builder.objects)
+        return Loaded(builder, fn, extras, Places(builder.located, codes))
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(f"the capture cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _codes(locations: bytes) -> list[Any]:
+    codes, _ = from_bytes(locations)
+    return list(codes)

@@ -1,0 +1,234 @@
+"""Steps of a program that make containers, instances, and objects of numpy and JAX."""
+
+import importlib
+import threading
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .building import Builder, fills, makes
+from .calls import rebuild_jit
+
+
+@makes("list")
+def _list(builder: Builder) -> list[Any]:
+    return []
+
+
+@fills("extend")
+def _extend(builder: Builder, target: list[Any], items: Any) -> None:
+    content = builder.value(items)
+
+    def fill() -> None:
+        target[:] = content
+
+    fill()
+    builder.again(fill)
+
+
+@makes("dict")
+def _dict(builder: Builder) -> dict[Any, Any]:
+    return {}
+
+
+@fills("update")
+def _update(builder: Builder, target: dict[Any, Any], pairs: Any) -> None:
+    content = builder.value(pairs)
+
+    def fill() -> None:
+        target.clear()
+        target.update(content)
+
+    fill()
+    builder.again(fill)
+
+
+@makes("set")
+def _set(builder: Builder) -> set[Any]:
+    return set()
+
+
+@fills("add")
+def _add(builder: Builder, target: set[Any], items: Any) -> None:
+    content = builder.value(items)
+
+    def fill() -> None:
+        target.clear()
+        target.update(content)
+
+    fill()
+    builder.again(fill)
+
+
+@makes("frozenset")
+def _frozenset(builder: Builder, items: Any) -> frozenset[Any]:
+    return frozenset(builder.value(items))
+
+
+@makes("bytearray")
+def _bytearray(builder: Builder, data: bytes) -> bytearray:
+    return bytearray(data)
+
+
+@makes("call")
+def _call(builder: Builder, func: Any, arguments: Any) -> Any:
+    return builder.value(func)(*builder.value(arguments))
+
+
+@makes("new")
+def _new(builder: Builder, cls: Any, arguments: Any, maker: Any) -> Any:
+    kind = builder.value(cls)
+    return (builder.value(maker) or kind).__new__(kind, *builder.value(arguments))
+
+
+@makes("bare")
+def _bare(builder: Builder, cls: Any) -> Any:
+    return object.__new__(builder.value(cls))
+
+
+@fills("state")
+def _state(builder: Builder, target: Any, attributes: Any, slots: Any) -> None:
+    state = builder.value(attributes)
+    if state:
+        # not getattr: a class may compute its attributes from the very ones that are restored
+        object.__getattribute__(target, "__dict__").update(state)
+    for name, value in builder.value(slots):
+        object.__setattr__(target, name, value)
+
+
+@fills("setstate")
+def _setstate(builder: Builder, target: Any, state: Any) -> None:
+    target.__setstate__(builder.value(state))
+
+
+@fills("call_setter")
+def _call_setter(builder: Builder, target: Any, setter: Any, state: Any) -> None:
+    builder.value(setter)(target, builder.value(state))
+
+
+@fills("append")
+def _append(builder: Builder, target: Any, items: Any) -> None:
+    for item in builder.value(items):
+        target.append(item)
+
+
+@fills("set_items")
+def _set_items(builder: Builder, target: Any, pairs: Any) -> None:
+    for key, value in builder.value(pairs):
+        target[key] = value
+
+
+@makes("partial")
+def _partial(builder: Builder, kind: Any, func: Any, args: Any, keywords: Any) -> Any:
+    make = builder.value(kind)
+    return make(builder.value(func), *builder.value(args), **dict(builder.value(keywords)))
+
+
+@makes("lock")
+def _lock(builder: Builder, is_reentrant: bool) -> Any:
+    return threading.RLock() if is_reentrant else threading.Lock()
+
+
+@makes("fresh")
+def _fresh(builder: Builder, module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)()
+
+
+@makes("weakref")
+def _weak_reference(builder: Builder, target: Any) -> Callable[[], Any]:
+    obj = builder.value(target)
+    return (lambda: None) if obj is None else weakref.ref(obj)
+
+
+@makes("typevar")
+def _type_variable(
+    builder: Builder,
+    name: str,
+    bound: Any,
+    constraints: Any,
+    covariant: bool,
+    contravariant: bool,
+    infers_variance: bool,
+) -> Any:
+    variances: dict[str, Any] = {"covariant": covariant, "contravariant": contravariant}
+    if infers_variance:  # since Python 3.12
+        variances["infer_variance"] = True
+    make: Any = typing.TypeVar
+    return make(name, *builder.value(constraints), bound=builder.value(bound), **variances)
+
+
+@makes("typed_dict")
+def _typed_dict(builder: Builder, name: str, fields: Any, required: list[str]) -> Any:
+    types = {
+        field: typing.Required[kind] if field in required else typing.NotRequired[kind]
+        for field, kind in builder.value(fields)
+    }
+    make: Any = typing.TypedDict
+    return make(name, types)
+
+
+@makes("array")
+def _array(builder: Builder, dtype: Any, shape: list[int], data: bytes, is_writeable: bool, by_column: bool) -> Any:
+    import numpy as np
+
+    order: Any = "F" if by_column else "C"
+    array = np.frombuffer(data, builder.value(dtype)).reshape(shape, order=order).copy(order)
+    array.flags.writeable = is_writeable
+    return array
+
+
+@makes("object_array")
+def _object_array(builder: Builder, shape: list[int], items: Any) -> Any:
+    import numpy as np
+
+    array = np.empty(len(items), object)
+    for position, item in enumerate(builder.value(items)):
+        array[position] = item
+    return array.reshape(shape)
+
+
+@makes("jax_array")
+def _jax_array(builder: Builder, data: Any, is_weak: bool) -> Any:
+    import jax.numpy as jnp
+
+    numbers = builder.value(data)
+    array = jnp.asarray(numbers)
+    if not is_weak:
+        return array
+    if array.ndim == 0 and jnp.asarray(numbers.item()).dtype == array.dtype:
+        return jnp.asarray(numbers.item())
+    from jax._src.lax.lax import _convert_element_type
+
+    return _convert_element_type(array, weak_type=True)
+
+
+@makes("prng_key")
+def _prng_key(builder: Builder, implementation: str, data: Any) -> Any:
+    import jax
+
+    return jax.random.wrap_key_data(jax.numpy.asarray(builder.value(data)), impl=implementation)
+
+
+@makes("jit")
+def _jit(builder: Builder, func: Any, options: Any) -> Any:
+    return rebuild_jit(builder.value(func), dict(builder.value(options)))
+
+
+@makes("treedef")
+def _tree(builder: Builder, is_leaf: bool, kind: Any, data: Any, children: Any) -> Any:
+    from jax import tree_util
+
+    if is_leaf:
+        return tree_util.tree_structure(0)
+    node = None if kind is None else (builder.value(kind), builder.value(data))
+    registry: Any = tree_util.default_registry
+    make: Any = tree_util.PyTreeDef.from_node_data_and_children
+    return make(registry, node, builder.value(children))
+
+
+@makes("device")
+def _device(builder: Builder, platform: str, number: int) -> Any:
+    import jax
+
+    return next(device for device in jax.devices(platform) if device.id == number)

@@ -1,0 +1,160 @@
+"""Names: the globals that functions read, and what they read of modules.
+
+Of a user module only what is read by name is bound. A module that escapes, or whose names may be
+read in ways that the bytecode does not show, is bound whole, and what cannot be captured in it
+fails only when it is used.
+"""
+
+import builtins
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from .ambient import AMBIENT_MODULES, ambient_name
+from .bytecode import Chain
+from .graph import Node, Value
+from .inline import is_plain
+from .installed import is_user_module
+from .names import MISSING
+from .usercode import is_user_class, is_user_made, refuse_patched
+from .walker import Walker, describes
+
+_LARGE = 100  # containers of installed modules with more items are not the user's settings
+
+
+def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
+    """The node of a namespace; it becomes a module of the capture's own."""
+    node = walker.namespaces.get(id(names))
+    if node is None:
+        node = walker.namespaces[id(names)] = Node("namespace", names)
+    return node
+
+
+def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:
+    """The binding of a name, and what is read of its value if that is a module."""
+    value = names.get(name, MISSING)
+    walker.watch.name(names, name, value)
+    if value is MISSING:
+        value = _from_builtins(name)
+    if value is MISSING:
+        return bind(walker, names, "__getattr__", {()}) if "__getattr__" in names else []
+    bound = [_binding(walker, names, name, value)]
+    if isinstance(value, type):
+        for chain in sorted(chains):
+            bound += _read_of_class(walker, value, chain)
+    if isinstance(value, ModuleType):
+        for chain in sorted(chains):
+            if not is_user_module(value.__name__):
+                bound += _patches(walker, names, name, value, chain)
+            elif chain:
+                bound += bind(walker, vars(value), chain[0], {chain[1:]})
+            else:
+                bound.append(whole(walker, vars(value)))
+    return bound
+
+
+def _from_builtins(name: str) -> Any:
+    """What a name means that no module binds, if that is not the same everywhere."""
+    value = getattr(builtins, name, MISSING)
+    return value if is_user_made(value) or ambient_name(value) is not None else MISSING
+
+
+def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> Node:
+    at = (id(names), name)
+    node = walker.bindings.get(at)
+    if node is None:
+        node = walker.bindings[at] = Node("bind", None)
+        node.args = [namespace_of(walker, names), name, _without_contents(walker, value)]
+    return node
+
+
+def _without_contents(walker: Walker, value: Any) -> Value:
+    """A user module as a name sees it: what is read of it is bound separately."""
+    if isinstance(value, ModuleType) and is_user_module(value.__name__):
+        return namespace_of(walker, vars(value))
+    return walker.value(value)
+
+
+def whole(walker: Walker, names: dict[str, Any]) -> Node:
+    """The node that stands for every name of a namespace."""
+    at = (id(names), None)
+    node = walker.bindings.get(at)
+    if node is None:
+        node = walker.bindings[at] = Node("whole", None, [namespace_of(walker, names)])
+        walker.watch.size(names)
+        for name in sorted(n for n in names if not (n.startswith("__") and n.endswith("__"))):
+            walker.watch.name(names, name, names[name])
+            node.needs.append((_binding(walker, names, name, names[name]), True))
+            value = names[name]
+            if isinstance(value, ModuleType) and is_user_module(value.__name__):
+                node.needs.append((whole(walker, vars(value)), True))
+    return node
+
+
+@describes(ModuleType)
+def _module(walker: Walker, module: ModuleType) -> Value:
+    if not is_user_module(module.__name__):
+        walker.uses_package(module.__name__)
+        return ("m", module.__name__)
+    node = namespace_of(walker, vars(module))
+    node.needs.append((whole(walker, vars(module)), True))
+    return node
+
+
+def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleType, chain: Chain) -> list[Node]:
+    """What user code put on an installed module, or plain data there that it may have changed."""
+    value: Any = module
+    bound: list[Node] = []
+    for depth, part in enumerate(chain):
+        if isinstance(value, type):
+            bound += _read_of_class(walker, value, chain[depth:])
+        if not isinstance(value, ModuleType):
+            break
+        if is_user_module(value.__name__):
+            return bound + bind(walker, vars(value), part, {chain[depth + 1 :]})
+        held = vars(value).get(part, MISSING)  # never getattr: modules import lazily
+        if held is MISSING and f"{value.__name__}.{part}" in AMBIENT_MODULES:
+            held = importlib.import_module(f"{value.__name__}.{part}")
+        walker.watch.name(vars(value), part, held)
+        if held is MISSING:
+            break
+        dotted = chain[: depth + 1]
+        ambient = ambient_name(held)
+        if ambient is not None or is_user_made(held) or _is_settings(held):
+            walker.patches.add((value.__name__, part))
+            bound.append(_patch(walker, names, name, dotted, held))
+        value = held
+    if isinstance(value, type):
+        bound += _read_of_class(walker, value, ())
+    return bound
+
+
+def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
+    """What reading an attribute of a class by name leads to, beyond the class: `datetime.now`."""
+    for base in cls.__mro__:
+        if not is_user_class(base):
+            refuse_patched(base)
+    attribute = getattr(cls, chain[0], None) if chain else None
+    if attribute is None or ambient_name(attribute) is None:
+        return []
+    found = walker.value(attribute)
+    return [found] if isinstance(found, Node) else []
+
+
+def _patch(walker: Walker, names: dict[str, Any], name: str, dotted: Chain, held: Any) -> Node:
+    at = (id(names), name, dotted)
+    node = walker.bindings.get(at)
+    if node is None:
+        spelled = walker.value(held)
+        node = walker.bindings[at] = Node("patch", None)
+        node.args = [namespace_of(walker, names), name, list(dotted), spelled]
+    return node
+
+
+def _is_settings(held: Any) -> bool:
+    if type(held) in (list, set):
+        return len(held) <= _LARGE and all(map(is_plain, held))
+    if type(held) is dict:
+        return len(held) <= _LARGE and all(map(is_plain, (*held, *held.values())))
+    return is_plain(held)

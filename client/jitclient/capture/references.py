@@ -1,0 +1,33 @@
+"""What code needs when it runs: the names it reads, and the modules it imports."""
+
+import importlib.util
+from typing import Any
+
+from ..errors import AmbientInput
+from .body_imports import add_source
+from .bytecode import Refs
+from .graph import Node
+from .namespaces import bind, whole
+from .walker import Walker
+
+_LOCATION_READERS = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions"}
+
+
+def add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:
+    """Make a node need all that its code reads from `names`."""
+    walker.words |= refs.words
+    if refs.words & _LOCATION_READERS:
+        raise AmbientInput("it reads the places of source code, which are no part of a key")
+    if refs.dynamic:
+        node.needs.append((whole(walker, names), True))
+    for name in sorted(refs.globals):
+        node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
+    if refs.relative:
+        for name in ("__name__", "__package__"):
+            node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
+    for name, level, wanted in refs.imports:
+        if level:
+            package = names.get("__package__") or names["__name__"]
+            name = importlib.util.resolve_name("." * level + name, package)
+        walker.uses_package(name)
+        add_source(walker, node, name, wanted)

@@ -1,0 +1,51 @@
+"""Which objects are the user's own: classes and functions that must travel by value."""
+
+from types import FunctionType, MethodType
+from typing import Any
+
+from ..errors import CaptureError
+from .installed import is_user_module
+from .names import home_of
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_EXTENSION_METACLASSES = ("nb_type", "pybind11_type")
+
+
+def is_made_in_c(cls: type) -> bool:
+    """Whether a class comes from an extension module, and so has no definition to capture."""
+    names = (type(cls).__name__, cls.__name__)
+    return not cls.__flags__ & _HEAP_TYPE or any(n.startswith(_EXTENSION_METACLASSES) for n in names)
+
+
+def is_user_class(cls: type) -> bool:
+    """Whether a class is captured by its definition."""
+    if is_made_in_c(cls):
+        return False
+    return is_user_module(cls.__dict__.get("__module__")) or home_of(cls) is None
+
+
+def refuse_patched(cls: type) -> None:
+    """Raise if user code put a function on an installed class: the daemon's has none of it."""
+    if is_made_in_c(cls):
+        return
+    for name, value in vars(cls).items():
+        if isinstance(value, FunctionType) and is_user_function(value):
+            where = f"{cls.__module__}.{cls.__qualname__}.{name}"
+            raise CaptureError(f"user code was put on an installed class: {where}")
+
+
+def is_user_function(obj: Any) -> bool:
+    """Whether an object is a function of the user's, also inside bound methods and partials."""
+    while not isinstance(obj, FunctionType):
+        inner = getattr(obj, "__func__" if isinstance(obj, MethodType) else "func", None)
+        if inner is None or isinstance(obj, type):
+            return False
+        obj = inner
+    return is_user_module(obj.__globals__.get("__name__"))
+
+
+def is_user_made(obj: Any) -> bool:
+    """Whether an object is a function or a class of the user's."""
+    if isinstance(obj, type):
+        return is_user_class(obj)
+    return callable(obj) and is_user_function(obj)

@@ -1,0 +1,140 @@
+"""Why a call would be slow: whether its program is there, and if not, what differs from the nearest one that is."""
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from jitclient import context, key_parts, labels, session, tree
+from jitclient.arguments import is_tracer
+from jitclient.errors import CaptureError, DaemonError, Incompatible, ProtocolError
+from jitclient.failures import answered
+from jitclient.handshake import look
+from jitclient.preparing import identify
+from jitclient.remote_function import RemoteFunction, jit
+from jitclient.specialisation import Specialisation
+from jitclient.wire.explaining import Difference, Explain, Explained
+from jitclient.wire.messages import EntryInfo, Verb
+
+_MOST_SHOWN = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Whether a call would find its program, and if not, why. Print it.
+
+    Attributes:
+        program: the call, in short: `step(f32[33,8])`.
+        hit: whether the program is there.
+        level: where: "L0" this process has called it, "L1" the daemon has it; None for a miss.
+        differences: for a miss, where the call differs from the nearest cached program of that name.
+        nearest: the call key of that program.
+        cost_seconds: what making the program cost; for a miss, what making the nearest one cost.
+        reason: why the daemon cannot make it, or cannot be asked.
+    """
+
+    program: str
+    hit: bool
+    level: str | None = None
+    differences: tuple[Difference, ...] = ()
+    nearest: str | None = None
+    cost_seconds: float | None = None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        return "\n".join([self._verdict(), *self._lines()])
+
+    def _verdict(self) -> str:
+        cost = "" if self.cost_seconds is None else labels.seconds(self.cost_seconds)
+        if self.hit:
+            where = "this process has called it" if self.level == "L0" else "the daemon has it"
+            return f"{self.program}: hit ({self.level}: {where}{f', made in {cost}' if cost else ''})"
+        if self.reason is not None:
+            return f"{self.program}: {self.reason}"
+        return f"{self.program}: miss{f', about {cost} to make' if cost else ''}"
+
+    def _lines(self) -> list[str]:
+        if self.hit or self.reason is not None:
+            return []
+        if self.nearest is None:
+            return ["  no program of that name is cached"]
+        more = len(self.differences) - _MOST_SHOWN
+        shown = [f"  {difference}" for difference in self.differences[:_MOST_SHOWN]]
+        return shown + ([f"  and {more} more differences"] if more > 0 else [])
+
+
+def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Whether a call would find its program, and if not, which part of its key differs from the nearest cached one.
+
+    Makes nothing, traces nothing, and starts no daemon.
+
+    Args:
+        fun: a `jitclient.jit` function, or a bare one, as if it were jitted without keywords.
+        *args: what it would be called with.
+        **kwargs: likewise.
+
+    Raises:
+        TypeError: an argument is no tree of arrays.
+
+    Example:
+        >>> print(jitclient.explain(step, params, x))
+        step(f32[8], f32[33,8]): miss, about 2.3 s to make
+          argument x: float32[32,8] -> float32[33,8]
+    """
+    if isinstance(fun, types.MethodType) and isinstance(fun.__func__, RemoteFunction):
+        args, fun = (fun.__self__, *args), fun.__func__
+    remote: RemoteFunction = fun if isinstance(fun, RemoteFunction) else jit(fun)
+    if context.jit_is_disabled():
+        return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
+    if any(map(is_tracer, tree.flatten((args, kwargs))[0])):
+        return Explanation(remote.__name__, hit=False, reason="becomes a part of the program that is traced here")
+    wanted, known = remote.look(args, kwargs)
+    program = labels.of_call(wanted.name, wanted.specs)
+    if known:
+        return Explanation(program, hit=True, level="L0")
+    try:
+        wanted.options.check_carried()
+    except CaptureError as error:
+        return Explanation(program, hit=False, reason=f"runs in this process: {error}")
+    try:
+        explained = _ask(_question(wanted, remote))
+    except CaptureError as error:
+        return Explanation(program, hit=False, reason=f"traced in the client: {error}")
+    except DaemonError as error:
+        return Explanation(program, hit=False, reason=f"unknown: {error}")
+    return _explanation(program, explained)
+
+
+def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
+    captured, lookup = identify(wanted, remote.current_capture())
+    return Explain(lookup, wanted.name, key_parts.of_captured(wanted, captured, lookup.signature))
+
+
+def _ask(question: Explain) -> Explained:
+    connection = look(session.current().settings)
+    try:
+        explained: Explained = answered(connection.request(Verb.EXPLAIN, msgspec.msgpack.encode(question)), Explained)
+        return explained
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+    finally:
+        connection.close()
+
+
+def _explanation(program: str, explained: Explained) -> Explanation:
+    if explained.found is not None:
+        return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found))
+    if explained.refusal:
+        return Explanation(program, hit=False, reason=f"traced in the client: {explained.refusal}")
+    nearest = explained.nearest
+    if nearest is None:
+        return Explanation(program, hit=False)
+    return Explanation(
+        program, hit=False, differences=explained.differences, nearest=nearest.key, cost_seconds=_cost(nearest)
+    )
+
+
+def _cost(entry: EntryInfo) -> float:
+    return sum(entry.seconds.values())

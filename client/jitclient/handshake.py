@@ -1,0 +1,132 @@
+"""Reaching a daemon: find it or start it, greet it, and refuse it where the two sides do not fit."""
+
+import contextlib
+import dataclasses
+import os
+import platform
+import sys
+import time
+
+import msgspec
+
+from jitclient import __version__, launch
+from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable, Incompatible, JitserverError, ProtocolError
+from jitclient.failures import answered
+from jitclient.settings import Settings
+from jitclient.wire.address import Address, default_addresses
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
+from jitclient.wire.stream import WireStream
+
+_ENDING_SECONDS = 2.0
+
+MUST_AGREE = ("jax", "jaxlib")
+"""Packages whose versions must be the daemon's, where the client has loaded them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """A daemon that answered."""
+
+    connection: ClientConnection
+    address: Address
+    welcome: Welcome
+
+
+def reach(chosen: Settings, token: bytes = b"") -> Reached:
+    """Connects to a daemon, starts one where none answers, and opens a session there, or resumes that of `token`.
+
+    Raises:
+        DaemonUnavailable: no daemon answers, and none could be started.
+        DaemonSilent: it does not answer, but it is there.
+        Incompatible: it runs another version of something that matters.
+    """
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while True:
+        try:
+            return _reach(chosen, token)
+        except DaemonSilent:
+            raise
+        except DaemonLost as error:  # it is ending, and its socket outlives its connections by a moment
+            if time.monotonic() > deadline:
+                raise DaemonUnavailable(f"the daemon hangs up: {error}") from error
+            time.sleep(0.02)
+
+
+def _reach(chosen: Settings, token: bytes) -> Reached:
+    started = None
+    try:
+        connection, address = _connect(chosen)
+    except DaemonUnavailable:
+        if not chosen.autostart:
+            raise
+        address = default_addresses(chosen.address)[0]
+        sock, started = launch.start(address)
+        connection = ClientConnection(WireChannel(WireStream(sock)))
+    try:
+        welcome = _greet(connection, token)
+    except BaseException:
+        connection.close()
+        raise
+    if started is not None:
+        print(f"jitserver: started a daemon (pid {started}, {address})", file=sys.stderr)
+    return Reached(connection, address, welcome)
+
+
+def look(chosen: Settings) -> ClientConnection:
+    """A connection without a session, to ask and to manage; it starts nothing.
+
+    Raises:
+        DaemonUnavailable: no daemon answers.
+    """
+    return _connect(chosen)[0]
+
+
+def _connect(chosen: Settings) -> tuple[ClientConnection, Address]:
+    addresses = default_addresses(chosen.address)
+    for address in addresses:
+        with contextlib.suppress(DaemonUnavailable):
+            return ClientConnection(WireChannel(WireStream(address.connect()))), address
+    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+
+
+def _greet(connection: ClientConnection, token: bytes) -> Welcome:
+    hello = Hello(
+        protocol=PROTOCOL,
+        version=__version__,
+        python=platform.python_version(),
+        loaded={name: sys.modules[name].__version__ for name in MUST_AGREE if name in sys.modules},
+        pid=os.getpid(),
+        program=sys.argv[0] if sys.argv else "",
+        token=token,
+    )
+    try:
+        welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello)), Welcome)
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
+    try:
+        check_agreement(hello, welcome)
+    except Incompatible:
+        with contextlib.suppress(JitserverError):  # else the daemon would wait for our return
+            connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
+        raise
+    return welcome
+
+
+def check_agreement(hello: Hello, welcome: Welcome) -> None:
+    """Compares what the two sides of a handshake run.
+
+    Raises:
+        Incompatible: they differ in what must agree; the message names both sides.
+    """
+    ours = {"protocol": str(hello.protocol), "Python": _minor(hello.python), **hello.loaded}
+    theirs = {"protocol": str(welcome.protocol), "Python": _minor(welcome.python), **welcome.packages}
+    differ = [name for name, version in ours.items() if theirs.get(name, version) != version]
+    if differ:
+        lines = ", ".join(f"{name} is {ours[name]} here and {theirs[name]} there" for name in differ)
+        raise Incompatible(f"this program and the daemon (pid {welcome.pid}) differ: {lines}; `jitserver restart` it")
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

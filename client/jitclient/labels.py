@@ -1,0 +1,32 @@
+"""Short names of programs and their arguments, for people: `step(f32[64,256], i32[])`; and durations."""
+
+import datetime
+from collections.abc import Iterable
+
+from jitclient.wire.messages import Spec
+
+_LETTERS = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
+_MOST = 4
+
+
+def of_spec(spec: Spec) -> str:
+    """`f32[64,256]`; a weakly typed one ends in `*`."""
+    kind = spec.dtype.rstrip("0123456789")
+    short = _LETTERS[kind] + spec.dtype[len(kind) :] if kind in _LETTERS else spec.dtype
+    return f"{short}[{','.join(map(str, spec.shape))}]{'*' if spec.weak_type else ''}"
+
+
+def of_call(name: str, specs: Iterable[Spec], most: int = _MOST) -> str:
+    """The function's name and the specs of its first arguments."""
+    labels = [of_spec(spec) for spec in specs]
+    more = [f"… {len(labels) - most} more"] if len(labels) > most else []
+    return f"{name}({', '.join(labels[:most] + more)})"
+
+
+def seconds(value: float) -> str:
+    """A duration: `240 ms`, `2.3 s`."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 120:
+        return f"{value:.1f} s"
+    return str(datetime.timedelta(seconds=round(value)))

@@ -1,0 +1,147 @@
+"""Starting a daemon in the background: one, however many clients want it at once."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitclient.errors import DaemonUnavailable
+from jitclient.wire.address import Address, log_folder
+
+START_SECONDS = 120.0
+IDLE_EXIT_SECONDS = 3 * 3600
+_POLL_SECONDS = 0.02
+_LARGEST_LOG = 10 << 20
+_OF_THE_CLIENT = (
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",  # of the unit that the client runs in
+    "PYTHONINSPECT",
+    "PYTHONWARNINGS",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+)
+_started: set[int] = set()
+
+
+def start(address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS) -> tuple[socket.socket, int | None]:
+    """Starts a daemon at `address` unless one answers there by now.
+
+    Returns:
+        A connection to it, and its process id if it was this call that started it.
+
+    Raises:
+        DaemonUnavailable: it could not be started; the message ends with what it said last.
+    """
+    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(address):
+        with contextlib.suppress(DaemonUnavailable):
+            return address.connect(), None
+        log = log_path(address)
+        if log.exists() and log.stat().st_size > _LARGEST_LOG:
+            log.unlink()
+        position = log.stat().st_size if log.exists() else 0
+        for earlier in list(_started):
+            _has_ended(earlier)  # so that none stays a zombie for as long as this process lives
+        pid = _spawn(address, log, idle_exit)
+        _started.add(pid)
+        return _wait_for(address, pid, log, position), pid
+
+
+def log_path(address: Address) -> Path:
+    """Where a daemon that runs in the background writes its log."""
+    digest = hashlib.blake2b(os.fsencode(address.path.parent), digest_size=4).hexdigest()
+    return log_folder() / f"{address.path.stem}-{digest}.log"
+
+
+@contextlib.contextmanager
+def _starting(address: Address) -> Iterator[None]:
+    path = address.path.with_suffix(".start")
+    deadline = time.monotonic() + START_SECONDS
+    with open(path, "a") as lock:
+        while True:  # others wait here, then find the daemon running
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise DaemonUnavailable(
+                        f"another process holds {path} locked, but has started no daemon in {START_SECONDS:.0f} s"
+                    ) from None
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
+    arguments = [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+    if idle_exit is not None:
+        arguments += ["--idle-exit", str(idle_exit)]
+    with open(log, "ab") as output, open(os.devnull, "rb") as nothing:
+        return os.posix_spawn(
+            sys.executable,
+            arguments,
+            daemon_environment(),
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
+            ],
+            setsid=True,  # it outlives the client's terminal
+            setsigmask=(),  # a thread that blocks SIGTERM must not make a daemon that nobody can stop
+        )
+
+
+def daemon_environment() -> dict[str, str]:
+    """The client's environment, without what is meant for this one run of the client."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_CLIENT}
+    # The daemon never imports the user's modules; folders of installed packages it needs all the same.
+    kept = [entry for entry in environment.pop("PYTHONPATH", "").split(os.pathsep) if _holds_packages(entry)]
+    if kept:
+        environment["PYTHONPATH"] = os.pathsep.join(kept)
+    return environment
+
+
+def _holds_packages(entry: str) -> bool:
+    return bool(entry) and (
+        Path(entry).name in ("site-packages", "dist-packages") or any(Path(entry).glob("*.dist-info"))
+    )
+
+
+def _wait_for(address: Address, pid: int, log: Path, position: int) -> socket.socket:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with contextlib.suppress(DaemonUnavailable):
+            return address.connect()
+        ended = _has_ended(pid)
+        if ended:
+            with contextlib.suppress(DaemonUnavailable):
+                return address.connect()  # another one was quicker
+            raise DaemonUnavailable(f"the daemon ended at its start ({ended}):\n{_tail(log, position)}")
+        if time.monotonic() > deadline:
+            raise DaemonUnavailable(f"the daemon (pid {pid}) did not answer within {START_SECONDS:.0f} s; see {log}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _has_ended(pid: int) -> str:
+    """How a daemon ended that this process started; empty while it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # the program ignores SIGCHLD, or waited for it itself
+        _started.discard(pid)
+        return "status unknown"
+    if not ended:
+        return ""
+    _started.discard(pid)
+    return f"status {os.waitstatus_to_exitcode(status)}"
+
+
+def _tail(log: Path, position: int) -> str:
+    with open(log, "rb") as file:
+        file.seek(position)
+        return file.read().decode(errors="replace")[-2000:].strip()

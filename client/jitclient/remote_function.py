@@ -1,0 +1,255 @@
+"""`jit`: a function whose calls run on the daemon."""
+
+import functools
+import types
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from jitclient import context, session, trace_state, tree
+from jitclient.arguments import NotAnArray, spec_of
+from jitclient.array import Array
+from jitclient.capture import Capture, capture, rebuild_jit
+from jitclient.deps import Deps
+from jitclient.errors import (
+    CaptureError,
+    DaemonDraining,
+    DaemonLost,
+    DaemonSilent,
+    DaemonUnavailable,
+    Incompatible,
+    NotSent,
+)
+from jitclient.failures import without_machinery
+from jitclient.misses import Misses
+from jitclient.naming import leaf_names
+from jitclient.options import JitOptions, Static
+from jitclient.preparing import from_capture, from_trace
+from jitclient.program import Outdated, Program
+from jitclient.session import Session
+from jitclient.settings import settings
+from jitclient.specialisation import Specialisation
+from jitclient.wire.messages import Spec
+
+_ATTEMPTS = 5  # to reach a daemon that restarts under us
+
+_Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
+
+
+def jit(fun: Callable[..., Any] | None = None, /, *, deps: Iterable[Any] | None = None, **options: Any) -> Any:
+    """Runs a function on the daemon, compiled there once for all processes that call it alike.
+
+    Works bare (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
+
+    Args:
+        fun: what `jax.jit` takes: a function of trees of arrays, without side effects.
+        deps: what `fun` reads while it is traced besides its arguments and Python's objects: paths of files
+            (`pathlib.Path`), names of variables of the environment (strings), other values. Without it, a function that
+            reads such things is traced once in every process.
+        **options: the keywords of `jax.jit`, with the same meaning.
+
+    Returns:
+        A function whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
+
+    Raises:
+        TypeError, ValueError: the keywords do not fit the function.
+
+    Example:
+        >>> @jitclient.jit
+        ... def step(params, x):
+        ...     return params["w"] @ x
+    """
+    if fun is None:
+        return functools.partial(jit, deps=deps, **options)
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+    return RemoteFunction(fun, JitOptions.of(fun, options), Deps.of(deps))
+
+
+class RemoteFunction:
+    """A function whose calls run on the daemon. Made by `jit`."""
+
+    def __init__(self, fun: Callable[..., Any], options: JitOptions, deps: Deps | None = None) -> None:
+        functools.update_wrapper(self, fun)
+        self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
+        self.__wrapped__ = fun
+        self._options = options
+        self._deps = deps
+        self._capture: Capture | None = None
+        self._programs: dict[_Key, Program] = {}
+        self._misses = Misses()
+        self._warned = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function as `jax.jit` would.
+
+        Raises:
+            TypeError: an argument is no tree of arrays; the message names its path.
+            CaptureError, DaemonError: it cannot run on the daemon, and JITSERVER_FALLBACK=error.
+            ArrayLost: an argument was lost with its daemon.
+            BaseException: what the function raised.
+        """
+        if session.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way():
+            return self._local(*args, **kwargs)  # inside somebody's trace: a nested jit
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        try:
+            return self._remote(leaves, shape, statics)
+        except (CaptureError, DaemonUnavailable, Incompatible) as error:
+            if settings().fallback == "error":
+                raise
+            self._warn(error)
+            session.current().count_local_run()
+            return self._local(*args, **kwargs)
+        except Exception as error:
+            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitclient.jit of {self.__wrapped__!r}>"
+
+    def __reduce__(self) -> Any:
+        return rebuild_jit, (self.__wrapped__, self._options.given())
+
+    def clear_cache(self) -> None:
+        """Forgets what this process knows of the function; the daemon keeps its programs."""
+        self._capture = None
+        self._programs.clear()
+
+    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
+        """What program a call would need, and whether this process has it. Nothing is asked, captured or made.
+
+        Raises:
+            TypeError: an argument is no tree of arrays; the message names its path.
+        """
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        key = self._key_of(leaves, shape, statics)
+        _, specs, _, here, _ = key
+        program = self._programs.get(key)
+        known = program is not None and program.is_valid(session.current())
+        return self._wanted(shape, specs, statics, here), known
+
+    def current_capture(self) -> Capture:
+        """The function's own capture, made anew if something that it went through was rebound.
+
+        Raises:
+            CaptureError: it cannot be captured.
+        """
+        if self._capture is None or not self._capture.unchanged():
+            fresh = capture(self.__wrapped__, allow_ambient=self._deps is not None)
+            if self._capture is not None and fresh.key != self._capture.key:
+                self._programs.clear()
+            self._capture = fresh
+        return self._capture
+
+    # ---- on the daemon
+
+    def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
+        self._options.check_carried()
+        key = self._key_of(leaves, shape, statics)
+        _, specs, _, here, _ = key
+        stay = session.current()
+        lost: DaemonLost | None = None
+        for _ in range(_ATTEMPTS):
+            program = self._programs.get(key)
+            try:
+                if program is None or not program.is_valid(stay):
+                    program = None
+                    program = self._programs[key] = self._prepare(stay, shape, specs, statics, here)
+                return program.call(leaves)
+            except (Outdated, NotSent):
+                continue  # it did not run
+            except DaemonDraining:
+                stay.disconnect()  # nor did it now; the next daemon takes it
+            except DaemonLost as error:
+                # Whether it ran is unknown: only what changes nothing and loses nothing may run again, and once, as it
+                # may be what ended the daemon.
+                changes = program is not None and program.prepared.donated
+                if changes or lost is not None or isinstance(error, DaemonSilent):
+                    raise
+                lost = error
+        raise DaemonLost(f"the daemon at {stay.address} restarted {_ATTEMPTS} times during one call") from lost
+
+    def _key_of(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> _Key:
+        here = context.current()
+        specs = self._specs(leaves, shape, statics, context.x64(here))
+        given = tuple((where, type(value), value) for where, value in statics)
+        return shape, specs, given, here, self._deps and self._deps.stamp()
+
+    def _specs(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], x64: bool) -> tuple[Spec, ...]:
+        specs = []
+        for n, leaf in enumerate(leaves):
+            try:
+                specs.append(spec_of(leaf, x64))
+            except NotAnArray as error:
+                names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
+                raise TypeError(
+                    f"{self.__name__}: argument {names[n]} is of type {error}, which is no array or "
+                    "scalar; if it is meant to be a constant of the program, name it in static_argnums or "
+                    "static_argnames"
+                ) from None
+        return tuple(specs)
+
+    def _prepare(
+        self,
+        stay: Session,
+        shape: Hashable,
+        specs: tuple[Spec, ...],
+        statics: tuple[Static, ...],
+        here: context.Context,
+    ) -> Program:
+        wanted = self._wanted(shape, specs, statics, here)
+        try:
+            program = from_capture(stay, wanted, self.current_capture())
+        except CaptureError:
+            program = from_trace(stay, wanted)
+        if program.prepared.seconds:  # it was made just now
+            self._misses.note(wanted, (shape, statics, here, program.capture and program.capture.key))
+        return program
+
+    def _wanted(
+        self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
+    ) -> Specialisation:
+        structure = tree.structure_of(shape)
+        return Specialisation(
+            self.__wrapped__, self.__name__, self._options, self._deps, structure, specs, statics, here
+        )
+
+    # ---- in this process
+
+    def _local(self, *args: Any, **kwargs: Any) -> Any:
+        jitted = self._jitted_here  # jax is loaded from here on
+        leaves, shape = tree.flatten((args, kwargs))
+        here = [leaf.in_process() if type(leaf) is Array else leaf for leaf in leaves]
+        args, kwargs = tree.unflattener(tree.structure_of(shape))(here)
+        return jitted(*args, **kwargs)
+
+    @functools.cached_property
+    def _jitted_here(self) -> Callable[..., Any]:
+        import jax  # the one place where the client itself brings jax in
+
+        jitted: Callable[..., Any] = jax.jit(self.__wrapped__, **self._options.given())
+        return jitted
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{self.__name__} runs in this process: {error}", RuntimeWarning, stacklevel=3)
+
+
+def function_key(fun: Callable[..., Any]) -> str:
+    """The digest of the function's capture: equal for equal code and captured values, wherever and however it runs.
+
+    Raises:
+        CaptureError: the function cannot be captured; the message says why.
+
+    Example:
+        >>> jitclient.function_key(step)
+        '5b1c0de3a4f7…'
+    """
+    if isinstance(fun, RemoteFunction):
+        return fun.current_capture().key
+    return capture(fun).key

@@ -1,0 +1,66 @@
+"""One frozen object from the JITSERVER_* variables of the environment."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from jitclient.errors import SettingsError
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the user decided through the environment.
+
+    Attributes:
+        address: JITSERVER_ADDRESS: the only daemon to talk to; otherwise the user's, then the system's.
+        autostart: JITSERVER_AUTOSTART: whether a client starts a daemon where none answers (default: yes).
+        fallback: JITSERVER_FALLBACK: `local` runs with jax in this process what the daemon cannot run, after one
+            warning; `error` raises the typed error instead.
+        progress: JITSERVER_PROGRESS: whether a long compile shows itself on a terminal (default: yes).
+        explain: JITSERVER_EXPLAIN: whether each miss says on stderr why it was one, and what it cost (default: no).
+    """
+
+    address: str | None = None
+    autostart: bool = True
+    fallback: Literal["local", "error"] = "local"
+    progress: bool = True
+    explain: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Reads the variables.
+
+        Raises:
+            SettingsError: a value makes no sense; the message names the variable and what it takes.
+        """
+        return cls(
+            address=environment.get("JITSERVER_ADDRESS") or None,
+            autostart=_boolean(environment, "JITSERVER_AUTOSTART"),
+            fallback=_fallback(environment.get("JITSERVER_FALLBACK", "local")),
+            progress=_boolean(environment, "JITSERVER_PROGRESS"),
+            explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
+        )
+
+
+@functools.cache
+def settings() -> Settings:
+    """The settings of this process, read at the first use."""
+    return Settings.from_environment()
+
+
+def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> bool:
+    text = environment.get(name, default)
+    if text.lower() not in _BOOLEANS:
+        raise SettingsError(f"{name}={text!r}: expected 1 or 0")
+    return _BOOLEANS[text.lower()]
+
+
+def _fallback(text: str) -> Literal["local", "error"]:
+    match text:
+        case "local" | "error":
+            return text
+    raise SettingsError(f"JITSERVER_FALLBACK={text!r}: expected 'local' or 'error'")

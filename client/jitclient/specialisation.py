@@ -1,0 +1,25 @@
+"""What a program is made for."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jitclient import tree
+from jitclient.context import Context
+from jitclient.deps import Deps
+from jitclient.options import JitOptions, Static
+from jitclient.wire.messages import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Specialisation:
+    """What a program is made for: one function, its options, and one kind of call."""
+
+    fun: Callable[..., Any]
+    name: str
+    options: JitOptions
+    deps: Deps | None
+    structure: tree.Structure  # of (positional, keywords), without the static arguments
+    specs: tuple[Spec, ...]
+    statics: tuple[Static, ...]
+    context: Context

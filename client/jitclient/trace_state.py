@@ -1,0 +1,26 @@
+"""Whether the program is inside a trace of its own jax: a call there is part of that trace."""
+
+import functools
+import sys
+import threading
+from typing import Any
+
+
+def is_under_way() -> bool:
+    """Whether this thread is being traced, by `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation."""
+    return "jax" in sys.modules and bool(_state() != _state_of_a_fresh_thread())
+
+
+def _state() -> Any:
+    from jax.extend.core import get_opaque_trace_state
+
+    return get_opaque_trace_state(convention="flax")  # the one convention that there is
+
+
+@functools.cache
+def _state_of_a_fresh_thread() -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(_state()))
+    thread.start()
+    thread.join()
+    return found[0]

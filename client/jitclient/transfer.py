@@ -1,0 +1,63 @@
+"""Moving arrays to the daemon and back, under JAX's names."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jitclient import context, session, tree
+from jitclient.arguments import outgoing, spec_of
+from jitclient.array import Array
+from jitclient.failures import to_exception
+from jitclient.wire.arrays import inline_most
+from jitclient.wire.messages import Put, Run
+
+Tree = TypeVar("Tree")
+
+
+def device_put(x: Any) -> Any:
+    """Puts the leaves of a tree on the daemon and returns the tree of handles.
+
+    Raises:
+        TypeError: a leaf is neither array nor scalar.
+
+    Example:
+        >>> data = jitclient.device_put(np.zeros((1000, 10), np.float32))
+    """
+    leaves, shape = tree.flatten(x)
+    here = session.current()
+    specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
+    with here.connected():
+        attachments: list[memoryview] = []
+        puts, arrays = [], []
+        for leaf, spec in zip(leaves, specs, strict=True):
+            value = outgoing(leaf, spec, here, attachments, inline_most(len(leaves)))
+            if isinstance(value, int):  # it is there already
+                arrays.append(leaf)
+                continue
+            handle = here.new_handles(1)
+            arrays.append(Array(here, handle, spec))
+            puts.append(Put(spec, value, handle))
+        done, _ = here.run(Run(puts=tuple(puts)), attachments)
+    for _, failure in done.failures:
+        raise to_exception(failure)
+    return tree.unflattener(tree.structure_of(shape))(arrays)
+
+
+def device_get(x: Any) -> Any:
+    """Fetches the leaves of a tree as numpy arrays; what is no `jitclient.Array` becomes one as `np.asarray` does.
+
+    Example:
+        >>> jitclient.device_get({"w": handle})
+        {'w': array([1., 2.], dtype=float32)}
+    """
+    leaves, shape = tree.flatten(x)
+    return tree.unflattener(tree.structure_of(shape))([np.asarray(leaf) for leaf in leaves])
+
+
+def block_until_ready(x: Tree) -> Tree:
+    """Waits until every array of a tree is computed; returns the tree."""
+    leaves, _ = tree.flatten(x)
+    for leaf in leaves:
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x

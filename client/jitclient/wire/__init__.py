@@ -1,0 +1,1 @@
+"""The protocol between client and daemon, used by both sides. `messages` is the contract on one page."""

@@ -1,0 +1,174 @@
+"""Where a daemon listens: the default addresses, and sockets at them."""
+
+import dataclasses
+import hashlib
+import os
+import pwd
+import socket
+import stat
+import struct
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import platformdirs
+
+from jitclient.errors import DaemonUnavailable, SettingsError
+
+PROCESS_SETTINGS = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_PLATFORMS",
+    "JAX_PLATFORM_NAME",
+    "LIBTPU_INIT_ARGS",
+    "ROCR_VISIBLE_DEVICES",
+    "TPU_VISIBLE_DEVICES",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+"""Settings that only a whole process can have: with another value, another daemon answers."""
+
+_LONGEST_PATH = 107  # sun_path, less its end mark
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """A Unix socket, written `unix:PATH`."""
+
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The address that `text` names.
+
+        Raises:
+            SettingsError: it names none, or one that cannot be served.
+        """
+        scheme, _, path = text.partition(":")
+        if scheme == "tcp":
+            raise SettingsError(f"address {text!r}: this version serves Unix sockets only; expected unix:PATH")
+        if scheme != "unix" or not path.startswith("/"):
+            raise SettingsError(f"address {text!r}: expected unix:PATH with an absolute path")
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            raise SettingsError(f"address {text!r}: the path of a socket has {_LONGEST_PATH} bytes at most")
+        return cls(Path(path))
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+    @property
+    def lock_path(self) -> Path:
+        """The file that the daemon there holds locked while it lives."""
+        return self.path.with_suffix(".lock")
+
+    def connect(self, timeout: float = 5.0) -> socket.socket:
+        """A socket connected to the daemon there.
+
+        Raises:
+            DaemonUnavailable: nobody answers, or the socket belongs to another user.
+        """
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(os.fspath(self.path))
+        except OSError as error:
+            sock.close()
+            raise DaemonUnavailable(f"no daemon answers at {self}: {error.strerror or error}") from error
+        owner = peer(sock).uid
+        if owner not in (os.getuid(), 0):
+            sock.close()
+            raise DaemonUnavailable(f"the daemon at {self} belongs to another user (uid {owner})")
+        return sock
+
+    def listen(self) -> socket.socket:
+        """A listening socket at the address; the file appears only once it can be connected to.
+
+        The caller holds the lock of the address, so that a file in the way is one that a dead daemon left.
+        """
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            fresh.unlink(missing_ok=True)
+            sock.bind(os.fspath(fresh))
+            fresh.chmod(0o600)
+            sock.listen(socket.SOMAXCONN)
+            fresh.rename(self.path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            sock.close()
+            raise
+        return sock
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """Who is at the other end of a Unix socket."""
+
+    pid: int
+    uid: int
+
+
+def peer(sock: socket.socket) -> Peer:
+    """Who is at the other end, as the kernel says (elsewhere than on Linux: taken to be the same user)."""
+    if sys.platform != "linux":
+        return Peer(0, os.getuid())
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return Peer(pid, uid)
+
+
+def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
+    """Names this Python environment and the process-only settings of its user: each pair has its own daemon."""
+    made = [(name, environment[name]) for name in PROCESS_SETTINGS if environment.get(name)]
+    return hashlib.blake2b(repr((os.path.realpath(prefix), made)).encode(), digest_size=6).hexdigest()
+
+
+def user_address() -> Address:
+    """Where the user's own daemon listens, be it started by hand, by a client or by `systemd --user`."""
+    return Address.parse(f"unix:{runtime_folder() / f'{environment_digest()}.sock'}")
+
+
+def system_address() -> Address:
+    """Where the daemon listens that the system's systemd runs for this user."""
+    user = pwd.getpwuid(os.getuid()).pw_name
+    return Address.parse(f"unix:/run/jitserver/{environment_digest()}/{user}.sock")
+
+
+def default_addresses(address: str | None) -> list[Address]:
+    """Where to look for a daemon, in order: the one the user named, or their own and then the system's."""
+    if address is not None:
+        return [Address.parse(address)]
+    return [user_address(), system_address()]
+
+
+def runtime_folder() -> Path:
+    """The user's folder for sockets and locks, made if need be."""
+    # Not platformdirs': without XDG_RUNTIME_DIR it warns, and settles below a folder that anybody may have made.
+    given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if os.path.isdir(given):
+        return private_folder(Path(given) / "jitserver")
+    return private_folder(Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}")
+
+
+def log_folder() -> Path:
+    """The user's folder for the logs of daemons that no systemd runs, made if need be."""
+    return private_folder(Path(platformdirs.user_log_dir("jitserver", appauthor=False)))
+
+
+def private_folder(path: Path) -> Path:
+    """Makes a folder that only this user can enter.
+
+    Raises:
+        SettingsError: it belongs to somebody else, or is not a folder.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise SettingsError(f"{path} must be a folder that belongs to this user (uid {os.getuid()})")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        path.chmod(0o700)
+    return path

@@ -1,0 +1,92 @@
+"""How arrays travel: small ones inside the message, larger ones as raw bytes behind it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Spec
+
+HostArray = npt.NDArray[Any]
+
+_ALIGNMENT = 64  # XLA's CPU client reads host memory in place only at such addresses
+_KEY_PREFIX = "key<"
+KEY_WORDS = {"key<fry>": 2, "key<rbg>": 4, "key<urbg>": 4}
+"""Words of 32 bits in the data of one typed PRNG key, by the name of its dtype."""
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The numpy dtype of that name, bfloat16 and its kin included.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes  # only now: most programs use none of its types
+
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise ProtocolError(f"no such dtype: {name!r:.40}") from None
+        dtype: np.dtype[Any] = np.dtype(found)
+        return dtype
+
+
+def is_key(spec: Spec) -> bool:
+    """Whether the array holds typed PRNG keys."""
+    return spec.dtype.startswith(_KEY_PREFIX)
+
+
+def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of the array's bytes. Keys travel as their data."""
+    if not is_key(spec):
+        return spec.shape, dtype_named(spec.dtype)
+    if spec.dtype not in KEY_WORDS:
+        raise ProtocolError(f"no such kind of PRNG key: {spec.dtype!r:.40}")
+    return (*spec.shape, KEY_WORDS[spec.dtype]), np.dtype("uint32")
+
+
+def nbytes_of(spec: Spec) -> int:
+    """Bytes that the array takes on the wire."""
+    shape, dtype = host_form(spec)
+    return math.prod(shape) * dtype.itemsize
+
+
+def inline_most(count: int) -> int:
+    """Bytes up to which each of `count` arrays rides in one message, which all of them together may not overfill."""
+    return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
+
+
+def pack(array: HostArray, attachments: list[memoryview], most: int = INLINE_BYTES) -> bytes | Attached:
+    """The form of an array in a message. The bytes of one with more than `most` are added to `attachments`."""
+    if array.nbytes <= most:
+        return array.tobytes()
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    attachments.append(flat.data)
+    return Attached(array.nbytes)
+
+
+def unpack(value: bytes, spec: Spec) -> HostArray:
+    """The array that rode in a message, read-only."""
+    shape, dtype = host_form(spec)
+    if len(value) != math.prod(shape) * dtype.itemsize:
+        raise ProtocolError(f"{len(value):,} bytes are no {spec.dtype}{list(spec.shape)}")
+    return np.frombuffer(value, dtype).reshape(shape)
+
+
+def allocate(nbytes: int) -> HostArray:
+    """Fresh bytes for an array that is about to be read off the wire, where XLA can use them in place."""
+    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+def shaped(raw: HostArray, spec: Spec) -> HostArray:
+    """Bytes read off the wire as the array that they are."""
+    shape, dtype = host_form(spec)
+    if raw.nbytes != math.prod(shape) * dtype.itemsize:
+        raise ProtocolError(f"{raw.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
+    return raw.view(dtype).reshape(shape)

@@ -1,0 +1,82 @@
+"""Frames on a stream: four bytes of length, the message, then the raw bytes of the arrays it speaks of."""
+
+import struct
+import threading
+from collections.abc import Iterable
+
+from rpyc.core.channel import Channel
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.messages import MAX_FRAME_BYTES
+from jitclient.wire.stream import WireStream
+
+_LENGTH = struct.Struct("<I")
+_READ_AHEAD = 256 << 10
+
+
+class WireChannel(Channel):  # type: ignore[misc]
+    """Never compresses, refuses frames that are too long, and sends one message at a time."""
+
+    __slots__ = ("_buffer", "_end", "_start", "_view", "send_lock")
+
+    stream: WireStream
+
+    def __init__(self, stream: WireStream) -> None:
+        super().__init__(stream, compress=False)
+        self.send_lock = threading.Lock()
+        self._buffer = bytearray(_READ_AHEAD)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+
+    def poll(self, timeout: float | None) -> bool:
+        """Whether something can be read within `timeout` seconds."""
+        return self._end > self._start or self.stream.poll(timeout)
+
+    def recv(self) -> bytes:
+        """The next message.
+
+        Raises:
+            EOFError: the connection ended.
+            ProtocolError: the frame is longer than any of ours.
+        """
+        if self._start == self._end:
+            self._start, self._end = 0, self.stream.read_some(self._view)
+        header = bytearray(_LENGTH.size)
+        self.recv_into(memoryview(header))
+        (length,) = _LENGTH.unpack(header)
+        if not 0 < length <= MAX_FRAME_BYTES:
+            raise ProtocolError(f"a frame of {length:,} bytes is refused")
+        if self._end - self._start >= length:
+            self._start += length
+            return bytes(self._view[self._start - length : self._start])
+        body = bytearray(length)
+        self.recv_into(memoryview(body))
+        return bytes(body)
+
+    def recv_into(self, target: memoryview) -> None:
+        """Fills `target` with the bytes that come next."""
+        ahead = min(len(target), self._end - self._start)
+        target[:ahead] = self._view[self._start : self._start + ahead]
+        self._start += ahead
+        if ahead < len(target):
+            self.stream.read_rest(target[ahead:])
+
+    def send(self, data: bytes, attachments: Iterable[memoryview] = ()) -> None:
+        """Sends a message, then the arrays that it speaks of."""
+        if len(data) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
+        with self.send_lock:
+            self.stream.write(_LENGTH.pack(len(data)) + data)
+            for attachment in attachments:
+                self.stream.write(attachment)
+
+    def send_if_room(self, data: bytes) -> None:
+        """Sends a short message if that takes no waiting, and nobody else is sending; else drops it."""
+        if not self.send_lock.acquire(blocking=False):
+            return
+        try:
+            frame = _LENGTH.pack(len(data)) + data
+            if self.stream.write_now(frame) not in (0, len(frame)):
+                self.stream.close()  # half a frame: no later one could be understood
+        finally:
+            self.send_lock.release()

@@ -1,0 +1,174 @@
+"""rpyc's connection, locked down: values only, two handlers, and frames of our own kinds beside its requests.
+
+FINDINGS of rpyc 6.0.2 that this answers: references let a peer reach `copy` and pickle, exceptions name types to
+build, a request's `SystemExit` ends the other side, and an interrupt while waiting leaves a lock held for ever.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from rpyc.core import consts
+from rpyc.core.protocol import Connection
+
+from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.messages import BUSY, DONE, RUN, Busy, Verb
+
+HANDLE_VERB = 64
+_VERBS = frozenset(map(str, Verb))
+SILENCE_SECONDS = 60.0
+"""A daemon at work says so every second: one that says nothing for so long is gone, or hangs."""
+
+
+class WireConnection(Connection):  # type: ignore[misc]
+    """One end of a connection. The daemon's end passes a service with an `exposed_` method for each verb."""
+
+    _closed = True  # __del__ runs on half-built objects too
+    _channel: WireChannel
+
+    def __init__(self, service: Any, channel: WireChannel) -> None:
+        super().__init__(service, channel, {"sync_request_timeout": None, "allow_pickle": False})
+
+    # ---- what a peer may ask
+
+    @classmethod
+    def _request_handlers(cls) -> dict[int, Any]:
+        return {HANDLE_VERB: cls._handle_verb, consts.HANDLE_PING: cls._handle_ping}
+
+    def _handle_verb(self, verb: object, payload: object) -> bytes:
+        if type(verb) is not str or type(payload) is not bytes or verb not in _VERBS:
+            raise ProtocolError(f"no such verb: {verb!r:.40}")
+        answer: bytes = getattr(self._local_root, f"exposed_{verb}")(self, payload)
+        return answer
+
+    def _box(self, value: Any) -> tuple[int, Any]:
+        return consts.LABEL_VALUE, value
+
+    def _unbox(self, package: Any) -> Any:
+        if type(package) is not tuple or len(package) != 2 or package[0] != consts.LABEL_VALUE:
+            raise ProtocolError("references to objects are refused")
+        return package[1]
+
+    def _box_exc(self, kind: type[BaseException], error: BaseException, tb: Any) -> str:
+        return f"{kind.__name__}: {error}"
+
+    def _unbox_exc(self, raw: Any) -> Exception:
+        return ProtocolError(f"the peer refused a request: {raw!s:.2000}")
+
+    # ---- one frame at a time
+
+    def serve(self, timeout: float | None = None, wait_for_lock: bool = True, waiting: Any = None) -> bool:
+        """Takes one frame off the channel and acts on it; False if none came within `timeout` seconds."""
+        if timeout is not None and not self._channel.poll(timeout):
+            return False
+        self.act_on(self._channel.recv())
+        return True
+
+    def act_on(self, data: bytes) -> None:
+        """Hands a message to whom it is for."""
+        if data[0] >= RUN:
+            self.on_frame(data[0], data[1:])
+        else:
+            self._recvlock.acquire()  # _dispatch releases it
+            self._dispatch(data)
+
+    def on_frame(self, kind: int, body: bytes) -> None:
+        """Acts on a frame of our own kinds."""
+        raise ProtocolError(f"a frame of kind {kind} is not for this side")
+
+    def close(self) -> None:
+        """Ends the connection at once; the peer sees the end of the stream."""
+        if not self._closed:
+            self._cleanup()
+
+
+class ClientConnection(WireConnection):
+    """The client's end: asks, and waits for the answer as long as the daemon shows that it lives."""
+
+    def __init__(self, channel: WireChannel) -> None:
+        super().__init__(_Nothing(), channel)
+        self.on_busy: Callable[[str], None] = _ignore
+        self._answers: list[bytes] = []
+
+    def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
+        """One verb, and its answer.
+
+        Raises:
+            NotSent: the connection had broken before.
+            DaemonLost: the connection broke.
+            DaemonSilent: nothing came for `timeout` seconds (SILENCE_SECONDS by default).
+            ProtocolError: the daemon refused the request.
+        """
+        try:
+            pending = self.async_request(HANDLE_VERB, str(verb), payload)
+        except TimeoutError as error:
+            raise DaemonSilent(_broken(error)) from error
+        except (EOFError, OSError) as error:
+            raise NotSent(_broken(error)) from error
+        while not pending._is_ready:  # .ready would serve by itself
+            self._serve_within(timeout)
+        answer: bytes = pending.value
+        return answer
+
+    def exchange(self, kind: int, body: bytes, attachments: list[memoryview]) -> bytes:
+        """Sends a frame of our own kind and waits for the frame that answers it.
+
+        Raises:
+            NotSent, DaemonLost, DaemonSilent: as for `request`.
+        """
+        self._answers.clear()
+        try:
+            self._channel.send(bytes((kind,)) + body, attachments)
+        except TimeoutError as error:
+            raise DaemonSilent(_broken(error)) from error
+        except (EOFError, OSError) as error:
+            raise NotSent(_broken(error)) from error
+        while not self._answers:
+            self._serve_within()
+        return self._answers.pop()
+
+    def on_frame(self, kind: int, body: bytes) -> None:
+        """Takes the answer to an exchange, or the word that it will take longer."""
+        if kind == DONE:
+            self._answers.append(body)
+        elif kind == BUSY:
+            self.on_busy(msgspec.msgpack.decode(body, type=Busy).phase)
+        else:
+            super().on_frame(kind, body)
+
+    def read_attachment(self, target: memoryview) -> None:
+        """Fills `target` with the array bytes that come next."""
+        try:
+            self._channel.recv_into(target)
+        except (EOFError, OSError) as error:
+            raise DaemonLost(_broken(error)) from error
+
+    def abandon(self) -> None:
+        """Forgets the connection without a word: in a forked child it is the parent's."""
+        self._closed = True
+        self._channel.stream.abandon()
+
+    def _serve_within(self, timeout: float | None = None) -> None:
+        patience = SILENCE_SECONDS if timeout is None else timeout
+        try:
+            served = self.serve(patience)
+        except (EOFError, OSError) as error:
+            raise DaemonLost(_broken(error)) from error
+        if not served:
+            raise DaemonSilent(f"the daemon said nothing for {patience:.0f} s")
+
+
+def _broken(error: Exception) -> str:
+    return f"the connection to the daemon broke: {error}"
+
+
+def _ignore(phase: str) -> None:
+    pass
+
+
+class _Nothing:
+    """The client offers no service."""
+
+    def on_disconnect(self, connection: Connection) -> None:
+        pass

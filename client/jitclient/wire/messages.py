@@ -1,0 +1,301 @@
+"""The contract: every message that crosses the wire, and the verbs that carry them.
+
+Verbs of control are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the
+same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer.
+"""
+
+import enum
+
+import msgspec
+
+from jitclient.wire.values import Node, Value
+
+PROTOCOL = 1
+"""Compared at the handshake: raised whenever a message changes its meaning or its form."""
+
+RUN, DONE, BUSY = 16, 17, 18
+"""Kinds of frame, beside rpyc's own 1, 2 and 3."""
+
+INLINE_BYTES = 64 << 10
+"""Arrays up to this size ride in the message; larger ones follow it as raw bytes."""
+
+MAX_FRAME_BYTES = 16 << 20
+"""A longer frame is refused before anything is allocated for it."""
+
+UPLOAD_BYTES = 8 << 20
+"""A capture travels in parts of this size."""
+
+MOST_CAPTURE_BYTES = 1 << 30
+"""A larger capture is refused: it holds arrays that should be arguments."""
+
+
+OK, FAILED = b"\0", b"\1"
+"""The first byte of a verb's answer: its message follows, or a Failure."""
+
+
+class Verb(enum.StrEnum):
+    """What a client can ask for, each with its message and answer."""
+
+    HELLO = "hello"  # Hello -> Welcome
+    LOOKUP = "lookup"  # Lookup -> Prepared, or nothing where the call key is unknown
+    UPLOAD = "upload"  # Upload -> nothing
+    PREPARE = "prepare"  # Prepare -> Prepared
+    REPORT = "report"  # Report -> nothing
+    GOODBYE = "goodbye"  # nothing -> nothing: ends the session
+    STATUS = "status"  # nothing -> Status
+    EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
+    WHY = "why"  # Why -> Explained, or nothing where a key is unknown
+    ENTRIES = "entries"  # Match -> list[EntryInfo]
+    REMOVE = "remove"  # Match -> list[EntryInfo]: those removed
+    STOP = "stop"  # nothing -> nothing: drain and end
+
+
+class Message(msgspec.Struct, array_like=True):
+    """Base of all messages: fields in order, no names on the wire."""
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """Base of what messages are made of, where it is compared or hashed."""
+
+
+# ---- arrays
+
+
+class Spec(Part, frozen=True):
+    """What jit knows of an array without its value. `dtype` is JAX's name for it ("bfloat16", "key<fry>")."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    weak_type: bool = False
+
+
+class Attached(Part, frozen=True, tag=1):
+    """Stands for array bytes that follow the frame, in the order in which these stand in it."""
+
+    nbytes: int
+
+
+# ---- failures
+
+
+class Frame(Part, frozen=True):
+    """One entry of a traceback, in the files of the client."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Failure(Part, frozen=True, tag=2):
+    """An exception as a value. `types` names its classes, the nearest first; a class of the user's own is an index
+    into the capture. `arguments` rebuild it where they are plain values.
+    """
+
+    types: tuple[Value, ...]
+    text: str
+    arguments: Value
+    frames: tuple[Frame, ...]
+    notes: tuple[str, ...] = ()
+    cause: "Failure | None" = None
+
+
+# ---- the handshake
+
+
+class Hello(Message):
+    """Who calls. `loaded` has the versions of those packages of the client that must agree with the daemon's."""
+
+    protocol: int
+    version: str
+    python: str
+    loaded: dict[str, str]
+    pid: int
+    program: str
+    token: bytes = b""  # of the session to go on with, or to join
+
+
+class Welcome(Message):
+    """Who answers. Handles that this connection names start at `first_handle`."""
+
+    protocol: int
+    version: str
+    python: str
+    packages: dict[str, str]
+    platform: str  # of the devices: "cpu", "cuda", ...
+    pid: int
+    token: bytes
+    resumed: bool
+    first_handle: int
+
+
+# ---- programs
+
+
+class Signature(Message):
+    """What a call specialises on: the tree of its arguments without the static ones, the leaves' specs, and the
+    values of static arguments by position or name.
+    """
+
+    tree: Node | None
+    leaves: tuple[Spec, ...]
+    statics: tuple[tuple[int | str, Value], ...]
+    donated: tuple[int, ...]  # positions among the leaves
+    options: tuple[tuple[str, Value], ...]
+    context: tuple[tuple[str, Value], ...]
+
+
+class Lookup(Message):
+    """Ask for a program by what decides it. `packages` are those that the capture refers to; `locations` is where its
+    code is written in the client's files by now, and decides nothing.
+    """
+
+    capture_key: str
+    function_key: str
+    packages: tuple[str, ...]
+    signature: Signature
+    locations: bytes = b""
+
+
+class Upload(Message):
+    """A part of a capture's payload, and where in it that starts."""
+
+    capture_key: str
+    start: int
+    part: bytes
+
+
+class Traced(Message):
+    """A program that the client traced itself: the digest of its bytes, and its results."""
+
+    key: str
+    results: tuple[Spec, ...]
+    tree: Node | None
+
+
+class Prepare(Message):
+    """Make the program of a lookup, out of the capture that was uploaded; or out of the program, if it is `traced`."""
+
+    lookup: Lookup
+    name: str
+    where: str  # file and line of the function, for people
+    traced: Traced | None = None
+    parts: bytes = b""  # what the call is made of, for people: see explaining.py
+
+
+class Prepared(Message):
+    """A program that the session holds: its name in calls, and what its results look like."""
+
+    executable: int
+    results: tuple[Spec, ...]
+    tree: Node | None
+    donated: tuple[int, ...]  # positions among the leaves
+    seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
+
+
+# ---- calls
+
+
+class Put(Message):
+    """An array that is to live on the daemon, under the handle that the client names."""
+
+    spec: Spec
+    value: bytes | Attached
+    handle: int
+
+
+class Call(Message):
+    """Run a program. An argument is a handle, the bytes of a small array, or stands for bytes that follow.
+    Results are named `results`, `results` + 1, ...
+    """
+
+    executable: int
+    arguments: tuple[int | bytes | Attached, ...]
+    results: int
+
+
+class Run(Message):
+    """Drop handles, put arrays, make calls, wait for handles, then send the values of some: in this order."""
+
+    drop: tuple[int, ...] = ()
+    puts: tuple[Put, ...] = ()
+    calls: tuple[Call, ...] = ()
+    wait: tuple[int, ...] = ()
+    fetch: tuple[int, ...] = ()
+
+
+class Done(Message):
+    """The answer to a Run. A call that failed is named by its first result, or 0 where it has none."""
+
+    failures: tuple[tuple[int, Failure], ...]
+    values: tuple[bytes | Attached | Failure, ...]
+    deleted: tuple[int, ...] = ()  # handles whose arrays were donated and used
+
+
+class Busy(Message):
+    """Sent every second while an answer takes long, so that a silent daemon is known from a busy one."""
+
+    phase: str
+    seconds: float
+
+
+# ---- looking inside
+
+
+class Match(Message):
+    """Which entries: those whose call key or function name starts with, or equals, `prefix`; all where it is empty."""
+
+    prefix: str = ""
+
+
+class EntryInfo(Message):
+    """A cached program, for people."""
+
+    key: str
+    function_key: str
+    name: str
+    where: str
+    label: str  # name and first arguments
+    signature: str  # name and all arguments
+    options: str
+    context: dict[str, str]
+    seconds: dict[str, float]
+    saved: float
+    hits: int
+    created: float  # seconds since the epoch
+    last_used: float
+    code_bytes: int
+
+
+class Report(Message):
+    """What the client did on its own since it last said so."""
+
+    local_runs: int = 0
+    client_traces: int = 0
+
+
+class Status(Message):
+    """The daemon's counters. The CLI prints them under these names."""
+
+    pid: int
+    version: str
+    address: str
+    uptime_s: float
+    python: str
+    packages: dict[str, str]
+    devices: tuple[str, ...]
+    memory_bytes: int
+    sessions: int
+    arrays: int
+    array_bytes: int
+    entries: int
+    classes: int
+    calls: int
+    hits: int
+    misses: int
+    traces: int
+    compiles: int
+    captures_loaded: int
+    client_traces: int
+    local_runs: int
+    compile_seconds: float
+    compile_seconds_saved: float

@@ -1,0 +1,127 @@
+"""The hot path: one Run of one session, in the order that the message says."""
+
+import msgspec
+
+from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.wire.arrays import HostArray, allocate, inline_most, nbytes_of, pack
+from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
+from jitserver.connection import Answered, Read
+from jitserver.engine.engine import Engine
+from jitserver.engine.failures import failure_of
+from jitserver.engine.program import Program
+from jitserver.session import Session
+
+Data = bytes | HostArray
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Run).decode
+
+
+def answer(engine: Engine, session: Session, body: bytes, read: Read, draining: bool) -> Answered:
+    """Does what a Run asks.
+
+    Raises:
+        ProtocolError: the message makes no sense for this session; the connection is of no more use.
+    """
+    run = _decode(body)
+    # All that follows the frame is read before anything else can go wrong.
+    puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
+    calls = [(call, *_arguments(session, call, read)) for call in run.calls]
+    failures: list[tuple[int, Failure]] = []
+    session.forget(run.drop)
+    for put, data in puts:
+        _put(engine, session, put, data, failures)
+    for call, program, arguments in calls:
+        _call(engine, session, call, program, arguments, draining, failures)
+    for handle in run.wait:
+        _wait(session, handle, failures)
+    attachments: list[memoryview] = []
+    most = inline_most(len(run.fetch))
+    values = tuple(_fetch(engine, session, handle, attachments, most) for handle in run.fetch)
+    made = [put.handle for put in run.puts]
+    for call, program, _ in calls:
+        made += range(call.results, call.results + len(program.results))
+    return Answered(_encode(Done(tuple(failures), values, _deleted(session, run.calls))), attachments, made)
+
+
+def _deleted(session: Session, calls: tuple[Call, ...]) -> tuple[int, ...]:
+    """Handles whose arrays a program took: not all that is donated is of use to it."""
+    given = [
+        call.arguments[position] for call in calls for position in session.executable(call.executable).program.donated
+    ]
+    handles = [value for value in given if isinstance(value, int) and value in session.arrays]
+    return tuple(handle for handle in handles if session.arrays[handle].is_deleted())
+
+
+# ---- reading
+
+
+def _arguments(session: Session, call: Call, read: Read) -> tuple[Program, list[int | Data]]:
+    try:
+        program: Program = session.executable(call.executable).program
+    except IndexError as error:
+        raise ProtocolError(f"this session has no executable {call.executable}") from error
+    if len(program.specs) != len(call.arguments):
+        raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(program.specs)}")
+    pairs = zip(call.arguments, program.specs, strict=True)
+    return program, [value if isinstance(value, int) else _data(value, spec, read) for value, spec in pairs]
+
+
+def _data(value: bytes | Attached, spec: Spec, read: Read) -> Data:
+    if isinstance(value, bytes):
+        return value
+    if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
+        raise ProtocolError(f"{value.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
+    raw = allocate(value.nbytes)
+    read(raw.data)
+    return raw
+
+
+# ---- doing
+
+
+def _put(engine: Engine, session: Session, put: Put, data: Data, failures: list[tuple[int, Failure]]) -> None:
+    try:
+        session.arrays[put.handle] = engine.resident(data, put.spec)
+    except Exception as error:
+        failures.append((put.handle, failure_of(error)))
+
+
+def _call(
+    engine: Engine,
+    session: Session,
+    call: Call,
+    program: Program,
+    arguments: list[int | Data],
+    draining: bool,
+    failures: list[tuple[int, Failure]],
+) -> None:
+    try:
+        if draining:
+            raise DaemonDraining("the daemon is stopping and takes no new calls")
+        leaves = [
+            session.array(value) if isinstance(value, int) else engine.incoming(value, spec)
+            for value, spec in zip(arguments, program.specs, strict=True)
+        ]
+        results = engine.run(program, leaves)
+    except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
+        failures.append((call.results, failure_of(error, program.loaded, session.locations(call.executable))))
+    else:
+        for number, result in enumerate(results):
+            session.arrays[call.results + number] = result
+
+
+def _wait(session: Session, handle: int, failures: list[tuple[int, Failure]]) -> None:
+    try:
+        session.array(handle).block_until_ready()
+    except Exception as error:
+        failures.append((handle, failure_of(error)))
+
+
+def _fetch(
+    engine: Engine, session: Session, handle: int, attachments: list[memoryview], most: int
+) -> bytes | Attached | Failure:
+    try:
+        return pack(engine.to_host(session.array(handle)), attachments, most)
+    except Exception as error:
+        return failure_of(error)

@@ -1,0 +1,51 @@
+"""The command line: just another client, which imports jax in `serve` alone."""
+
+import importlib
+from typing import Any
+
+import click
+
+from jitclient import __version__
+from jitclient.errors import JitserverError
+
+_COMMANDS = {
+    "cache": "cache",
+    "demo": "demo",
+    "install": "install",
+    "logs": "lifecycle",
+    "restart": "lifecycle",
+    "serve": "serve",
+    "start": "lifecycle",
+    "status": "status",
+    "stop": "lifecycle",
+    "uninstall": "install",
+}
+
+
+class _Commands(click.Group):
+    """Loads the module of a command when the command is used, so that each is as quick as it can be."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"jitserver.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except JitserverError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"auto_envvar_prefix": "JITSERVER", "help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="jitserver")
+def main() -> None:
+    """Keep JAX functions compiled, and their arrays on the accelerator, between runs of your program.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon is running.
+    """

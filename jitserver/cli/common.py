@@ -1,0 +1,101 @@
+"""What the commands share: where the daemon is, asking it, and printing for people and for programs."""
+
+import datetime
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from jitclient.errors import DaemonUnavailable, Incompatible, ProtocolError
+from jitclient.failures import answered
+from jitclient.handshake import look
+from jitclient.labels import seconds as seconds
+from jitclient.settings import settings
+from jitclient.wire.address import Address, default_addresses
+from jitclient.wire.messages import Verb
+from jitserver.systemd import systemctl
+
+NOT_RUNNING = 3
+"""Exit status of a command that needs a daemon where none runs (as systemctl's)."""
+
+Command = Callable[..., Any]
+
+
+def json_option(command: Command) -> Command:
+    """Adds `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def home() -> Address:
+    """Where a daemon is started: the address that the user named, or their own."""
+    return default_addresses(settings().address)[0]
+
+
+def ask(verb: Verb, message: Any, answer: Any, as_json: bool) -> Any:
+    """Asks the daemon that runs; ends the command with status 3 where none does."""
+    try:
+        return ask_daemon(verb, message, answer)
+    except DaemonUnavailable as error:
+        not_running(str(error), as_json)
+
+
+def ask_daemon(verb: Verb, message: Any, answer: Any) -> Any:
+    """Asks the daemon that runs, over a connection that only looks.
+
+    Raises:
+        DaemonUnavailable: none runs.
+    """
+    unit = systemctl.waiting()
+    if unit is not None:  # to connect would start it
+        raise DaemonUnavailable(f"{unit.service} starts at the first call")
+    connection = look(settings())
+    try:
+        return answered(connection.request(verb, msgspec.msgpack.encode(message)), answer)
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+    finally:
+        connection.close()
+
+
+def not_running(reason: str, as_json: bool) -> NoReturn:
+    """Says that no daemon runs, and ends the command."""
+    if as_json:
+        print_json({"running": False, "address": str(home()), "reason": reason})
+    else:
+        click.echo(f"jitserver is not running: {reason}", err=True)
+    sys.exit(NOT_RUNNING)
+
+
+def print_json(value: Any) -> None:
+    """Prints JSON on stdout; messages become objects with their fields' names."""
+    click.echo(json.dumps(value, indent=2, default=msgspec.structs.asdict))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Prints a table for people; wide ones are not cut where stdout is no terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table, markup=False)
+
+
+def size(value: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def ago(moment: float) -> str:
+    """How long ago a moment was, for people."""
+    return seconds(max(0.0, datetime.datetime.now().timestamp() - moment)) + " ago"

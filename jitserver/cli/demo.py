@@ -1,0 +1,103 @@
+"""`jitserver demo`: one program, run in two fresh processes, and what the second one did not have to do."""
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jitclient import launch
+from jitclient.wire.messages import EntryInfo, Match, Status, Verb
+from jitserver.cli.common import ask_daemon, home, json_option, print_json, print_table, seconds
+
+PROGRAM = Path(__file__).parents[1] / "demo" / "train.py"
+_COUNTED = ("captures_loaded", "traces", "compiles")
+
+
+@click.command()
+@click.option("--layers", default=12, show_default=True, help="Layers of the transformer.")
+@click.option("--steps", default=10, show_default=True, help="Training steps in each process.")
+@json_option
+def demo(layers: int, steps: int, as_json: bool) -> None:
+    """Train a small transformer in a fresh process, twice, and show what the second run was spared."""
+    address = home()
+    sock, pid = launch.start(address, launch.IDLE_EXIT_SECONDS)
+    sock.close()
+    say = (lambda text: None) if as_json else click.echo
+    say(f"daemon:  {'started' if pid else 'runs already'} at {address}")
+    say(f"program: {PROGRAM}, {layers} layers; new to the daemon each time you run this demo\n")
+    salt = secrets.randbelow(1 << 30)
+    runs = []
+    for number in ("first", "second"):
+        say(f"{number} process ...")
+        runs.append(_run(salt, layers, steps))
+    result = _result(runs)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, runs)
+    if runs[1]["traces"] or runs[1]["compiles"]:
+        raise click.ClickException("the second process should have found its program compiled")
+
+
+def _run(salt: int, layers: int, steps: int) -> dict[str, Any]:
+    """Runs the program in a fresh process; its own times, and what the daemon counted meanwhile."""
+    before: Status = ask_daemon(Verb.STATUS, None, Status)
+    start = time.time()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(salt), str(layers), str(steps)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise click.ClickException(f"{PROGRAM} failed:\n{done.stderr}")
+    after: Status = ask_daemon(Verb.STATUS, None, Status)
+    times = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "imports": times["imported"] - start,
+        "setup": times["ready"] - times["imported"],
+        "first_step": times["first"] - times["ready"],
+        "to_first_result": times["first"] - start,
+        "later_steps": times["end"] - times["first"],
+        "losses": times["losses"],
+        **{name: getattr(after, name) - getattr(before, name) for name in _COUNTED},
+    }
+
+
+def _result(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    entries: list[EntryInfo] = ask_daemon(Verb.ENTRIES, Match("train_step"), list[EntryInfo])
+    made = max(entries, key=lambda entry: entry.created)
+    return {
+        "runs": runs,
+        "made_in": made.seconds,
+        "key": made.key,
+        "speedup": runs[0]["to_first_result"] / runs[1]["to_first_result"],
+        "speedup_first_step": runs[0]["first_step"] / runs[1]["first_step"],
+        "same_losses": runs[0]["losses"] == runs[1]["losses"],
+    }
+
+
+def _print(result: dict[str, Any], runs: list[dict[str, Any]]) -> None:
+    made, (first, second) = result["made_in"], runs
+    tracing = sum(made[part] for part in ("load", "trace", "lower"))
+    rest = max(0.0, first["first_step"] - tracing - made["compile"])
+    rows = [
+        ["Python and imports", seconds(first["imports"]), seconds(second["imports"])],
+        ["data and initial parameters", seconds(first["setup"]), seconds(second["setup"])],
+        ["first step: trace and lower", seconds(tracing), _none(second["traces"])],
+        ["first step: compile", seconds(made["compile"]), _none(second["compiles"])],
+        ["first step: the rest, one step run", seconds(rest), seconds(second["first_step"])],
+        ["time to the first result", seconds(first["to_first_result"]), seconds(second["to_first_result"])],
+        ["loss, first and last step", *(f"{run['losses'][0]:.4f} {run['losses'][-1]:.4f}" for run in runs)],
+    ]
+    print_table("", ["spent on", "first process", "second process"], rows)
+    click.echo(f"first result {result['speedup']:.1f} times sooner")
+    click.echo(f"first step {result['speedup_first_step']:.0f} times sooner")
+    click.echo("the losses are the same, bit for bit" if result["same_losses"] else "the losses DIFFER")
+    click.echo(f"\nnext: jitserver cache show {result['key'][:12]}")
+
+
+def _none(count: int) -> str:
+    return "none" if count == 0 else f"{count} times"

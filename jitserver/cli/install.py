@@ -1,0 +1,92 @@
+"""`jitserver install` and `uninstall`: have systemd run the daemon, or no longer."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jitclient.errors import SettingsError
+from jitclient.settings import settings
+from jitclient.wire.address import Address
+from jitserver.cli.common import json_option, print_json
+from jitserver.cli.lifecycle import give_way
+from jitserver.systemd import install as units
+from jitserver.systemd.target import Target, chosen
+
+_system_option = click.option(
+    "--system", "user", metavar="USER", help="In the system's systemd, for USER, instead of in your own."
+)
+
+
+@click.command()
+@_system_option
+@click.option("--dry-run", is_flag=True, help="Print the units, and change nothing.")
+@json_option
+def install(user: str | None, dry_run: bool, as_json: bool) -> None:
+    """Have systemd open the daemon's socket, and start the daemon at the first call.
+
+    The daemon belongs to this Python environment and to the process-only settings of this shell (XLA_FLAGS,
+    JAX_PLATFORMS, visible devices): an environment with others has a daemon and units of its own.
+    """
+    target = _target(user)
+    planned = units.plan(target)
+    if dry_run:
+        _print_plan(planned, as_json)
+        return
+    give_way(target)
+    done = units.install(target, planned)
+    _report(done, as_json)
+    if not as_json:
+        click.echo(f"the first call starts the daemon; `{_command('uninstall', user)}` undoes this")
+        if not user:
+            click.echo("it ends when you log out, unless you `loginctl enable-linger`")
+
+
+@click.command()
+@_system_option
+@json_option
+def uninstall(user: str | None, as_json: bool) -> None:
+    """Stop the daemon that systemd runs for this environment, and remove its units."""
+    done = units.uninstall(_target(user))
+    _report(done, as_json)
+    if done.kept_for and not as_json:
+        click.echo(f"the files stay: they serve {', '.join(done.kept_for)} too")
+
+
+def _target(user: str | None) -> Target:
+    target = chosen(user)
+    named = settings().address
+    if named is not None and Address.parse(named) != target.address:
+        raise SettingsError(
+            f"JITSERVER_ADDRESS={named!r} names another place than systemd's {target.address}: unset it"
+        )
+    return target
+
+
+def _print_plan(planned: dict[Path, str], as_json: bool) -> None:
+    if as_json:
+        print_json({"result": "planned", "units": {str(path): text for path, text in planned.items()}})
+        return
+    for path, text in planned.items():
+        click.echo(f"==> {path}\n{text}")
+
+
+def _report(done: units.Done, as_json: bool) -> None:
+    target = done.target
+    facts: dict[str, Any] = {
+        "address": str(target.address),
+        "digest": target.digest,
+        "socket": target.socket,
+        "service": target.service,
+        "files": list(map(str, done.files)),
+    }
+    if as_json:
+        print_json({"result": done.result, **facts, "kept_for": list(done.kept_for)})
+        return
+    click.echo(f"{done.result}: {target.socket} and {target.service}, in {target.folder}")
+    if done.result in ("installed", "updated", "unchanged"):
+        click.echo(f"it listens at {target.address}")
+
+
+def _command(name: str, user: str | None) -> str:
+    return f"sudo jitserver {name} --system {user}" if user else f"jitserver {name}"

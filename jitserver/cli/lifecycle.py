@@ -1,0 +1,147 @@
+"""`jitserver start`, `stop`, `restart` and `logs`."""
+
+import contextlib
+import dataclasses
+import fcntl
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from jitclient import launch
+from jitclient.errors import DaemonLost, DaemonUnavailable
+from jitclient.failures import answered
+from jitclient.handshake import look
+from jitclient.settings import settings
+from jitclient.wire.address import Address
+from jitclient.wire.messages import Status, Verb
+from jitserver.cli.common import ask, home, json_option, not_running, print_json
+from jitserver.systemd import systemctl
+from jitserver.systemd.target import Target, installed
+
+_STOP_SECONDS = 120.0
+
+
+@click.command()
+@json_option
+def start(as_json: bool) -> None:
+    """Start the daemon in the background, unless one runs."""
+    unit = installed()
+    if unit is not None:
+        give_way(unit)
+        ran = systemctl.main_pid(unit) is not None
+        systemctl.start(unit, "start")
+        _say(as_json, "running already" if ran else "started", **_facts(unit))
+        return
+    address = home()
+    sock, pid = launch.start(address, idle_exit=None)
+    sock.close()
+    found: Status = ask(Verb.STATUS, None, Status, as_json)
+    _say(as_json, "started" if pid else "running already", pid=found.pid, address=found.address)
+
+
+@click.command()
+@json_option
+def stop(as_json: bool) -> None:
+    """Drain and stop the daemon: running calls finish first."""
+    unit = installed()
+    if unit is not None and systemctl.is_active(unit):
+        facts = _facts(unit)
+        systemctl.stop(unit)
+        _say(as_json, "stopped", **facts)
+        return
+    try:
+        pid = _end(home())
+    except DaemonUnavailable as error:
+        not_running(str(error), as_json)
+    _say(as_json, "stopped", pid=pid, address=str(home()))
+
+
+@click.command()
+@json_option
+def restart(as_json: bool) -> None:
+    """Stop the daemon if one runs, and start one."""
+    unit = installed()
+    if unit is not None:
+        give_way(unit)
+        systemctl.start(unit, "restart")
+        _say(as_json, "restarted", **_facts(unit))
+        return
+    with contextlib.suppress(DaemonUnavailable):
+        _end(home())
+    sock, pid = launch.start(home(), idle_exit=None)
+    sock.close()
+    _say(as_json, "restarted", pid=pid, address=str(home()))
+
+
+@click.command()
+@click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
+@json_option
+def logs(lines: int, as_json: bool) -> None:
+    """Print what the daemon wrote last."""
+    unit = installed()
+    if unit is not None:
+        source, text = {"unit": unit.service}, systemctl.journal(unit, lines)
+    else:
+        path = launch.log_path(home())
+        if not path.exists():
+            not_running(f"there is no log at {path}", as_json)
+        source, text = {"path": str(path)}, path.read_text(errors="replace").splitlines()[-lines:]
+    if as_json:
+        print_json({**source, "lines": text})
+    else:
+        click.echo("\n".join(text))
+
+
+def give_way(unit: Target) -> None:
+    """Ends a daemon that somebody else than systemd started where the socket of the unit is to be."""
+    if unit.user is not None or systemctl.is_active(unit, unit.socket):
+        return
+    with contextlib.suppress(DaemonUnavailable):
+        _end(unit.address)
+
+
+def _facts(unit: Target) -> dict[str, Any]:
+    return {"pid": systemctl.main_pid(unit), "address": str(unit.address), "unit": unit.service}
+
+
+def _end(address: Address) -> int:
+    """Tells the daemon there to stop, waits until it has let go of its address, and returns its process id.
+
+    Asks for nothing that only a daemon of this version understands.
+
+    Raises:
+        DaemonUnavailable: none runs there.
+    """
+    connection = look(dataclasses.replace(settings(), address=str(address)))
+    pid = int(address.lock_path.read_text())
+    try:
+        answered(connection.request(Verb.STOP, msgspec.msgpack.encode(None)), None)
+    finally:
+        connection.close()
+    deadline = time.monotonic() + _STOP_SECONDS
+    while _is_held(address.lock_path):
+        if time.monotonic() > deadline:
+            raise DaemonLost(f"the daemon (pid {pid}) did not end within {_STOP_SECONDS:.0f} s")
+        time.sleep(0.02)
+    return pid
+
+
+def _is_held(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with open(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _say(as_json: bool, what: str, **facts: Any) -> None:
+    if as_json:
+        print_json({"result": what, **facts})
+    else:
+        click.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))

@@ -1,0 +1,48 @@
+"""`jitserver serve`: the daemon, in the foreground."""
+
+import logging
+import os
+import sys
+
+import click
+
+from jitclient.wire.address import Address
+from jitserver.cli.common import home
+
+
+@click.command()
+@click.option("--address", metavar="unix:PATH", help="Where to listen. [default: the user's own]")
+@click.option("--idle-exit", type=click.FloatRange(min=0), metavar="SECONDS", help="End when idle for so long.")
+@click.option(
+    "--drain",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running calls may take to finish at the end.",
+)
+@click.option(
+    "--most-classes",
+    type=click.IntRange(min=0),
+    default=10_000,
+    show_default=True,
+    help="Begin anew, when idle, beyond so many user classes: JAX never forgets one.",
+)
+def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int) -> None:
+    """Run the daemon in the foreground, as systemd does.
+
+    SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
+    """
+    from jitserver.process import prepare_process
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("jax").setLevel(logging.WARNING)
+    prepare_process()
+    from jitserver.daemon import Daemon, Options  # imports jax
+
+    where = Address.parse(address) if address else home()
+    begin_anew = Daemon(Options(where, idle_exit, drain, most_classes)).run()
+    logging.shutdown()
+    if begin_anew:  # a package was upgraded
+        os.execv(sys.executable, sys.orig_argv)
+    os._exit(0)  # a thread that is still compiling would crash on the way out of the interpreter

@@ -1,0 +1,30 @@
+"""`jitserver status`."""
+
+import click
+import msgspec
+
+from jitclient.wire.messages import Status, Verb
+from jitserver.cli.common import ask, json_option, print_json, print_table, seconds, size
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show whether a daemon runs, and what it has done."""
+    found: Status = ask(Verb.STATUS, None, Status, as_json)
+    if as_json:
+        print_json({"running": True, **msgspec.structs.asdict(found)})
+        return
+    packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
+    rows = [
+        ["daemon", f"pid {found.pid}, up {seconds(found.uptime_s)}, {found.address}"],
+        ["versions", f"jitserver {found.version}, Python {found.python}, {packages}"],
+        ["devices", ", ".join(found.devices)],
+        ["memory", size(found.memory_bytes)],
+        ["sessions", f"{found.sessions}, holding {found.arrays} arrays ({size(found.array_bytes)})"],
+        ["programs", f"{found.entries} cached; {found.hits} hits, {found.misses} misses"],
+        ["work", f"{found.calls} calls, {found.traces} traces, {found.compiles} compiles"],
+        ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
+        ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
+    ]
+    print_table("", ["jitserver", "is running"], rows)

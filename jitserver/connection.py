@@ -1,0 +1,141 @@
+"""The daemon's end of a connection: hands Runs on, and says that it is busy while an answer takes long."""
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import WireConnection
+from jitclient.wire.messages import BUSY, DONE, RUN, Busy
+from jitclient.wire.stream import WireStream
+from jitserver.session import Session, Sessions
+from jitserver.uploads import Incoming
+
+log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+
+Read = Callable[[memoryview], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+    """The answer to a Run: its message, the arrays that follow it, and the handles that it made."""
+
+    message: bytes
+    attachments: list[memoryview]
+    made: list[int]
+
+
+Answer = Callable[[Session, bytes, Read], Answered]
+"""Does what a Run asks: session, message, and a function that reads what follows it -> the answer."""
+
+
+class DaemonConnection(WireConnection):
+    """One connection, served by one thread."""
+
+    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int) -> None:
+        self.pid = pid
+        self.session: Session | None = None
+        self.incoming = Incoming()
+        self.busy_since: float | None = None
+        self._phase = "running"
+        self._answer = answer
+        super().__init__(service, WireChannel(WireStream(sock)))
+
+    def serve_all(self) -> None:
+        """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
+        try:
+            while not self.closed:
+                self.serve()
+        except (EOFError, OSError):
+            pass
+        except (ProtocolError, msgspec.MsgspecError) as error:
+            log.warning("a connection was cut off: %s", error)
+        except Exception:  # what bytes can do to rpyc's decoder is anything
+            log.warning("a connection was cut off", exc_info=True)
+        finally:
+            self.close()
+
+    def act_on(self, data: bytes) -> None:
+        """Hands a message to whom it is for, and notes how long that takes."""
+        self._phase, self.busy_since = "running", time.monotonic()
+        try:
+            super().act_on(data)
+        finally:
+            self.busy_since = None
+
+    def on_frame(self, kind: int, body: bytes) -> None:
+        """Answers a Run."""
+        if kind != RUN or self.session is None:
+            super().on_frame(kind, body)
+            return
+        answered = self._answer(self.session, body, self._channel.recv_into)
+        try:
+            self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
+        except BaseException:
+            # The client has hung up, perhaps with Ctrl-C, and has told another connection that it wants none of this.
+            self.session.forget(answered.made)
+            raise
+
+    def say(self, phase: str) -> None:
+        """Notes what the work on the answer has come to, for the next word to the client."""
+        self._phase = phase
+
+    def has_waiting_client(self) -> bool:
+        """Whether somebody alive waits for an answer."""
+        return self.busy_since is not None and not (self.session is not None and self.session.ended)
+
+    def send_busy(self, since: float, now: float) -> None:
+        """Tells a client that waits that the daemon is at work. Never waits for that client."""
+        with contextlib.suppress(EOFError):
+            self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
+
+
+class Pulse:
+    """Each second: says on all connections whose answer takes long that the daemon is alive, and frees the sessions of
+    clients that are not.
+    """
+
+    SECONDS = 1.0
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.connections: set[DaemonConnection] = set()
+        self._sessions = sessions
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, and waits for the end."""
+        self._stopped.set()
+        self._thread.join()
+
+    def working(self) -> int:
+        """How many clients wait for an answer now."""
+        return sum(connection.has_waiting_client() for connection in list(self.connections))
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self.SECONDS):
+            try:
+                self._send_busy()
+                self._sessions.end_orphans()
+            except Exception:  # without a pulse, clients give up calls that are well
+                log.exception("the pulse skipped a beat")
+
+    def _send_busy(self) -> None:
+        now = time.monotonic()
+        for connection in list(self.connections):
+            since = connection.busy_since
+            if since is not None and now - since >= self.SECONDS / 2:
+                connection.send_busy(since, now)

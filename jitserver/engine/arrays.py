@@ -1,0 +1,33 @@
+"""Arrays between the host's memory and the devices."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jitclient.avals import KEY_IMPLEMENTATIONS
+from jitclient.wire.arrays import HostArray, is_key, shaped, unpack
+from jitclient.wire.messages import Spec
+
+
+def incoming(data: bytes | HostArray, spec: Spec) -> Any:
+    """An argument for a program, out of bytes off the wire."""
+    host = unpack(data, spec) if isinstance(data, bytes) else shaped(data, spec)
+    if not is_key(spec):
+        return host
+    return jax.random.wrap_key_data(jax.numpy.asarray(host), impl=KEY_IMPLEMENTATIONS[spec.dtype])
+
+
+def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
+    """An array on the default device, out of bytes off the wire."""
+    value = incoming(data, spec)
+    with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
+        array: jax.Array = jax.device_put(value)
+        return array
+
+
+def to_host(array: jax.Array) -> HostArray:
+    """The value of an array, once it is computed."""
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(array))
+    return np.asarray(array)

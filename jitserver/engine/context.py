@@ -1,0 +1,83 @@
+"""What decides a program beside the function and its arguments: versions, devices, and the caller's JAX settings."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jitclient.capture import FORMAT
+from jitclient.context import DEFAULTS
+from jitserver.engine.packages import Packages
+
+_ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
+    "jax_enable_x64": jax.enable_x64,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+    "jax_default_prng_impl": jax.default_prng_impl,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_allow_f16_reductions": jax.allow_f16_reductions,
+    "jax_debug_infs": jax.debug_infs,
+    "jax_debug_key_reuse": jax.debug_key_reuse,
+    "jax_debug_nans": jax.debug_nans,
+    "jax_enable_custom_prng": jax.enable_custom_prng,
+    "jax_legacy_prng_key": jax.legacy_prng_key,
+    "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
+}
+
+
+@contextlib.contextmanager
+def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
+    """Gives this thread the caller's JAX settings, and JAX's defaults for the rest."""
+    with contextlib.ExitStack() as stack:
+        for name, value in {**DEFAULTS, **dict(settings)}.items():
+            if name in _ENTER:
+                stack.enter_context(_ENTER[name](value))
+        yield
+
+
+@functools.cache
+def packages() -> Packages:
+    """The packages of this process."""
+    return Packages()
+
+
+@functools.cache
+def of_process() -> dict[str, str]:
+    """The part that is the same for every program of this daemon, by label."""
+    devices = jax.devices()
+    return {
+        "format": str(FORMAT),
+        "python": platform.python_version(),
+        **{name: packages().version(name) for name in ("jax", "jaxlib")},
+        "platform": devices[0].platform,
+        "devices": ", ".join(device_names()),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "cpu": _cpu_features(),
+    }
+
+
+def export_platform() -> str:
+    """What programs are compiled for, as jax.export calls it."""
+    name = jax.devices()[0].platform
+    return "cuda" if name == "gpu" else name
+
+
+def device_names() -> tuple[str, ...]:
+    """The devices, as people know them."""
+    return tuple(f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices())
+
+
+def _cpu_features() -> str:
+    """A digest of what the processor can do: a program compiled for more must not be loaded for less."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.processor()
+    flags = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
+    return hashlib.blake2b("".join(flags[:1]).encode(), digest_size=6).hexdigest()

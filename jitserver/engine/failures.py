@@ -1,0 +1,71 @@
+"""Exceptions as values: what the client needs to raise the same one, with the user's lines and none of ours."""
+
+from typing import Any
+
+import msgspec
+
+from jitclient.capture import Loaded
+from jitclient.errors import CaptureError
+from jitclient.wire import values
+from jitclient.wire.messages import Failure, Frame
+
+_DEEPEST_CAUSE = 5
+_MOST_TEXT = 100_000
+
+
+class TraceFailed(Exception):  # noqa: N818
+    """A trace raised `error`; its classes and lines are those of what was `loaded` for it."""
+
+    def __init__(self, error: BaseException, loaded: Loaded) -> None:
+        super().__init__(repr(type(error)))
+        self.error = error
+        self.loaded = loaded
+
+
+def failure_of(error: BaseException, loaded: Loaded | None = None, locations: bytes = b"", depth: int = 0) -> Failure:
+    """The value of an exception. `locations` are the caller's, whose lines may have moved since it was captured."""
+    ref = loaded.index_of if loaded is not None else values.nowhere
+    cause = error.__cause__
+    text = _text(error) if loaded is None else loaded.user_text(_text(error), locations)
+    return Failure(
+        types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
+        text=text,
+        arguments=_arguments(error, text, ref),
+        frames=_frames(error, loaded, locations),
+        notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
+        cause=failure_of(cause, loaded, locations, depth + 1) if cause is not None and depth < _DEEPEST_CAUSE else None,
+    )
+
+
+def _type(cls: type, ref: values.Ref) -> values.Value:
+    index = ref(cls)
+    return values.Position(index) if index is not None else values.Named(cls.__module__, cls.__qualname__)
+
+
+def _arguments(error: BaseException, text: str, ref: values.Ref) -> values.Value:
+    if error.args == (_text(error),):
+        return values.encode((text,))  # with the places that it quotes put right
+    try:
+        arguments = values.encode(error.args, ref)
+        if len(msgspec.msgpack.encode(arguments)) <= _MOST_TEXT:
+            return arguments
+    except (CaptureError, UnicodeEncodeError, RecursionError):
+        pass
+    return values.encode((text,))
+
+
+def _text(thing: object) -> str:
+    """Its text as far as it can be had and sent: a `__str__` is its author's."""
+    try:
+        text = str(thing)
+    except Exception as error:
+        text = f"<{type(thing).__name__}, whose text raises {type(error).__name__}>"
+    text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _frames(error: BaseException, loaded: Loaded | None, locations: bytes) -> tuple[Frame, ...]:
+    if loaded is None or error.__traceback__ is None:
+        return ()
+    found: list[Any] = loaded.user_frames(error.__traceback__, locations)
+    return tuple(Frame(frame.file, frame.line, frame.name) for frame in found)

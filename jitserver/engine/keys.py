@@ -1,0 +1,36 @@
+"""The call key: a digest over labelled parts, so that a miss can say which part differs."""
+
+import hashlib
+
+import msgspec
+
+from jitclient.wire.messages import Lookup
+from jitserver.engine import context
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def parts(lookup: Lookup) -> dict[str, bytes]:
+    """Everything that decides a program, by label."""
+    signature = lookup.signature
+    packages = {name: context.packages().version(name) for name in lookup.packages}
+    return {
+        "capture": lookup.capture_key.encode(),
+        "tree": _encode(signature.tree),
+        "leaves": _encode(signature.leaves),
+        "statics": _encode(signature.statics),
+        "donated": _encode(signature.donated),
+        "options": _encode(signature.options),
+        "settings": _encode(signature.context),
+        "packages": _encode(packages),
+        "process": _encode(context.of_process()),
+    }
+
+
+def call_key(lookup: Lookup) -> str:
+    """The digest under which the program is cached."""
+    digest = hashlib.blake2b(digest_size=16)
+    for label, part in parts(lookup).items():
+        digest.update(f"{label}:{len(part)}:".encode())
+        digest.update(part)
+    return digest.hexdigest()

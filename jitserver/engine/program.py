@@ -1,0 +1,117 @@
+"""From a capture, or a program that a client traced, to an executable over flat leaves: trace, lower, compile."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from jitclient import tree
+from jitclient.avals import abstract, spec_of_aval
+from jitclient.capture import Loaded
+from jitclient.errors import CaptureError
+from jitclient.over_leaves import OverLeaves
+from jitclient.wire import values
+from jitclient.wire.messages import Signature, Spec, Traced
+from jitserver.engine import ambient, context
+
+Say = Callable[[str], None]
+Deref = values.Deref
+
+
+@dataclasses.dataclass
+class Program:
+    """An executable and what a caller must know of it. Runs on flat leaves: no user code runs with it."""
+
+    run: Callable[..., Sequence[jax.Array]]
+    specs: tuple[Spec, ...]  # of the arguments' leaves
+    results: tuple[Spec, ...]
+    tree: values.Node | None  # of the results, as a message
+    donated: tuple[int, ...]
+    settings: tuple[tuple[str, Any], ...]
+    loaded: Loaded | None  # for the tracebacks of what its callbacks raise
+    seconds: dict[str, float]
+    code_bytes: int
+
+
+def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> Program:
+    """Traces a captured function, and compiles it.
+
+    Raises:
+        CaptureError: the tree of results holds what no message can name, or the program has side effects.
+        BaseException: what the user's function raised while it was traced.
+    """
+    statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
+    structure = tree.decode(signature.tree, loaded.object_at)
+    over_leaves = OverLeaves(loaded.fn, name, structure, statics)
+    built = _build(over_leaves.function, signature, loaded.object_at, say)
+    built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
+    built.loaded = loaded
+    return built
+
+
+def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
+    """Compiles a program that a client traced. Its results are what the client said: the text has no weak types.
+
+    Raises:
+        CaptureError: it is no program of this version of jax.
+    """
+    try:
+        exported = export.deserialize(bytearray(program))
+    except Exception as error:  # it is a parser's: what it may raise is anything
+        raise CaptureError(f"the program cannot be read: {error}") from error
+
+    def function(*leaves: Any) -> Any:
+        return exported.call(*leaves)
+
+    function.__name__ = name
+    built = _build(function, signature, values.nothing, say)
+    if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
+        raise CaptureError("the program's results are not what its client says")
+    built.results, built.tree = traced.results, traced.tree
+    return built
+
+
+def _build(function: Callable[..., Any], signature: Signature, deref: Deref, say: Say) -> Program:
+    seconds: dict[str, float] = {}
+    settings = tuple((key, values.decode(value, deref)) for key, value in signature.context)
+    options = {key: values.decode(value, deref) for key, value in signature.options}
+    jitted = jax.jit(function, donate_argnums=signature.donated, **options)
+    with context.entered(settings):
+        with _timed(seconds, "trace", say, "tracing"), ambient.refused():
+            traced = jitted.trace(*map(abstract, signature.leaves))
+        if traced.jaxpr.effects:
+            raise CaptureError(
+                "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
+            )
+        with _timed(seconds, "lower", say, "lowering"):
+            lowered = traced.lower()
+        with _timed(seconds, "compile", say, "compiling"):
+            compiled = lowered.compile()
+    return Program(
+        run=compiled,
+        specs=signature.leaves,
+        results=tuple(map(spec_of_aval, traced.out_avals)),
+        tree=None,
+        donated=signature.donated,
+        settings=settings,
+        loaded=None,
+        seconds=seconds,
+        code_bytes=_code_bytes(compiled),
+    )
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], label: str, say: Say, phase: str) -> Iterator[None]:
+    say(phase)
+    start = time.perf_counter()
+    yield
+    seconds[label] = time.perf_counter() - start
+
+
+def _code_bytes(compiled: Any) -> int:
+    analysis = compiled.memory_analysis()
+    return int(getattr(analysis, "generated_code_size_in_bytes", 0) or 0)

@@ -1,0 +1,76 @@
+"""What a daemon says to systemd and takes from it: readiness, and the socket that was opened for it."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, MutableMapping
+
+log = logging.getLogger(__name__)
+
+_FIRST_DESCRIPTOR = 3
+
+
+def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Tells systemd, where it runs us: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
+    path = environment.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+
+
+def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
+    """The listening socket that systemd opened for us (sd_listen_fds(3)), or None."""
+    if environment.get("LISTEN_PID") != str(os.getpid()) or environment.get("LISTEN_FDS") != "1":
+        return None
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        environment.pop(name, None)
+    os.set_inheritable(_FIRST_DESCRIPTOR, False)
+    return socket.socket(fileno=_FIRST_DESCRIPTOR)
+
+
+def watchdog_seconds(environment: MutableMapping[str, str] = os.environ) -> float | None:
+    """How often systemd is to hear of us (twice as often as it asks for), or None where it does not listen."""
+    microseconds = environment.get("WATCHDOG_USEC")
+    ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    return int(microseconds) / 1e6 / 2 if microseconds and ours else None
+
+
+class Watchdog:
+    """Tells systemd that the daemon is well, after each run of a tiny program; if it hears nothing, it starts another.
+
+    The program may have to wait for a client's long computation on the same device. It runs in a thread of its own,
+    and while it waits the daemon counts as well, unless there is no client whose work could be in its way.
+
+    Args:
+        every: seconds from one run to the next.
+        beat: runs the program, and raises what went wrong.
+        has_clients: whether there is a client.
+    """
+
+    def __init__(self, every: float, beat: Callable[[], None], has_clients: Callable[[], bool]) -> None:
+        self._every = every
+        self._beat = beat
+        self._has_clients = has_clients
+        self._begun = time.monotonic() - every
+        self._thread = threading.Thread()
+
+    def tick(self) -> None:
+        """To be called often: from the thread that decides whether the daemon lives."""
+        if self._thread.is_alive():
+            if self._has_clients():
+                notify("WATCHDOG=1")
+        elif time.monotonic() - self._begun >= self._every:
+            self._begun = time.monotonic()
+            self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._beat()
+        except Exception:
+            log.exception("the devices do not answer; if that lasts, systemd starts another daemon")
+        else:
+            notify("WATCHDOG=1")

@@ -1,0 +1,17 @@
+"""What a daemon process settles before jax is imported."""
+
+import os
+from collections.abc import MutableMapping
+
+from jitclient.wire.address import PROCESS_SETTINGS
+
+
+def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Leaves the caller's folder, and removes JAX settings: each call brings its own.
+
+    GPU memory is not taken in advance unless the user asks: other programs on the device need some too.
+    """
+    os.chdir("/")
+    for name in [name for name in environment if name.startswith("JAX_") and name not in PROCESS_SETTINGS]:
+        del environment[name]
+    environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -1,0 +1,216 @@
+"""The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
+
+import functools
+import logging
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.wire import explaining, messages
+from jitclient.wire.messages import FAILED, OK, PROTOCOL
+from jitserver import __version__
+from jitserver.cache.entry import Entry
+from jitserver.connection import DaemonConnection
+from jitserver.counters import Counters
+from jitserver.engine.engine import Engine
+from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.session import Session, Sessions
+
+log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+
+Handler = Callable[[Any, DaemonConnection, Any], Any]
+
+
+def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
+    """Makes a method the handler of a verb: decodes its message, and answers with what it returns or raises."""
+
+    def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
+        @functools.wraps(handler)
+        def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
+            try:
+                request = msgspec.msgpack.decode(payload, type=message)
+                return OK + _encode(handler(self, connection, request))
+            except ProtocolError:
+                raise
+            except msgspec.ValidationError as error:
+                raise ProtocolError(f"{handler.__name__}: {error}") from error
+            except BaseException as error:  # what user code raises, SystemExit included, is the client's to see
+                return FAILED + _encode(self.failure(error, request))
+
+        return exposed
+
+    return decorate
+
+
+class JitService(Service):  # type: ignore[misc]
+    """What clients can ask of this daemon. One object serves all connections."""
+
+    def __init__(
+        self, engine: Engine, counters: Counters, stop: Callable[[], None], restart: Callable[[], None]
+    ) -> None:
+        self.engine = engine
+        self.counters = counters
+        self.sessions = Sessions()
+        self.address = ""
+        self.draining = False
+        self._stop = stop
+        self._restart = restart
+        self._started = time.monotonic()
+
+    # ---- sessions
+
+    @verb(messages.Hello)
+    def exposed_hello(self, connection: DaemonConnection, hello: messages.Hello) -> messages.Welcome:
+        if connection.session is not None:
+            raise ProtocolError("this connection has a session already")
+        self._check_open()
+        self._check_packages()
+        resumed = self.sessions.resume(hello.token, connection.pid)
+        connection.session, first = resumed or self.sessions.begin(hello.program, connection.pid)
+        return messages.Welcome(
+            protocol=PROTOCOL,
+            version=__version__,
+            python=platform.python_version(),
+            packages=self.engine.versions(),
+            platform=self.engine.platform(),
+            pid=os.getpid(),
+            token=connection.session.token,
+            resumed=resumed is not None,
+            first_handle=first,
+        )
+
+    @verb(None)
+    def exposed_goodbye(self, connection: DaemonConnection, _: None) -> None:
+        self.sessions.part(_session(connection))
+
+    @verb(messages.Report)
+    def exposed_report(self, connection: DaemonConnection, report: messages.Report) -> None:
+        self.counters.add(local_runs=report.local_runs, client_traces=report.client_traces)
+
+    # ---- programs
+
+    @verb(messages.Lookup)
+    def exposed_lookup(self, connection: DaemonConnection, lookup: messages.Lookup) -> messages.Prepared | None:
+        self._check_packages(lookup.packages)
+        session = _session(connection)
+        self._check_open()
+        entry = self.engine.find(lookup)
+        return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
+
+    @verb(messages.Upload)
+    def exposed_upload(self, connection: DaemonConnection, upload: messages.Upload) -> None:
+        _session(connection)
+        connection.incoming.add(upload)
+
+    @verb(messages.Prepare)
+    def exposed_prepare(self, connection: DaemonConnection, request: messages.Prepare) -> messages.Prepared:
+        self._check_open()
+        session = _session(connection)
+        payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
+        entry, made = self.engine.prepare(request, payload, connection.say)
+        return self._prepared(session, entry, request.lookup.locations, made)
+
+    def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
+        return messages.Prepared(
+            executable=session.lease(entry, locations),
+            results=entry.program.results,
+            tree=entry.program.tree,
+            donated=entry.program.donated,
+            seconds=entry.info.seconds if made else {},
+        )
+
+    # ---- looking inside
+
+    @verb(None)
+    def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
+        sessions, counters = self.sessions.all(), self.counters
+        return messages.Status(
+            pid=os.getpid(),
+            version=__version__,
+            address=self.address,
+            uptime_s=time.monotonic() - self._started,
+            python=platform.python_version(),
+            packages=self.engine.versions(),
+            devices=self.engine.devices(),
+            memory_bytes=_resident_bytes(),
+            sessions=len(sessions),
+            arrays=sum(len(session.arrays) for session in sessions),
+            array_bytes=sum(session.array_bytes() for session in sessions),
+            entries=len(self.engine.entries),
+            classes=self.engine.classes(),
+            calls=counters.calls,
+            hits=counters.hits,
+            misses=counters.misses,
+            traces=counters.traces,
+            compiles=counters.compiles,
+            captures_loaded=counters.captures_loaded,
+            client_traces=counters.client_traces,
+            local_runs=counters.local_runs,
+            compile_seconds=counters.compile_seconds,
+            compile_seconds_saved=counters.compile_seconds_saved,
+        )
+
+    @verb(messages.Match)
+    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
+        return [entry.info for entry in self.engine.entries.matching(match.prefix)]
+
+    @verb(explaining.Explain)
+    def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
+        return self.engine.explain(request)
+
+    @verb(explaining.Why)
+    def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
+        return self.engine.why(request)
+
+    @verb(messages.Match)
+    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
+        return [entry.info for entry in self.engine.remove(match.prefix)]
+
+    @verb(None)
+    def exposed_stop(self, connection: DaemonConnection, _: None) -> None:
+        self._stop()
+
+    # ---- the rest
+
+    def failure(self, error: BaseException, request: Any) -> messages.Failure:
+        """The value of what a verb raised, in terms of the capture that it was about."""
+        if isinstance(error, TraceFailed):
+            return failure_of(error.error, error.loaded, request.lookup.locations)
+        return failure_of(error)
+
+    def on_disconnect(self, connection: DaemonConnection) -> None:
+        """Rpyc calls this when a connection has ended."""
+
+    def _check_packages(self, names: Iterable[str] = ()) -> None:
+        replaced = self.engine.replaced_packages(names)
+        if replaced:
+            reason = f"the daemon restarts, because the disk has another {', '.join(replaced)} than it has loaded"
+            log.warning("%s", reason)
+            self._restart()
+            raise DaemonDraining(reason)
+
+    def _check_open(self) -> None:
+        if self.draining:
+            raise DaemonDraining("the daemon is stopping and takes no new calls")
+
+
+def _session(connection: DaemonConnection) -> Session:
+    if connection.session is None:
+        raise ProtocolError("this connection has no session: it did not say hello, or only looks")
+    return connection.session
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,1 @@
+"""Daemons that systemd runs: whose units they are, their text, and the commands that drive them."""

@@ -1,0 +1,115 @@
+"""Putting units where systemd finds them, and taking them away."""
+
+import contextlib
+import dataclasses
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from jitserver.systemd import render, systemctl
+from jitserver.systemd.errors import UnfitEnvironment
+from jitserver.systemd.target import Target
+
+_PROBE = "import importlib.util, jitserver, sys; sys.exit(importlib.util.find_spec('jax') is None)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What was done. `files` are those that the target's units have, or had."""
+
+    result: Literal["installed", "updated", "unchanged", "uninstalled", "nothing to uninstall"]
+    target: Target
+    files: tuple[Path, ...]
+    kept_for: tuple[str, ...] = ()  # other users' units that go by the same files
+
+
+def plan(target: Target) -> dict[Path, str]:
+    """The files that `install` would write.
+
+    Raises:
+        SystemdError: systemd does not run, or could not run a daemon of this environment.
+    """
+    version = systemctl.check_manager(target)
+    _probe(target)
+    texts = render.units(target, version)
+    return {path: texts[suffix] for suffix, path in target.files.items()}
+
+
+def install(target: Target, planned: dict[Path, str]) -> Done:
+    """Writes the planned files, and has the socket opened now and whenever systemd starts. Harmless to repeat."""
+    was_there = all(path.exists() for path in planned) and target.enabled_link.is_symlink()
+    changed = [path for path, text in planned.items() if not path.exists() or path.read_text() != text]
+    for path in changed:
+        _write(path, planned[path])
+    systemctl.systemctl(target, "daemon-reload")
+    if not systemctl.is_known(target):
+        for path in changed:
+            path.unlink()
+        raise UnfitEnvironment(f"systemd looks for no units in {target.folder}: XDG_CONFIG_HOME is another for it")
+    if changed and was_there:
+        # A socket takes a new description only when it is opened anew, and that ends the service too.
+        systemctl.stop(target)
+    systemctl.systemctl(target, "enable", target.socket)
+    systemctl.systemctl(target, "start", target.socket)
+    result: Literal["installed", "updated", "unchanged"] = "updated" if changed else "unchanged"
+    return Done(result if was_there else "installed", target, tuple(planned))
+
+
+def uninstall(target: Target) -> Done:
+    """Stops and forgets the units, and removes their files unless other users' units go by them."""
+    systemctl.check_manager(target)
+    files = tuple(target.files.values())
+    if not target.enabled_link.is_symlink() and (target.others() or not any(path.exists() for path in files)):
+        return Done("nothing to uninstall", target, files)
+    if systemctl.is_active(target):  # else it may even be a unit that systemd could not read
+        systemctl.stop(target)
+    systemctl.systemctl(target, "disable", target.socket)
+    kept_for = tuple(target.others())
+    if not kept_for:
+        for path in files:
+            path.unlink(missing_ok=True)
+    systemctl.systemctl(target, "daemon-reload")
+    if target.user:
+        with contextlib.suppress(OSError):  # other users' sockets are in there
+            target.address.path.parent.rmdir()
+    return Done("uninstalled", target, files, kept_for)
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file that is there either as a whole or not at all."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(fresh, path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
+
+
+def _probe(target: Target) -> None:
+    """Makes sure that the user of the daemon can run it, rather than let systemd try for ever."""
+    if not render.is_fit(sys.executable):
+        raise UnfitEnvironment(f"systemd runs no program whose path has quotes or backslashes: {sys.executable}")
+    as_user: dict[str, Any] = {"env": render.process_settings()}
+    if target.user:
+        found = pwd.getpwnam(target.user)
+        groups = os.getgrouplist(target.user, found.pw_gid)
+        as_user |= {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": groups}
+    who = target.user or "this user"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _PROBE], cwd="/", capture_output=True, text=True, check=False, **as_user
+        )
+    except OSError as error:
+        raise UnfitEnvironment(f"{who} cannot run {sys.executable}: {error.strerror}") from None
+    if done.stderr:
+        raise UnfitEnvironment(f"{who} cannot run jitserver with {sys.executable}: {done.stderr.splitlines()[-1]}")
+    if done.returncode:
+        raise UnfitEnvironment(f"{sys.executable} has no jax: `pip install 'jitserver[server]'` there first")

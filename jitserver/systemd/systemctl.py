@@ -1,0 +1,124 @@
+"""What we ask of systemctl and journalctl, and the environment that they need for it."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from jitserver.systemd.errors import NoSystemd, NotPermitted, NoUserManager, UnitFailed
+from jitserver.systemd.target import Target, installed, manager_folder
+
+_SECONDS = 400.0  # a little more than the units' own TimeoutStartSec=
+_LOG_LINES = 15
+
+
+def check_manager(target: Target) -> int:
+    """The version of the systemd that runs the target's units.
+
+    Raises:
+        NoSystemd: this machine was not booted with one.
+        NoUserManager: it runs none for this user.
+    """
+    if shutil.which("systemctl") is None or not os.path.isdir("/run/systemd/system"):
+        raise NoSystemd("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
+    folder = manager_folder(target)
+    if not folder.is_dir():
+        raise NoUserManager(
+            f"no systemd runs for this user: there is no {folder}. Log in anew, or let one run at all times: "
+            f"`sudo loginctl enable-linger {os.environ.get('USER', '')}`".rstrip(" `")
+            + "`"
+        )
+    found = re.match(r"systemd (\d+)", _run(target, ["systemctl", "--version"]).stdout)
+    return int(found[1]) if found else 0
+
+
+def systemctl(target: Target, *arguments: str) -> str:
+    """Runs systemctl on the target's units, and returns what it printed.
+
+    Raises:
+        NotPermitted: the units are the system's, and we are not root.
+        UnitFailed: it did not do it.
+    """
+    command = ["systemctl", f"--{target.scope}", "--no-pager", "--no-ask-password", *arguments]
+    done = _run(target, command)
+    if done.returncode == 0:
+        return done.stdout
+    said = (done.stderr or done.stdout).strip()
+    if target.user and os.geteuid() != 0:
+        raise NotPermitted(f"the system's systemd runs this daemon: try `sudo systemctl {' '.join(arguments)}`\n{said}")
+    raise UnitFailed(f"`{' '.join(command)}` failed: {said}")
+
+
+def start(target: Target, *verbs: str) -> None:
+    """Starts the socket and then runs systemctl's `verbs` on the service: when it returns, the daemon serves.
+
+    Raises:
+        UnitFailed: it does not; the message ends with what it said last.
+    """
+    systemctl(target, "start", target.socket)
+    try:
+        systemctl(target, *verbs, target.service)
+    except UnitFailed as error:
+        raise UnitFailed(f"{error}\n" + "\n".join(journal(target, _LOG_LINES))) from None
+
+
+def stop(target: Target) -> None:
+    """Drains and stops the service, and closes its socket: the service alone would be started again."""
+    systemctl(target, "stop", target.socket, target.service)
+
+
+def is_active(target: Target, *units: str) -> bool:
+    """Whether one of the units is up, coming up, or waits to be started again."""
+    states = _show(target, "ActiveState", units or (target.socket, target.service))
+    return any(state not in ("inactive", "failed") for state in states)
+
+
+def is_known(target: Target) -> bool:
+    """Whether systemd has read the target's units."""
+    return len(_show(target, "FragmentPath", (target.socket, target.service))) == 2
+
+
+def waiting() -> Target | None:
+    """The target whose socket is open while no daemon runs, if there is one: to connect there starts the daemon."""
+    target = installed()
+    if target is None or not is_active(target, target.socket) or is_active(target, target.service):
+        return None
+    return target
+
+
+def main_pid(target: Target) -> int | None:
+    """The process of the daemon, if one runs."""
+    return int(_show(target, "MainPID", (target.service,))[0]) or None
+
+
+def journal(target: Target, lines: int) -> list[str]:
+    """What the daemon wrote last, and systemd about it."""
+    unit = ["--unit"] if target.user else ["--user", "--unit"]
+    done = _run(target, ["journalctl", *unit, target.service, "--lines", str(lines), "--no-pager", "--quiet"])
+    if done.returncode != 0:
+        raise UnitFailed(f"journalctl failed: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def _show(target: Target, name: str, units: Sequence[str]) -> list[str]:
+    return systemctl(target, "show", "--property", name, "--value", *units).split()
+
+
+def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]:
+    # Without it, as after `su`, systemctl and journalctl find no manager, though there is one.
+    found = {} if target.user else {"XDG_RUNTIME_DIR": str(manager_folder(target).parent)}
+    try:
+        return subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **found},
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+    except FileNotFoundError:
+        raise NoSystemd(f"there is no {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise UnitFailed(f"`{' '.join(command)}` did not end within {_SECONDS:.0f} s") from None

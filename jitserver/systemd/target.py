@@ -1,0 +1,114 @@
+"""Whose daemon systemd is to run: a user's own, or one of the system's for a user."""
+
+import dataclasses
+import os
+import pwd
+import re
+from pathlib import Path
+
+from jitclient.settings import settings
+from jitclient.wire.address import Address, environment_digest, runtime_folder, user_address
+from jitserver.systemd.errors import NotPermitted, UnfitUser
+
+SUFFIXES = ("socket", "service")
+_SYSTEM_UNITS = Path("/etc/systemd/system")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The daemon of one environment for one user.
+
+    Attributes:
+        user: as whom the system's systemd runs it, or None: it is run by the systemd of the user who asks.
+        digest: names the environment.
+    """
+
+    user: str | None = None
+    digest: str = dataclasses.field(default_factory=environment_digest)
+
+    @property
+    def scope(self) -> str:
+        """Which systemd: `user` or `system`."""
+        return "system" if self.user else "user"
+
+    @property
+    def socket(self) -> str:
+        """The unit that listens."""
+        return f"{self._stem}{self.user or ''}.socket"
+
+    @property
+    def service(self) -> str:
+        """The unit that serves."""
+        return f"{self._stem}{self.user or ''}.service"
+
+    @property
+    def folder(self) -> Path:
+        """Where systemd looks for the files of its units."""
+        if self.user:
+            return _SYSTEM_UNITS
+        # Not platformdirs, which on other systems than Linux has another opinion of where it is.
+        chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        return (chosen if chosen.is_absolute() else Path.home() / ".config") / "systemd" / "user"
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files of the units, by suffix. All users of a system's template share them."""
+        return {suffix: self.folder / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
+
+    @property
+    def enabled_link(self) -> Path:
+        """What `systemctl enable` makes."""
+        return self.folder / "sockets.target.wants" / self.socket
+
+    @property
+    def address(self) -> Address:
+        """Where its socket is."""
+        if self.user:
+            return Address.parse(f"unix:/run/jitserver/{self.digest}/{self.user}.sock")
+        return Address.parse(f"unix:{runtime_folder() / f'{self.digest}.sock'}")
+
+    def others(self) -> list[str]:
+        """Other users of the same files."""
+        links = self.enabled_link.parent.glob(f"{self._stem}?*.socket") if self.user else ()
+        return sorted(link.name for link in links if link.name != self.socket)
+
+    @property
+    def _stem(self) -> str:
+        return f"jitserver-{self.digest}@" if self.user else f"jitserver-{self.digest}"
+
+
+def chosen(user: str | None) -> Target:
+    """The target that `--system USER` names, or without it the user's own.
+
+    Raises:
+        UnfitUser: there is no such user, or it is root.
+        NotPermitted: the system's units are root's to change.
+    """
+    if user is None:
+        return Target()
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise UnfitUser(f"there is no user {user!r} on this machine") from None
+    if found.pw_uid == 0:
+        raise UnfitUser("a daemon runs the code of whoever calls it, so it never runs as root: name another user")
+    if not re.fullmatch(r"\w[\w.-]*", user, re.ASCII):
+        raise UnfitUser(f"{user!r} cannot be part of a unit's name: letters, digits, '_', '-' and '.' can")
+    if os.geteuid() != 0:
+        raise NotPermitted(f"the system's units are root's to change: try `sudo jitserver ... --system {user}`")
+    return Target(user)
+
+
+def installed() -> Target | None:
+    """The target whose units run the daemon of this environment for the user who asks, if there is one."""
+    named = settings().address
+    for target in (Target(), Target(pwd.getpwuid(os.getuid()).pw_name)):
+        is_meant = named is None or Address.parse(named) == target.address
+        if is_meant and target.files["socket"].exists() and (target.user is None or target.enabled_link.is_symlink()):
+            return target if manager_folder(target).is_dir() else None
+    return None
+
+
+def manager_folder(target: Target) -> Path:
+    """The folder that is there while the systemd of the target runs."""
+    return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"

@@ -1,0 +1,190 @@
+"""What all tests share: an environment of their own, a daemon of their own, and fresh processes.
+
+The tests run with JITSERVER_FALLBACK=error, so that nothing runs locally by accident; the daemon's counts of client
+traces and local runs are checked after every test that uses it.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
+ADDRESS = f"unix:{_HOME}/d.sock"
+START_SECONDS = 60
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in [name for name in os.environ if name.startswith(("JITSERVER_", "JAX_", "XLA_"))]:
+        if not name.startswith("JITSERVER_TEST_"):
+            del os.environ[name]
+    folders = {"HOME": "home", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "XDG_RUNTIME_DIR": "run"}
+    for name, folder in folders.items():
+        path = _HOME / folder
+        path.mkdir(mode=0o700)
+        os.environ[name] = str(path)
+    os.environ.update(
+        JITSERVER_ADDRESS=ADDRESS,
+        JITSERVER_FALLBACK="error",
+        JITSERVER_AUTOSTART="0",
+        JAX_PLATFORMS="cpu",
+    )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A daemon of its own process, which serves when this begins and has ended when this ends."""
+    log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+    daemon = subprocess.Popen(
+        [sys.executable, "-P", "-m", "jitserver", "serve", "--address", address, *options],
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        wait_until(lambda: _serves(address, daemon, log), f"the daemon at {address} to serve")
+        yield daemon
+    finally:
+        if daemon.poll() is None:
+            daemon.send_signal(signal.SIGTERM)
+        try:
+            daemon.wait(START_SECONDS)
+        finally:
+            daemon.kill()
+            daemon.wait()
+            log.close()
+
+
+def _serves(address: str, daemon: subprocess.Popen[str], log: Any) -> bool:
+    from jitclient.errors import DaemonUnavailable
+    from jitclient.wire.address import Address
+
+    if daemon.poll() is not None:
+        log.seek(0)
+        raise AssertionError(f"the daemon ended at its start ({daemon.returncode}):\n{log.read()}")
+    try:
+        Address.parse(address).connect().close()
+    except DaemonUnavailable:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
+    """Polls until `condition` holds, and returns what it returned."""
+    import threading
+    import time
+
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain for {what}")
+        pause.wait(0.02)
+
+
+@pytest.fixture(scope="session")
+def shared_daemon() -> Iterator[str]:
+    """The daemon that most tests share."""
+    with running_daemon(ADDRESS):
+        yield ADDRESS
+
+
+@pytest.fixture
+def daemon(shared_daemon: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The shared daemon's address; afterwards, nothing may have run outside it."""
+    yield shared_daemon
+    counts = status(shared_daemon)
+    assert counts["local_runs"] == 0, "something ran locally"
+    assert counts["client_traces"] == 0, "something was traced in a client"
+
+
+@pytest.fixture
+def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line, in a process of its own."""
+    return jitserver
+
+
+@pytest.fixture
+def counts() -> Callable[..., dict[str, Any]]:
+    """The counters of the daemon at an address (the shared one by default)."""
+    return status
+
+
+@pytest.fixture(scope="session")
+def new_daemon() -> Callable[..., contextlib.AbstractContextManager[subprocess.Popen[str]]]:
+    """Starts a daemon of its own for a test."""
+    return running_daemon
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., Any]:
+    """Polls until a condition holds."""
+    return wait_until
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="js-") as folder:
+        yield Path(folder)
+
+
+def status(address: str = ADDRESS) -> dict[str, Any]:
+    """The daemon's counters, as the command prints them."""
+    done = jitserver("status", "--json", env={"JITSERVER_ADDRESS": address})
+    assert done.returncode == 0, done.stderr
+    counts: dict[str, Any] = json.loads(done.stdout)
+    return counts
+
+
+def jitserver(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own."""
+    return run_python("-P", "-m", "jitserver", *arguments, env=env)
+
+
+def run_python(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A fresh Python process."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **(env or {})},
+        cwd=cwd or _HOME,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> Callable[..., Any]:
+    """Runs a program in a fresh process, its file in `tmp_path`; returns what its last line says in JSON."""
+
+    def run(source: str, *arguments: str, name: str = "program.py", env: dict[str, str] | None = None) -> Any:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(source))
+        done = run_python(str(path), *arguments, env=env, cwd=tmp_path)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

@@ -1,0 +1,69 @@
+"""Run in a fresh process: calls all kinds of a folder through the daemon. See `test_live_matrix.py`."""
+
+import importlib
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+import jitclient
+from jitclient.failures import answered
+from jitclient.handshake import look
+from jitclient.settings import settings
+from jitclient.wire.messages import Status, Verb
+
+COUNTED = ("traces", "compiles", "hits", "client_traces", "local_runs")
+
+
+def main():
+    folder, out, compared = Path(sys.argv[1]), Path(sys.argv[2]), "--compared" in sys.argv
+    kinds = sorted(path.name for path in folder.iterdir())
+    sys.path[:0] = [str(folder / kind) for kind in kinds]
+    report = {}
+    for kind in kinds:
+        before = counts()
+        report[kind] = call(importlib.import_module(f"k_{kind}").fn, compared)
+        after = counts()
+        report[kind]["counted"] = {name: after[name] - before[name] for name in COUNTED}
+    out.write_text(json.dumps(report))
+
+
+def call(fn, compared):
+    import jax
+
+    found = {"daemon": outcome(jitclient.jit(fn))}
+    if compared:
+        found.update(jax=outcome(jax.jit(fn)), direct=outcome(fn))
+    return found
+
+
+def outcome(fn):
+    """The value at one argument, or what was raised."""
+    import jax.numpy as jnp
+
+    try:
+        return value(fn(jnp.arange(4.0)))
+    except Exception as error:
+        return {"raised": type(error).__name__, "traceback": traceback.format_exc()}
+
+
+def value(result):
+    import numpy as np
+
+    array = np.asarray(result)
+    return [str(array.dtype), list(array.shape), array.astype(float).ravel().tolist()]
+
+
+def counts():
+    connection = look(settings())
+    try:
+        status = answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status)
+    finally:
+        connection.close()
+    return {name: getattr(status, name) for name in COUNTED}
+
+
+if __name__ == "__main__":
+    main()

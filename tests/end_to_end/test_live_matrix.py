@@ -1,0 +1,114 @@
+"""Every kind of function of the capture's matrix through a live daemon: right at once, and known to the next process.
+
+The kinds are those of `tests/jitclient/capture/kinds_*.py`. The edits, three more processes, take minutes: -m slow.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ..jitclient.capture.test_matrix import KINDS, N_EDITS, write_kinds
+
+HERE = Path(__file__).parent
+
+TRACED_IN_THE_CLIENT = {}
+"""Kind -> why no capture can hold it."""
+
+
+def call_all(folder, address, *flags, seed=0):
+    """What a fresh process reports that calls all kinds in a folder."""
+    out = folder.with_name(f"{folder.name}.json")
+    command = [sys.executable, "-P", str(HERE / "live_matrix_worker.py"), str(folder), str(out), *flags]
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["JITSERVER_ADDRESS"] = address
+    done = subprocess.run(command, env=environment, check=False, timeout=600, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(out.read_text())
+
+
+NOT_COMPARED = {
+    ("copyreg_reducer", None): "its reducer says that a copy is another value",
+    ("reduce_and_state", 2): "its __setstate__ says that a copy is another value",
+}
+"""(kind, edit) -> why the daemon's value is not that of the object at hand."""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory, new_daemon):
+    """Calls all kinds, edited or not, in a fresh process, through one daemon; returns the report."""
+    base = tmp_path_factory.mktemp("live")
+    address = f"unix:{os.environ['XDG_RUNTIME_DIR']}/live.sock"
+
+    def call(name, *flags, edit=None):
+        write_kinds(base / name, edit=edit)
+        return call_all(base / name, address, *flags, seed=len(name))
+
+    with new_daemon(address):
+        yield call
+
+
+@pytest.fixture(scope="module")
+def first(live):
+    return live("first", "--compared")
+
+
+@pytest.fixture(scope="module")
+def again(live, first):
+    return live("moved/again")
+
+
+@pytest.fixture(scope="module")
+def edited(live, first):
+    return [live(f"edit_{n}", "--compared", edit=n) for n in range(N_EDITS)]
+
+
+def test_there_are_many_kinds():
+    assert len(KINDS) >= 60
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_daemon_answers_what_jax_answers(first, kind):
+    compare(first[kind], kind)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_process_finds_it(first, again, kind):
+    counted = again[kind]["counted"]
+    raises = "raised" in first[kind]["jax"]
+    assert outcome_of(again[kind]["daemon"]) == outcome_of(first[kind]["daemon"])
+    assert counted["client_traces"] == (kind in TRACED_IN_THE_CLIENT)
+    assert counted["local_runs"] == 0
+    assert counted["compiles"] == 0
+    assert (counted["traces"], counted["hits"]) == ((1, 0) if raises else (0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("kind", "edit"), [(name, n) for name, kind in KINDS.items() for n in range(len(kind["edits"]))]
+)
+def test_after_an_edit_the_daemon_answers_what_jax_answers(edited, kind, edit):
+    compare(edited[edit][kind], kind, edit)
+
+
+def compare(report, kind, edit=None):
+    daemon, jitted, direct = (report[by] for by in ("daemon", "jax", "direct"))
+    if {(kind, edit), (kind, None)} & NOT_COMPARED.keys():
+        assert "raised" not in daemon, daemon["traceback"]
+        return
+    assert outcome_of(daemon) == outcome_of(jitted), daemon
+    if "raised" not in direct and "raised" not in jitted:
+        assert daemon[1] == direct[1]
+        np.testing.assert_allclose(daemon[2], direct[2], rtol=1e-5, atol=1e-5)
+
+
+def outcome_of(found):
+    """A value, or the type of what was raised."""
+    return found.get("raised", found) if isinstance(found, dict) else found

@@ -1,0 +1,293 @@
+"""What the fault tests share: a daemon that can be looked into, clients of it, and peers that are none of ours."""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import session as client_session
+from jitclient.failures import answered
+from jitclient.handshake import look
+from jitclient.settings import Settings
+from jitclient.wire.address import Address
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
+from jitclient.wire.stream import WireStream
+
+
+@dataclasses.dataclass
+class Daemon:
+    """A daemon of a test's own."""
+
+    address: str
+    process: subprocess.Popen[str]
+
+    @property
+    def path(self) -> Path:
+        return Address.parse(self.address).path
+
+    def counts(self) -> Status:
+        connection = look(Settings(address=self.address))
+        try:
+            return answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status)
+        finally:
+            connection.close()
+
+    def descriptors(self) -> list[Path]:
+        return list(Path(f"/proc/{self.process.pid}/fd").iterdir())
+
+    def holdings(self) -> dict[str, int]:
+        """What a client or peer could leave behind in it."""
+        counts = self.counts()
+        process = Path(f"/proc/{self.process.pid}")
+        return {
+            "sessions": counts.sessions,
+            "arrays": counts.arrays,
+            "threads": sum(1 for _ in (process / "task").iterdir()),
+            "descriptors": len(self.descriptors()),
+        }
+
+    def pids(self) -> list[int]:
+        return daemons_at(self.address)
+
+    def settles(self, before: dict[str, int], until: Callable[..., Any]) -> None:
+        """Waits until it holds no more of anything than it did."""
+
+        def settled() -> bool:
+            now = self.holdings()
+            return all(now[name] <= before[name] for name in before)
+
+        try:
+            until(settled, "the daemon to let go", seconds=5)
+        except AssertionError:
+            raise AssertionError(f"before: {before}, now: {self.holdings()}") from None
+
+
+Serve = Callable[..., contextlib.AbstractContextManager[Daemon]]
+ClientOf = Callable[[str], contextlib.AbstractContextManager[client_session.Session]]
+
+
+@pytest.fixture(scope="session")
+def serve(new_daemon: Callable[..., Any], until: Callable[..., Any]) -> Serve:
+    """Starts a daemon, with options and environment of its own."""
+
+    @contextlib.contextmanager
+    def start(*options: str, **env: str) -> Iterator[Daemon]:
+        with tempfile.TemporaryDirectory(prefix="js-") as folder:
+            address = f"unix:{folder}/d.sock"
+            with new_daemon(address, *options, env=env) as process:
+                daemon = Daemon(address, process)
+                try:
+                    yield daemon
+                finally:
+                    _end_successor(daemon, until)
+
+    return start
+
+
+def _end_successor(daemon: Daemon, until: Callable[..., Any]) -> None:
+    """Ends the daemon that a client started in the place of one that died, also one that is only about to serve."""
+    for pid in daemons_at(daemon.address):
+        if pid != daemon.process.pid:
+            os.kill(pid, signal.SIGTERM)
+            until(lambda pid=pid: not is_running(pid), "the new daemon to end")
+
+
+def daemons_at(address: str) -> list[int]:
+    """The processes that serve, or are about to serve, at an address."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and address.encode() in words:
+            found.append(int(process.name))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def client_of() -> ClientOf:
+    """Makes this process a client of the daemon at an address, for a while."""
+    return _client_of
+
+
+@contextlib.contextmanager
+def _client_of(address: str) -> Iterator[client_session.Session]:
+    before = client_session._current
+    connected = jitclient.connect(address)
+    try:
+        yield connected
+    finally:
+        connected.close()
+        client_session._current = before
+
+
+@pytest.fixture(scope="module")
+def victim(serve: Serve) -> Iterator[Daemon]:
+    """One daemon for all tests of a module, which has compiled and run something."""
+    with serve() as daemon:
+        with _client_of(daemon.address):
+            assert_works()
+        yield daemon
+
+
+@pytest.fixture
+def unharmed(victim: Daemon, until: Callable[..., Any]) -> Iterator[Daemon]:
+    """That daemon; afterwards, it must serve another client, and hold nothing more than before."""
+    before = victim.holdings()
+    yield victim
+    with _client_of(victim.address):
+        assert_works()
+    victim.settles(before, until)
+
+
+@pytest.fixture(scope="session")
+def works() -> Callable[[], None]:
+    """Makes a call in this process, and looks at what comes of it."""
+    return assert_works
+
+
+@jitclient.jit
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def assert_works() -> None:
+    assert float(double(np.float32(21))) == 42
+
+
+class Peer:
+    """A client that keeps to no rule."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.token = b""
+        self.connection = ClientConnection(WireChannel(WireStream(Address.parse(address).connect())))
+        self.channel = self.connection._channel
+        self.stream = self.channel.stream
+
+    def hello(self, token: bytes = b"") -> Welcome:
+        """Has a session from now on."""
+        hello = Hello(PROTOCOL, "0", "3", {}, os.getpid(), "peer", token=token)
+        welcome: Welcome = self.ask(Verb.HELLO, hello, Welcome)
+        self.token = welcome.token
+        return welcome
+
+    def ask(self, verb: str, message: Any, answer: Any = None) -> Any:
+        reply = self.connection.request(verb, msgspec.msgpack.encode(message))  # type: ignore[arg-type]
+        return answered(reply, answer)
+
+    def is_cut_off(self) -> bool:
+        """Whether the daemon hangs up, once it has said what it has to say."""
+        try:
+            while True:
+                if not self.channel.poll(15):
+                    return False
+                self.channel.recv()
+        except EOFError:
+            return True
+
+    def close(self) -> None:
+        """Hangs up; comes back once more to end its session, for which the daemon would wait."""
+        self.connection.close()
+        if self.token:
+            again = Peer(self.address)
+            assert again.hello(self.token).resumed
+            again.ask(Verb.GOODBYE, None)
+            again.connection.close()
+
+
+@pytest.fixture
+def peer(unharmed: Daemon) -> Iterator[Peer]:
+    """A peer of the daemon that must stay unharmed."""
+    made = Peer(unharmed.address)
+    yield made
+    made.close()
+
+
+class Client:
+    """A client in a process of its own, which reports events as lines on its standard output."""
+
+    def __init__(self, path: Path, address: str, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(path)],
+            env={**os.environ, "JITSERVER_ADDRESS": address, "PYTHONUNBUFFERED": "1", **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.process.pid
+
+    def says(self, *words: str) -> None:
+        """Waits for its next lines."""
+        assert self.process.stdout is not None
+        for word in words:
+            line = self.process.stdout.readline().strip()
+            if line != word:
+                self.process.kill()
+                raise AssertionError(f"{line!r} where {word!r} was expected\n{self.process.communicate()[1]}")
+
+    def goes_on(self) -> None:
+        """Lets it read a line from its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+    def ends(self) -> str:
+        """Waits for its clean end; returns what it wrote to standard error."""
+        out, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0, f"{out}\n{err}"
+        return err
+
+
+PREAMBLE = """
+import os, signal, sys, threading, time
+import numpy as np
+import jitclient
+from jitclient import errors
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest itself may run with Ctrl-C ignored
+"""
+
+
+@pytest.fixture
+def start_client(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Starts a program as a client of a daemon; whatever still runs at the end is killed."""
+    started: list[Client] = []
+
+    def start(daemon: Daemon | str, source: str, **env: str) -> Client:
+        path = tmp_path / f"client{len(started)}.py"
+        path.write_text(PREAMBLE + textwrap.dedent(source))
+        address = daemon if isinstance(daemon, str) else daemon.address
+        started.append(Client(path, address, env))
+        return started[-1]
+
+    yield start
+    for client in started:
+        client.process.kill()
+        client.process.communicate()

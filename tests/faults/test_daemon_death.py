@@ -1,0 +1,254 @@
+"""Daemons that die, hang, or stop: a rerun where that is harmless, a typed error where not, never a hang."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import errors
+from jitclient.wire import connection, stream
+
+SLOW = """
+    import jax
+
+    def wait(x):
+        import os, time
+        while os.access("GATE", os.F_OK):
+            time.sleep(0.01)
+        return x
+
+    @jitclient.jit
+    def slow(x):
+        return jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), x) + 1
+
+    @jitclient.jit
+    def slow_to_trace(x):
+        import time
+        time.sleep(4)
+        return x + 1
+
+    @jitclient.jit(donate_argnums=0)
+    def donating(x):
+        return jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), x) + 1
+
+    big = jitclient.device_put(np.zeros(1000, np.float32))
+    print("ready")
+    function = globals()[os.environ["FUNCTION"]]
+"""
+ONE_CALL = (
+    SLOW
+    + """
+    try:
+        print(float(function(np.float32(1))))
+    except errors.JitserverError as error:
+        print(type(error).__name__)
+    try:
+        np.asarray(big)
+        print("still there")
+    except errors.ArrayLost as error:
+        assert "float32[1000]" in str(error) and "daemon" in str(error), error
+        print("lost")
+"""
+)
+
+
+class Scene:
+    """A daemon, and a client whose call waits for a gate to open."""
+
+    def __init__(self, daemon: Any, start_client: Any, until: Any, gate: Path, function: str, **env: str) -> None:
+        gate.touch()
+        self.gate = gate
+        self.daemon = daemon
+        before = daemon.counts()
+        source = ONE_CALL.replace("GATE", str(gate))
+        self.client = start_client(daemon, source, FUNCTION=function, **env)
+        self.client.says("ready")
+
+        def under_way() -> bool:
+            now = daemon.counts()
+            return now.calls > before.calls or (function == "slow_to_trace" and now.traces > before.traces)
+
+        until(under_way, "the call to be under way")
+
+
+@pytest.fixture
+def scene(start_client: Any, until: Any, tmp_path: Path) -> Any:
+    def make(daemon: Any, function: str, **env: str) -> Scene:
+        return Scene(daemon, start_client, until, tmp_path / "gate", function, **env)
+
+    return make
+
+
+@pytest.mark.parametrize("function", ["slow", "slow_to_trace"])
+def test_kill_9_in_the_middle_with_no_daemon_to_be_had(serve: Any, scene: Any, function: str) -> None:
+    with serve() as daemon:
+        made = scene(daemon, function)
+        daemon.process.kill()
+        made.client.says("DaemonUnavailable", "lost")
+        made.client.ends()
+
+
+def test_kill_9_in_the_middle_and_a_new_daemon_runs_it_again(serve: Any, scene: Any) -> None:
+    with serve() as daemon:
+        made = scene(daemon, "slow", JITSERVER_AUTOSTART="1")
+        daemon.process.kill()
+        daemon.process.wait()
+        made.gate.unlink()
+        made.client.says("2.0", "lost")
+        assert "started a daemon" in made.client.ends()
+
+
+def test_kill_9_in_the_middle_of_a_call_that_takes_its_inputs_is_not_run_again(serve: Any, scene: Any) -> None:
+    with serve() as daemon:
+        made = scene(daemon, "donating", JITSERVER_AUTOSTART="1")
+        daemon.process.kill()
+        daemon.process.wait()
+        made.gate.unlink()
+        made.client.says("DaemonLost", "lost")
+        made.client.ends()
+        assert daemon.counts().calls == 0
+
+
+def test_kill_9_and_a_local_run_after_one_warning(serve: Any, scene: Any) -> None:
+    with serve() as daemon:
+        made = scene(daemon, "slow", JITSERVER_FALLBACK="local")
+        daemon.process.kill()
+        made.gate.unlink()
+        made.client.says("2.0", "lost")
+        assert made.client.ends().count("RuntimeWarning") == 1
+
+
+def stop(daemon: Any, until: Any) -> None:
+    daemon.process.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{daemon.process.pid}/stat")
+    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the daemon to hang")
+
+
+def test_a_daemon_that_hangs_is_given_up(
+    serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jitclient.jit
+    def add(x: Any) -> Any:
+        return x + 1
+
+    with serve() as daemon, client_of(daemon.address):
+        big = add(np.zeros((300, 300), np.float32))
+        assert float(add(np.float32(1))) == 2
+        monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.3)
+        monkeypatch.setattr("jitclient.session._GOODBYE_SECONDS", 0.3)
+        stop(daemon, until)
+        try:
+            with pytest.raises(errors.DaemonSilent, match="said nothing"):
+                add(np.float32(1))
+            with pytest.raises(errors.DaemonSilent, match="said nothing"):
+                np.asarray(big)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        monkeypatch.undo()
+        assert np.asarray(big)[0, 0] == 1  # it woke up in time, and the session with it
+        assert np.asarray(add(np.ones((300, 300), np.float32)))[0, 0] == 2
+
+
+def test_a_daemon_that_takes_nothing_is_given_up(
+    serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr("jitclient.session._GOODBYE_SECONDS", 0.3)
+    with serve() as daemon, client_of(daemon.address):
+        stop(daemon, until)
+        try:
+            with pytest.raises(errors.DaemonSilent, match="took nothing"):
+                jitclient.device_put(np.zeros((2000, 2000), np.float32))
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+
+
+# ---- drain
+
+
+def test_sigterm_lets_a_running_call_finish_and_takes_nothing_new(
+    serve: Any, scene: Any, client_of: Any, until: Any
+) -> None:
+    with serve() as daemon, client_of(daemon.address):
+        assert float(add_two(np.float32(1))) == 3
+        made = scene(daemon, "slow")
+        daemon.process.send_signal(signal.SIGTERM)
+        until(lambda: not daemon.path.exists(), "the door to close")
+        with pytest.raises(errors.DaemonUnavailable):  # it was refused with DaemonDraining, and there is no other
+            add_two(np.float32(1))
+        assert daemon.process.poll() is None
+        made.gate.unlink()
+        made.client.says("2.0")
+        made.client.ends()
+        assert daemon.process.wait(30) == 0
+        assert list(daemon.path.parent.glob("*.sock")) == []
+
+
+@jitclient.jit
+def add_two(x: Any) -> Any:
+    return x + 2
+
+
+def test_a_client_of_a_draining_daemon_moves_on_to_a_new_one(
+    serve: Any, scene: Any, start_client: Any, until: Any
+) -> None:
+    with serve() as daemon:
+        source = """
+    f = jitclient.jit(lambda x: x * 5)
+    print(float(f(np.float32(1))))
+    sys.stdin.readline()
+    print(float(f(np.float32(2))))
+"""
+        other = start_client(daemon, source, JITSERVER_AUTOSTART="1")
+        other.says("5.0")
+        made = scene(daemon, "slow")
+        daemon.process.send_signal(signal.SIGTERM)
+        until(lambda: not daemon.path.exists(), "the door to close")
+        other.goes_on()
+        until(lambda: list(daemon.path.parent.glob("*.start")), "the other client to start a daemon")
+        made.gate.unlink()
+        made.client.says("2.0")
+        assert daemon.process.wait(30) == 0
+        other.says("10.0")
+        assert "started a daemon" in other.ends()
+
+
+@pytest.mark.parametrize("function", ["slow", "slow_to_trace"])
+def test_what_takes_longer_than_the_drain_is_given_up(serve: Any, scene: Any, function: str) -> None:
+    with serve("--drain", "0.2") as daemon:
+        made = scene(daemon, function)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(30) == 0
+        made.client.says("DaemonUnavailable", "lost")
+        made.client.ends()
+        assert not daemon.path.exists()
+
+
+def test_an_end_in_the_middle_of_a_compile_is_clean(serve: Any, start_client: Any, until: Any) -> None:
+    source = """
+    import jax, jax.numpy as jnp
+
+    @jitclient.jit
+    def heavy(x):
+        for n in range(400):
+            x = jnp.sin(x @ x) + jnp.fft.fft(x).real * n
+        return x
+
+    print("ready")
+    try:
+        heavy(np.ones((64, 64), np.float32))
+        print("finished")
+    except errors.DaemonError:
+        print("given up")
+"""
+    with serve("--drain", "0") as daemon:
+        client = start_client(daemon, source)
+        client.says("ready")
+        until(lambda: daemon.counts().traces > 0, "the work to begin")
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(60) == 0
+        client.says("given up")
+        client.ends()

@@ -1,0 +1,245 @@
+"""Peers that are broken or hostile: each is refused or cut off, and nobody else notices."""
+
+import random
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rpyc.core import brine, consts
+
+from jitclient.capture import capture
+from jitclient.capture.format import digest
+from jitclient.errors import ArrayLost, CaptureError, ProtocolError
+from jitclient.wire.connection import HANDLE_VERB
+from jitclient.wire.messages import (
+    BUSY,
+    DONE,
+    RUN,
+    UPLOAD_BYTES,
+    Attached,
+    Call,
+    Done,
+    Failure,
+    Lookup,
+    Prepare,
+    Prepared,
+    Put,
+    Run,
+    Signature,
+    Spec,
+    Upload,
+    Verb,
+)
+from jitclient.wire.values import Node
+
+encode = msgspec.msgpack.encode
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+def request(*arguments: Any, label: int = consts.LABEL_VALUE) -> bytes:
+    return framed(bytes((consts.MSG_REQUEST,)) + brine.dump((1, (HANDLE_VERB, (label, arguments)))))
+
+
+CUT_OFF = {
+    "garbage": framed(random.Random(1).randbytes(4096)),
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a frame of 4 GiB": b"\xff\xff\xff\xff",
+    "a frame of nothing": framed(b""),
+    "brine that nests too deep": framed(bytes((consts.MSG_REQUEST,)) + brine.TAG_TUP1 * 200_000 + brine.TAG_NONE),
+    "brine cut short": framed(bytes((consts.MSG_REQUEST,)) + brine.dump((1, (HANDLE_VERB, (1, ("status", b"")))))[:-3]),
+    "brine that is no request": framed(bytes((consts.MSG_REQUEST,)) + brine.dump("hello")),
+    "an unknown kind of message": framed(b"\x09" + brine.dump((1, 2))),
+    "an answer to no question": framed(bytes((DONE,)) + b"x"),
+    "busyness": framed(bytes((BUSY,)) + encode(["tracing", 1.0])),
+    "a run before hello": framed(bytes((RUN,)) + encode(Run())),
+}
+
+
+@pytest.mark.parametrize("name", CUT_OFF)
+def test_what_is_no_message_of_ours_cuts_the_peer_off(peer: Any, name: str) -> None:
+    peer.stream.write(CUT_OFF[name])
+    assert peer.is_cut_off()
+
+
+REFUSED = {
+    "a reference to an object": request("status", b"", label=consts.LABEL_REMOTE_REF),
+    "an unknown verb": request("exec", b"import os"),
+    "a method that is no verb": request("on_disconnect", b""),
+    "a verb that is no string": request(b"status", b""),
+    "too many arguments": request("status", b"", b""),
+    "a message that is no msgpack": request("hello", b"\xc1\xc1"),
+    "a message that is another": request("hello", encode(["x"])),
+    "a message that nests too deep": request("lookup", b"\x91" * 100_000),
+    "a lookup before hello": request(
+        "lookup",
+        encode(Lookup("k", "k", (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=()))),
+    ),
+    "an upload before hello": request("upload", encode(Upload("k", 0, b"x"))),
+    "a goodbye before hello": request("goodbye", encode(None)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_nobody_may_ask_is_refused(peer: Any, name: str) -> None:
+    peer.stream.write(REFUSED[name])
+    answer = peer.channel.recv()
+    refused_by_rpyc = answer[0] == consts.MSG_EXCEPTION
+    _, payload = brine.load(answer[1:])
+    assert refused_by_rpyc or payload[1][:1] == b"\1"
+    peer.hello()  # it may mend its ways
+
+
+@pytest.mark.parametrize("sent", [b"\x10", framed(b"x" * 1000)[:500]], ids=["header", "body"])
+def test_half_a_frame_and_then_nothing_harms_nobody(peer: Any, sent: bytes) -> None:
+    peer.stream.write(sent)
+
+
+def test_one_connection_has_one_session(peer: Any) -> None:
+    peer.hello()
+    with pytest.raises(ProtocolError, match="has a session already"):
+        peer.hello()
+
+
+def test_a_token_that_was_never_given_resumes_nothing(peer: Any) -> None:
+    assert not peer.hello(b"guessed" * 2).resumed
+
+
+# ---- runs
+
+F32 = Spec((1000, 1000), "float32")
+CUT_OFF_RUNS = {
+    "no message": b"\xc1",
+    "an unknown executable": encode(Run(calls=(Call(12345, (), 7),))),
+    "an executable below zero": encode(Run(calls=(Call(-1, (), 7),))),
+    "an attachment too short": encode(Run(puts=(Put(F32, Attached(3_999_996), 7),))),
+    "an attachment too long": encode(Run(puts=(Put(F32, Attached(1 << 40), 7),))),
+    "an attachment below zero": encode(Run(puts=(Put(Spec((-4,), "float32"), Attached(-16), 7),))),
+    "an attachment beyond all memory": encode(Run(puts=(Put(Spec((1 << 60,), "int8"), Attached(1 << 60), 7),))),
+    "an attachment of no dtype": encode(Run(puts=(Put(Spec((4,), "finfo"), Attached(16), 7),))),
+    "an attachment of a module": encode(Run(puts=(Put(Spec((4,), "__name__"), Attached(16), 7),))),
+}
+
+
+@pytest.mark.parametrize("name", CUT_OFF_RUNS)
+def test_a_run_that_makes_no_sense_cuts_the_peer_off(peer: Any, name: str) -> None:
+    peer.hello()
+    peer.stream.write(framed(bytes((RUN,)) + CUT_OFF_RUNS[name]))
+    assert peer.is_cut_off()
+
+
+FAILING_PUTS = {
+    "too few bytes": Put(Spec((4,), "float32"), b"abc", 7),
+    "a negative length": Put(Spec((-1,), "float32"), b"abcd", 7),
+    "objects": Put(Spec((1,), "object"), bytes(8), 7),
+    "a structured dtype": Put(Spec((1,), "i4,i4"), bytes(8), 7),
+    "no such dtype": Put(Spec((1,), "float33"), bytes(8), 7),
+    "no such kind of key": Put(Spec((1,), "key<x>"), bytes(8), 7),
+}
+
+
+@pytest.mark.parametrize("name", FAILING_PUTS)
+def test_an_array_that_is_none_fails_alone(peer: Any, name: str) -> None:
+    peer.hello()
+    good = Put(Spec((2,), "float32"), np.float32([1, 2]).tobytes(), 8)
+    done = peer_run(peer, Run(puts=(FAILING_PUTS[name], good), fetch=(7, 8)))
+    assert [handle for handle, _ in done.failures] == [7]
+    lost, kept = done.values
+    assert isinstance(lost, Failure)
+    assert kept == good.value
+
+
+def test_an_unknown_handle_is_an_array_lost(peer: Any) -> None:
+    peer.hello()
+    done = peer_run(peer, Run(drop=(1, 2, 2), fetch=(99,), wait=(99,)))
+    assert ArrayLost.__name__ in str(done.failures[0][1].types[0])
+    assert isinstance(done.values[0], Failure)
+
+
+def test_a_peer_that_hangs_up_in_the_middle_of_an_attachment_leaves_nothing(peer: Any) -> None:
+    peer.hello()
+    peer.stream.write(framed(bytes((RUN,)) + encode(Run(puts=(Put(F32, Attached(4_000_000), 7),)))) + bytes(1_000_000))
+
+
+def peer_run(peer: Any, run: Run) -> Done:
+    return msgspec.msgpack.decode(peer.connection.exchange(RUN, encode(run), []), type=Done)
+
+
+# ---- captures
+
+TREE = Node("tuple", None, (Node("tuple", None, ()), Node("dict", Node("tuple", None, ()).kind, ())))
+
+
+def preparing(key: str) -> Prepare:
+    lookup = Lookup(key, key, (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=()))
+    return Prepare(lookup, "function", "nowhere.py:1")
+
+
+def upload(peer: Any, key: str, payload: bytes) -> None:
+    for start in range(0, len(payload), UPLOAD_BYTES):
+        peer.ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]))
+
+
+def test_a_capture_that_is_not_its_keys_is_refused_before_it_is_loaded(peer: Any, unharmed: Any) -> None:
+    peer.hello()
+    before = unharmed.counts().captures_loaded
+    upload(peer, digest(b"another"), capture(lambda: 1).payload)
+    with pytest.raises(ProtocolError, match="not the capture that its key names"):
+        peer.ask(Verb.PREPARE, preparing(digest(b"another")), Prepared)
+    assert unharmed.counts().captures_loaded == before
+
+
+def test_a_capture_that_never_came_is_refused(peer: Any) -> None:
+    peer.hello()
+    with pytest.raises(ProtocolError, match="not the capture that its key names"):
+        peer.ask(Verb.PREPARE, preparing(digest(b"")), Prepared)
+
+
+@pytest.mark.parametrize("payload", [b"\x80\x05.", b"garbage", capture(lambda: 1).payload[:-20]])
+def test_a_malformed_capture_is_an_error_of_its_own(peer: Any, payload: bytes) -> None:
+    peer.hello()
+    upload(peer, digest(payload), payload)
+    with pytest.raises(CaptureError, match="cannot be loaded"):
+        peer.ask(Verb.PREPARE, preparing(digest(payload)), Prepared)
+
+
+def test_a_malformed_signature_is_an_error_of_its_own(peer: Any) -> None:
+    peer.hello()
+    captured = capture(lambda: 1)
+    upload(peer, captured.key, captured.payload)
+    request = preparing(captured.key)
+    request.lookup.signature.leaves = (Spec((-1,), "nothing"),)
+    with pytest.raises(Exception):  # noqa: B017, PT011  (whatever it is: it arrives as an answer)
+        peer.ask(Verb.PREPARE, request, Prepared)
+    peer.ask(Verb.REPORT, [0, 0])
+
+
+def test_parts_of_captures_come_in_turn(peer: Any) -> None:
+    peer.hello()
+    peer.ask(Verb.UPLOAD, Upload("a", 0, b"1234"))
+    for part in (Upload("a", 3, b"x"), Upload("a", 5, b"x"), Upload("b", 4, b"x"), Upload("a", -1, b"x")):
+        with pytest.raises(ProtocolError, match="out of its turn"):
+            peer.ask(Verb.UPLOAD, part)
+
+
+def test_an_interrupted_upload_begins_anew(peer: Any) -> None:
+    peer.hello()
+    captured = capture(lambda: 2)
+    peer.ask(Verb.UPLOAD, Upload(captured.key, 0, captured.payload[:10]))
+    upload(peer, captured.key, captured.payload)
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        peer.ask(Verb.PREPARE, preparing(captured.key), Prepared)
+    assert not isinstance(caught.value, ProtocolError)
+
+
+def test_uploads_that_never_end_take_no_memory_of_note(peer: Any, unharmed: Any) -> None:
+    peer.hello()
+    before = unharmed.counts().memory_bytes
+    part = bytes(UPLOAD_BYTES)
+    for n in range(50):  # 400 MB under keys of their own
+        peer.ask(Verb.UPLOAD, Upload(f"key {n}", 0, part))
+    assert unharmed.counts().memory_bytes - before < 15 * UPLOAD_BYTES

@@ -1,0 +1,144 @@
+"""Starting daemons: one, however many clients want it, whatever an earlier one left behind, or a word why not."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitclient import errors, launch
+from jitclient import session as client_session
+from jitclient.settings import Settings
+from jitclient.wire.address import Address
+
+ONE = """
+    print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
+"""
+
+
+@pytest.fixture
+def nobody(serve: Any) -> Any:
+    """A daemon that was killed: its socket and its lock are still there."""
+    with serve() as daemon:
+        daemon.process.kill()
+        daemon.process.wait()
+        assert daemon.path.exists()
+        yield daemon
+
+
+def test_eight_clients_race_and_start_one_daemon(nobody: Any, start_client: Any) -> None:
+    clients = [start_client(nobody, ONE, JITSERVER_AUTOSTART="1") for _ in range(8)]
+    for client in clients:
+        client.says("2.0")
+    assert len(nobody.pids()) == 1
+    said = [client.ends() for client in clients]
+    assert sum("started a daemon" in text for text in said) == 1
+    assert nobody.counts().compiles == 1
+
+
+def test_a_daemon_that_cannot_start_is_unavailable_and_its_last_words_say_why(
+    nobody: Any, start_client: Any, tmp_path: Path
+) -> None:
+    broken = tmp_path / "site-packages" / "jax"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('this jax is broken')")
+    source = """
+    f = jitclient.jit(lambda x: x + 1)
+    for _ in range(20):  # the first try says why; the others do not take as long
+        try:
+            f(np.float32(1))
+        except errors.DaemonUnavailable as error:
+            assert "this jax is broken" in str(error), error
+    print(len(open(os.environ["LOG"]).read().split("ImportError: this jax")) - 1)
+"""
+    log = launch.log_path(Address.parse(nobody.address))
+    path = os.pathsep.join([str(broken.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    client = start_client(nobody, source, JITSERVER_AUTOSTART="1", PYTHONPATH=path, LOG=str(log))
+    client.says("1")
+    client.ends()
+    assert nobody.pids() == []
+
+
+def test_the_second_serve_at_an_address_is_refused(victim: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "jitserver", "serve", "--address", victim.address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "serves at" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert victim.counts().pid == victim.process.pid
+
+
+def test_a_daemon_started_by_a_client_gets_none_of_its_units_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"):
+        monkeypatch.setenv(name, "1")
+        assert name not in launch.daemon_environment()
+
+
+def test_a_program_that_waits_for_children_itself_is_no_obstacle(nobody: Any, start_client: Any) -> None:
+    client = start_client(nobody, "    signal.signal(signal.SIGCHLD, signal.SIG_IGN)" + ONE, JITSERVER_AUTOSTART="1")
+    client.says("2.0")
+    client.ends()
+
+
+# ---- the handshake
+
+OTHERS = {
+    "protocol": ("jitclient.handshake.PROTOCOL = 999", "protocol is 999 here and"),
+    "Python": ("jitclient.handshake.platform.python_version = lambda: '3.99.1'", "Python is 3.99 here and 3."),
+    "jax": (
+        "sys.modules['jax'] = type(sys)('jax'); sys.modules['jax'].__version__ = '0.0.1'",
+        "jax is 0.0.1 here and ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_versions_that_do_not_fit_are_told_of_both_sides_and_leave_no_session(
+    unharmed: Any, start_client: Any, name: str
+) -> None:
+    patch, words = OTHERS[name]
+    source = f"""
+    import json, jitclient.handshake
+    {patch}
+    try:
+        jitclient.connect()
+    except errors.Incompatible as error:
+        print(json.dumps(str(error)))
+    sys.stdin.readline()
+"""
+    client = start_client(unharmed, source)
+    text = json.loads(client.process.stdout.readline())
+    assert words in text
+    assert f"pid {unharmed.process.pid}" in text
+    assert unharmed.counts().sessions == 0
+    client.goes_on()
+    client.ends()
+
+
+def test_a_daemon_that_cannot_be_had_is_asked_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    now = 100.0
+
+    def slowly(*_: Any) -> Any:
+        nonlocal now
+        now += 1
+        asked.append(now)
+        raise errors.DaemonUnavailable("none")
+
+    monkeypatch.setattr(client_session, "reach", slowly)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    session = client_session.Session(Settings(autostart=False))
+    for _ in range(12):
+        with pytest.raises(errors.DaemonUnavailable, match="none"), session.connected():
+            pass
+        now += 1
+    assert asked == [101.0, 111.0]

@@ -1,0 +1,74 @@
+"""Calls that are right, but strain the protocol: they are answered, and the connection goes on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import errors
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@jitclient.jit
+def speechless(x: Any) -> Any:
+    raise Unspeakable
+
+
+@jitclient.jit
+def unencodable(x: Any) -> Any:
+    raise ValueError("half a pair: \udc80")
+
+
+@jitclient.jit
+def verbose(x: Any) -> Any:
+    raise ValueError("x" * (20 << 20))
+
+
+@jitclient.jit
+def recursive(x: Any) -> Any:
+    def again(y: Any) -> Any:
+        return again(y)
+
+    return again(x)
+
+
+@jitclient.jit
+def total(arrays: Any) -> Any:
+    return sum(array[0] for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "text"),
+    [
+        (unencodable, ValueError, "half a pair"),
+        (verbose, ValueError, "xxxx"),
+        (recursive, RecursionError, "maximum recursion"),
+    ],
+)
+def test_an_exception_of_any_kind_arrives_as_one(
+    unharmed: Any, client_of: Any, function: Any, expected: type[Exception], text: str
+) -> None:
+    with client_of(unharmed.address):
+        with pytest.raises(expected, match=text) as caught:
+            function(np.float32(1))
+        assert not isinstance(caught.value, (errors.DaemonError, errors.ProtocolError))
+
+
+def test_an_exception_without_a_text_arrives_as_its_own_type(unharmed: Any, client_of: Any) -> None:
+    with client_of(unharmed.address), pytest.raises(Unspeakable):
+        speechless(np.float32(1))
+
+
+def test_hundreds_of_arrays_that_are_all_just_small_enough_travel_together(unharmed: Any, client_of: Any) -> None:
+    arrays = [np.full(15_000, n, np.float32) for n in range(400)]  # 24 MB, more than one frame may have
+    with client_of(unharmed.address):
+        assert float(total(arrays)) == sum(range(400))
+        held = jitclient.device_put(arrays)
+        assert [float(one[0]) for one in held[::57]] == [float(n) for n in range(0, 400, 57)]
+        assert float(total(held)) == sum(range(400))
+        del held

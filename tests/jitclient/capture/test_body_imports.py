@@ -1,0 +1,99 @@
+"""A module that is imported in a body: what was rebound in it travels, the rest is its source."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from jitclient.capture import capture, load
+from jitclient.errors import CaptureError
+
+SOURCE = """
+import threading
+import numpy as np
+import numpy.linalg as la
+import os.path
+from functools import partial
+from math import *
+K = 2.0
+SIZES = [1, {"a": (2.0, 3)}]
+DTYPE = np.float32
+NUMBER = int
+class Base:
+    k = 1
+def scale(x):
+    return x * K
+"""
+COMPUTED = """
+TABLE = np.array([3.0])
+LOCK = threading.Lock()
+BASE = Base()
+"""
+BODY = "def fn(x):\n    import um_inner\n    return {}\n"
+
+
+def key_and_value(module, argument=2.0):
+    made = capture(module.fn)
+    assert made.unchanged()
+    return made, load(made.payload, made.locations).fn(argument)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read", "expected"),
+    [
+        ("TABLE", np.array([5.0]), "um_inner.TABLE[0] * x", 10.0),
+        ("DTYPE", np.int32, "um_inner.DTYPE(x + 0.5)", 2),
+        ("NUMBER", str, "um_inner.NUMBER(x)", "2.0"),
+        ("SIZES", [1, {"a": (2.0, 4)}], "um_inner.SIZES[1]['a'][1]", 4),
+        ("la", np, "hasattr(um_inner.la, 'float32')", True),
+        ("K", -2.0, "um_inner.scale(x)", -4.0),
+        ("pi", 3, "um_inner.pi", 3),
+    ],
+)
+def test_what_was_rebound_travels(write, name, value, read, expected):
+    inner = write(um_inner=SOURCE + COMPUTED)
+    module = write(um_body=BODY.format(read))
+    before, was = key_and_value(module)
+    assert was == module.fn(2.0)
+    original = getattr(inner, name)
+    setattr(inner, name, value)
+    assert not before.unchanged()
+    after, now = key_and_value(module)
+    assert after.key != before.key
+    assert now == module.fn(2.0) == expected
+    setattr(inner, name, original)
+    assert capture(module.fn).key == before.key
+
+
+def test_what_the_source_shows_does_not_travel(write, monkeypatch):
+    write(um_inner=SOURCE)
+    module = write(um_body=BODY.format("um_inner.scale(x)"))
+    imported = capture(module.fn)
+    monkeypatch.delitem(sys.modules, "um_inner")
+    not_imported = capture(module.fn)
+    assert imported.key == not_imported.key
+    assert module.fn(2.0) == 4.0
+    assert not not_imported.unchanged()  # it is there now, and could be rebound
+
+
+def test_a_computed_value_gives_the_same_key_again(write):
+    keys = set()
+    for _ in range(2):
+        write(um_inner=SOURCE + COMPUTED)
+        keys.add(capture(write(um_body=BODY.format("um_inner.TABLE * x")).fn).key)
+    assert len(keys) == 1
+
+
+def test_what_cannot_travel_fails_only_when_used(write):
+    inner = write(um_inner=SOURCE + COMPUTED + "GATE = 1\n")
+    inner.GATE = (i for i in range(3))
+    assert load(capture(write(um_body=BODY.format("um_inner.scale(x)")).fn).payload).fn(2.0) == 4.0
+    loaded = load(capture(write(um_body=BODY.format("next(um_inner.GATE)")).fn).payload)
+    with pytest.raises(CaptureError):
+        loaded.fn(2.0)
+
+
+def test_values_are_made_of_the_classes_of_the_module(write):
+    write(um_inner=SOURCE + COMPUTED)
+    module = write(um_body=BODY.format("isinstance(um_inner.BASE, um_inner.Base)"))
+    assert key_and_value(module)[1] is True

@@ -1,0 +1,137 @@
+"""Payloads that are not captures, and what a load leaves behind."""
+
+import random
+import sys
+
+import pytest
+
+from jitclient.capture import FORMAT, capture, load
+from jitclient.capture.format import to_bytes
+from jitclient.errors import CaptureError
+
+SOURCE = """
+import dataclasses
+K = [1, {"a": (2, 3)}]
+@dataclasses.dataclass
+class A:
+    k: int = 1
+a = A(3)
+def helper(x):
+    return x + a.k
+def fn(x):
+    return helper(x) + K[1]["a"][0]
+"""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"nonsense",
+        to_bytes(None),
+        to_bytes((FORMAT + 1, [], None, [])),
+        to_bytes((FORMAT, [["no such step"]], None, [])),
+        to_bytes((FORMAT, [["list", []], ["extend", (7,), []]], None, [])),
+        to_bytes((FORMAT, [], (3,), [])),
+        to_bytes((FORMAT, [["function", [], (0,), (0,), "f", [], False]], (0,), [])),
+        to_bytes((FORMAT, [], ("g", "no_such_module_at_all", "x"), [])),
+        to_bytes((FORMAT, [], ("g", "math", "no_such_name"), [])),
+        to_bytes((FORMAT, 5, None, [])),
+        b"\x80\x05cos\nsystem\n.",
+    ],
+)
+def test_malformed_payloads_are_refused(payload):
+    with pytest.raises(CaptureError):
+        load(payload)
+
+
+def test_damaged_payloads_raise_nothing_else(write):
+    made = capture(write(um_damaged=SOURCE).fn)
+    rng = random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(made.payload)
+        if rng.random() < 0.5:
+            del damaged[rng.randrange(len(damaged)) :]
+        else:
+            where = made.payload.index(b"helper") if rng.random() < 0.2 else rng.randrange(40)
+            damaged[where] = rng.randrange(256)
+        try:
+            load(bytes(damaged))
+        except CaptureError:
+            pass
+
+
+def test_damaged_locations_are_refused(write):
+    made = capture(write(um_damaged=SOURCE).fn)
+    with pytest.raises(CaptureError):
+        load(made.payload, b"nonsense")
+
+
+def test_a_load_is_private(write):
+    module = write(um_private=SOURCE)
+    made = capture(module.fn)
+    first, second = load(made.payload), load(made.payload)
+    assert first.fn is not second.fn
+    assert first.fn(1) == second.fn(1) == module.fn(1)
+    assert not any(getattr(m, "helper", None) is first.fn.__globals__["helper"] for m in list(sys.modules.values()))
+    assert first.fn.__globals__ is not second.fn.__globals__
+
+
+def test_an_import_in_a_body_runs_privately(write, monkeypatch):
+    write(um_inner="K = 4\n")
+    write(um_runs="import um_inner\nSEEN = [um_inner.K]\ndef add(x):\n    SEEN.append(x)\n    return len(SEEN)\n")
+    module = write(um_body="def fn(x):\n    from um_runs import add\n    return add(x)\n")
+    made = capture(module.fn)
+    for name in ("um_runs", "um_inner"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if "pytest" not in p])
+    loaded = load(made.payload)
+    assert [loaded.fn(1), loaded.fn(1)] == [2, 3]
+    assert load(made.payload).fn(1) == 2
+    assert "um_runs" not in sys.modules
+    assert "um_inner" not in sys.modules
+
+
+def test_rebound_name_of_a_module_imported_in_a_body(write):
+    helper = write(um_rebound="K = 4\ndef scale(x):\n    return x * K\n")
+    module = write(um_body="def fn(x):\n    import um_rebound\n    return um_rebound.scale(x)\n")
+    as_written = capture(module.fn)
+    helper.K = 5
+    rebound = capture(module.fn)
+    assert rebound.key != as_written.key
+    assert load(rebound.payload).fn(2) == 10
+    helper.K = 4
+    assert capture(module.fn).key == as_written.key
+
+
+def test_missing_module_fails_as_it_does_locally(write):
+    module = write(
+        um_missing="""
+        def fn(x):
+            try:
+                import um_not_there
+            except ModuleNotFoundError as error:
+                return error.name
+        """
+    )
+    assert load(capture(module.fn).payload).fn(1) == module.fn(1) == "um_not_there"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import os\n    return os.environ['HOME']",
+        "from os import getenv\n    return getenv('HOME')",
+        "import time\n    return time.time()",
+        "import numpy as np\n    return np.random.rand()",
+        "import importlib\n    return importlib.import_module('json')",
+        "m = os\n    return m.environ['HOME']",
+    ],
+)
+def test_ambient_reads_are_caught_when_they_happen(write, body):
+    from jitclient.errors import AmbientInput
+
+    module = write(um_trap=f"import os\ndef fn(x):\n    {body}\n")
+    loaded = load(capture(module.fn).payload)
+    with pytest.raises(AmbientInput):
+        loaded.fn(1)

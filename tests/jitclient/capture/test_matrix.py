@@ -1,0 +1,166 @@
+"""Kinds of functions times ways to meet them again, each in a real fresh process.
+
+One process per axis captures all kinds. On the stability axes no key may change; after an edit of
+anything that a function depends on, its key must; and a process that has nothing but the bytes
+must compute what the original computes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.timeout(900)  # the first test waits for the processes of all axes
+
+
+def _read_kinds(name):
+    spec = spec_from_file_location(name, HERE / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.KINDS
+
+
+KINDS = {
+    **_read_kinds("kinds_plain"),
+    **_read_kinds("kinds_classes"),
+    **_read_kinds("kinds_jax"),
+}
+N_EDITS = max(len(kind["edits"]) for kind in KINDS.values())
+
+
+def as_is(text):
+    return text
+
+
+def moved(text):
+    if text.startswith("from __future__"):
+        return "#\n\n\n" + text
+    return "# moved\n\n\n\n\n" + text
+
+
+def commented(text):
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        if line.lstrip().startswith(("def ", "class ", "return ")):
+            lines.append(f"{indent}# a comment")
+        lines.append(f"{line}  # another" if line and "'''" not in line and '"' not in line else line)
+    return "\n".join(lines).replace("DOC", "Another docstring.") + "\n"
+
+
+def renamed(text):
+    return text.replace("local_v", "other_name")
+
+
+STABLE = {
+    "rerun": {},
+    "hash_seed_1": {"seed": 1},
+    "hash_seed_2": {"seed": 2, "flags": ["--backwards"]},
+    "moved": {"change": moved, "seed": 3},
+    "commented": {"change": commented, "seed": 4},
+    "renamed": {"change": renamed, "seed": 5},
+    "other_path_and_cwd": {"folder": "deeper/down", "cwd": "/"},
+    "main": {"flags": ["--as-main"]},
+    "run_first": {"flags": ["--run-first"]},
+}
+
+
+def write_kinds(folder, change=as_is, edit=None):
+    for name, kind in KINDS.items():
+        files = {f"k_{name}.py": kind["source"], **kind.get("files", {})}
+        if edit is not None and edit < len(kind["edits"]):
+            where, old, new = (f"k_{name}.py", *kind["edits"][edit])[-3:]
+            assert old in files[where], f"edit {edit} of {name} edits nothing"
+            files[where] = files[where].replace(old, new)
+        for path, text in files.items():
+            place = folder / name / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(change(text))
+
+
+def work(mode, folder, out, *flags, base, seed=0, cwd=None):
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": str(seed),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "JAX_PLATFORMS": "cpu",
+        # the kinds build the same models in every process
+        "JAX_COMPILATION_CACHE_DIR": str(base / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    command = [sys.executable, "-P", str(HERE / "matrix_worker.py"), mode, str(folder), str(out)]
+    subprocess.run([*command, *flags], check=True, env=environment, cwd=cwd, timeout=500)
+    return json.loads((out / "report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """The report of every axis, worked out side by side."""
+    base = tmp_path_factory.mktemp("matrix")
+
+    def capture(name, change=as_is, edit=None, folder="", seed=0, cwd=None, flags=()):
+        root = base / name / folder / "kinds"
+        write_kinds(root, change, edit)
+        out = base / f"{name}.out"
+        return work("capture", root, out, *flags, base=base, seed=seed, cwd=cwd)
+
+    found = {"first": capture("first", flags=["--values"])}
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        jobs = {
+            "loaded": pool.submit(work, "load", base / "first.out", base / "loaded.out", base=base, cwd="/"),
+            **{name: pool.submit(capture, name, **axis) for name, axis in STABLE.items()},
+            **{f"edit_{n}": pool.submit(capture, f"edit_{n}", edit=n) for n in range(N_EDITS)},
+        }
+    return found | {name: job.result() for name, job in jobs.items()}
+
+
+def key_of(report, kind):
+    assert "error" not in report[kind], report[kind]["error"]
+    return report[kind]["key"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", STABLE)
+def test_key_is_stable(reports, axis, kind):
+    assert key_of(reports[axis], kind) == key_of(reports["first"], kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"), [(name, n) for name, kind in KINDS.items() for n in range(len(kind["edits"]))]
+)
+def test_key_changes_with_every_dependency(reports, kind, edit):
+    assert key_of(reports[f"edit_{edit}"], kind) != key_of(reports["first"], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", [axis for axis in STABLE if axis not in ("main", "renamed")])
+def test_parts_are_stable(reports, axis, kind):
+    assert reports[axis][kind]["parts"] == reports["first"][kind]["parts"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"), [(name, n) for name, kind in KINDS.items() for n in range(len(kind["edits"]))]
+)
+def test_every_edit_shows_in_some_parts_and_not_in_all(reports, kind, edit):
+    before, after = reports["first"][kind]["parts"], reports[f"edit_{edit}"][kind]["parts"]
+    assert before != after
+    assert before.items() & after.items()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loaded_function_computes_the_same(reports, kind):
+    loaded = reports["loaded"][kind]
+    assert "error" not in loaded, loaded["error"]
+    if KINDS[kind].get("same_value", True):
+        assert loaded["value"] == reports["first"][kind]["value"]
+
+
+def test_nothing_of_the_users_enters_sys_modules(reports):
+    assert reports["loaded"]["modules"] == []

@@ -1,0 +1,58 @@
+"""The one file that reads JAX's own registry, and what happens where it cannot."""
+
+import jax
+import pytest
+
+from jitclient.capture import capture, load
+from jitclient.capture.registry import is_registered, registration_of
+from jitclient.errors import CaptureError
+
+
+class Plain:
+    pass
+
+
+class Node:
+    def __init__(self, w):
+        self.w = w
+
+
+jax.tree_util.register_pytree_node(Node, lambda n: ((n.w,), None), lambda _, c: Node(*c))
+
+
+def test_registration_is_read():
+    assert registration_of(Plain) is None
+    assert registration_of(Node)[0] == "node"
+    assert is_registered(Node)
+    assert not is_registered(Plain)
+
+
+@pytest.mark.parametrize("broken", [None, 5, {}])
+def test_a_registry_that_does_not_tell(monkeypatch, broken):
+    monkeypatch.setattr("jax._src.tree_util._registry", broken)
+    assert registration_of(Plain) is None
+    with pytest.raises(CaptureError, match="Node"):
+        registration_of(Node)
+
+
+def test_another_way_to_ask(monkeypatch):
+    monkeypatch.setattr("jax.tree_util.default_registry", None)
+    assert is_registered(Node)
+    assert not is_registered(Plain)
+
+
+def test_registration_is_replayed(write):
+    module = write(
+        um_tree="""
+        import jax
+        class P:
+            def __init__(self, w):
+                self.w = w
+        jax.tree_util.register_pytree_node(P, lambda p: ((p.w,), None), lambda _, c: P(*c))
+        def fn(x):
+            return jax.tree.map(lambda v: v + 1, P(x)).w
+        """
+    )
+    loaded = load(capture(module.fn, (module.P,)).payload)
+    assert is_registered(loaded.extras[0])
+    assert loaded.fn(1) == 2

@@ -1,0 +1,123 @@
+"""`jitclient.Array` without a look, and looks, against numpy and jax."""
+
+import gc
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitclient
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+VALUE = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture
+def array() -> jitclient.Array:
+    return jitclient.device_put(VALUE)
+
+
+def test_what_is_known_without_a_look(array: jitclient.Array) -> None:
+    assert (array.shape, array.dtype, array.ndim, array.size, array.nbytes) == ((3, 4), np.float32, 2, 12, 48)
+    assert not array.weak_type
+    assert array.is_ready()
+    assert array.block_until_ready() is array
+    assert len(array) == 3
+
+
+def test_looks(array: jitclient.Array) -> None:
+    np.testing.assert_array_equal(np.asarray(array), VALUE)
+    np.testing.assert_array_equal(array[1, ::2], VALUE[1, ::2])
+    assert [row.tolist() for row in array] == VALUE.tolist()
+    assert array.tolist() == VALUE.tolist()
+    assert array.item(5) == 5
+    assert np.asarray(array, dtype=np.float64).dtype == np.float64
+    assert f"{array}" == f"{VALUE}"
+
+
+def test_a_look_is_read_only_and_a_copy_is_not(array: jitclient.Array) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(array)[0] = 1
+    np.array(array, copy=True)[0] = 1
+    np.testing.assert_array_equal(np.asarray(array), VALUE)
+
+
+def test_scalars() -> None:
+    number = jitclient.device_put(3)
+    assert (int(number), float(number), complex(number), bool(number), number.item()) == (3, 3.0, 3 + 0j, True, 3)
+    assert [10, 20, 30, 40][number] == 40
+    assert f"{jitclient.device_put(np.float32(1.25)):.1f}" == "1.2"
+
+
+@pytest.mark.parametrize("look", [float, int, complex, bool])
+def test_only_scalars_become_scalars(array: jitclient.Array, look: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        look(array)
+    with pytest.raises((TypeError, ValueError)):
+        look(jnp.asarray(VALUE))
+
+
+def test_what_is_no_index_is_none() -> None:
+    for value in (np.float32(1), VALUE, np.bool_(True)):
+        with pytest.raises(TypeError):
+            [1, 2][jitclient.device_put(value)]
+
+
+def test_zero_dimensions_have_no_length() -> None:
+    number = jitclient.device_put(1.0)
+    with pytest.raises(TypeError):
+        len(number)
+    with pytest.raises(TypeError):
+        iter(number)
+
+
+def test_repr(array: jitclient.Array) -> None:
+    assert repr(jitclient.device_put(2.5)) == "Array(2.5, dtype=float32, weak_type=True)"
+    assert repr(array).startswith("Array([[ 0.,  1.,  2.,  3.],\n")
+    assert repr(array).endswith("dtype=float32)")
+
+
+def test_it_is_not_hashable_as_in_jax(array: jitclient.Array) -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(array)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(jnp.asarray(VALUE))
+
+
+def test_the_last_handle_frees_it(counts: Callable[..., dict[str, Any]], until: Callable[..., Any]) -> None:
+    before = counts()["arrays"]
+    arrays = [jitclient.device_put(VALUE + n) for n in range(3)]
+    assert counts()["arrays"] == before + 3
+    del arrays[0]
+    until(lambda: counts()["arrays"] == before + 2, "the first array to be freed")
+    cycle: list[Any] = [arrays.pop()]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    until(lambda: counts()["arrays"] == before + 1, "the array in a cycle to be freed")
+    assert arrays[0].tolist() == (VALUE + 1).tolist()
+
+
+def test_an_array_of_another_process_is_not_freed_by_it(
+    counts: Callable[..., dict[str, Any]], until: Callable[..., Any], run_script: Callable[..., Any]
+) -> None:
+    before = counts()["arrays"]
+    held = run_script(
+        """
+        import json, numpy as np, jitclient
+        keep = jitclient.device_put(np.zeros(5))
+        print(json.dumps(float(keep[0])))
+        """
+    )
+    assert held == 0
+    until(lambda: counts()["arrays"] == before, "a process that ended to hold nothing")
+
+
+@pytest.mark.parametrize("other", [3, 3.0, VALUE, np.float32(3), jnp.asarray(VALUE)])
+def test_comparisons_are_of_values(array: jitclient.Array, other: Any) -> None:
+    for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+        np.testing.assert_array_equal(compare(array, other), compare(jnp.asarray(VALUE), other))

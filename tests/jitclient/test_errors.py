@@ -1,0 +1,295 @@
+"""Mistakes: the same classes as with `jax.jit`, the user's own lines, and words that help."""
+
+import inspect
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitclient
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+
+class OwnError(Exception):
+    def __init__(self, code: int, *, hint: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def raises_value_error(x: Any) -> Any:
+    raise ValueError("not this", 3)
+
+
+def raises_own_error(x: Any) -> Any:
+    raise OwnError(7)
+
+
+def raises_from(x: Any) -> Any:
+    try:
+        {}["missing"]
+    except KeyError as error:
+        raise RuntimeError("outer") from error
+
+
+def branches_on_a_tracer(x: Any) -> Any:
+    return x if x > 0 else -x
+
+
+def mixes_shapes(x: Any) -> Any:
+    return x + jnp.ones((5,))
+
+
+def returns_no_array(x: Any) -> Any:
+    return "text"
+
+
+def makes_concrete(x: Any) -> Any:
+    return float(x)
+
+
+def exits(x: Any) -> Any:
+    sys.exit(3)
+
+
+def inner(x: Any) -> Any:
+    return jnp.dot(x, jnp.ones((7, 7)))
+
+
+def outer(x: Any) -> Any:
+    return inner(x) + 1
+
+
+MISTAKES = [
+    raises_value_error,
+    raises_own_error,
+    raises_from,
+    branches_on_a_tracer,
+    mixes_shapes,
+    returns_no_array,
+    makes_concrete,
+    exits,
+    outer,
+]
+
+X = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize("function", MISTAKES, ids=lambda f: f.__name__)
+def test_the_same_class_is_raised(function: Callable[..., Any]) -> None:
+    argument = np.float32(1) if function in (branches_on_a_tracer, makes_concrete) else X
+    with pytest.raises(BaseException) as theirs:  # noqa: PT011
+        jax.jit(function)(argument)
+    with pytest.raises(BaseException) as ours:  # noqa: PT011
+        jitclient.jit(function)(argument)
+    assert type(ours.value) is type(theirs.value)
+    assert first_line(ours.value) == first_line(theirs.value)
+
+
+def first_line(error: BaseException) -> str:
+    return re.sub(r"0x[0-9a-f]+", "0x", str(error)).partition("\n")[0].partition(" at /")[0]
+
+
+def test_the_traceback_ends_in_the_users_line() -> None:
+    with pytest.raises(TypeError) as caught:
+        jitclient.jit(outer)(X)
+    frames = [(frame.filename, frame.name, frame.lineno) for frame in traceback.extract_tb(caught.value.__traceback__)]
+    here = [frame for frame in frames if frame[0] == __file__]
+    lines = {name: inspect.getsourcelines(function)[1] + 1 for name, function in (("outer", outer), ("inner", inner))}
+    assert here[-2:] == [(__file__, "outer", lines["outer"]), (__file__, "inner", lines["inner"])]
+    assert frames[-1] == here[-1], "frames of jax and of the daemon are left out"
+    assert not [name for file, name, _ in frames if "/jitserver/" in file]
+
+
+def test_a_users_exception_is_an_instance_of_the_users_class() -> None:
+    with pytest.raises(OwnError) as caught:
+        jitclient.jit(raises_own_error)(X)
+    assert caught.value.args == (7,)
+
+
+def test_arguments_and_causes_travel() -> None:
+    with pytest.raises(ValueError, match="not this") as caught:
+        jitclient.jit(raises_value_error)(X)
+    assert caught.value.args == ("not this", 3)
+    with pytest.raises(RuntimeError, match="outer") as chained:
+        jitclient.jit(raises_from)(X)
+    assert type(chained.value.__cause__) is KeyError
+    assert chained.value.__cause__.args == ("missing",)
+
+
+def test_a_failing_call_leaves_the_session_as_it_was() -> None:
+    kept = jitclient.device_put(X)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="not this"):
+            jitclient.jit(raises_value_error)(X)
+    assert jitclient.jit(lambda x: x + 1)(kept).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_an_error_while_running_is_raised_too(x64: bool) -> None:
+    def fails(value: Any) -> Any:
+        raise OSError("from the callback")
+
+    def fun(x: Any) -> Any:
+        return jax.pure_callback(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    with jax.enable_x64(x64), pytest.raises(Exception, match="from the callback"):
+        jitclient.jit(fun)(X)
+
+
+def test_a_bad_argument_is_named_by_its_path() -> None:
+    fun = jitclient.jit(lambda params, *, mode: params)
+    with pytest.raises(TypeError, match=re.escape("params['layers'][1]['name']")):
+        fun({"layers": [{"w": X}, {"name": "relu", "w": X}]}, mode=1)
+    with pytest.raises(TypeError, match="argument mode is of type str"):
+        fun({"w": X}, mode="fast")
+    with pytest.raises(TypeError, match="array of dtype object"):
+        fun({"w": np.array([None])}, mode=1)
+
+
+def test_wrong_arguments_are_the_functions_own_type_error() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        jitclient.jit(lambda x, y: x)(1)
+
+
+def test_too_large_an_integer_is_refused_as_in_jax() -> None:
+    with pytest.raises(OverflowError):
+        jax.jit(lambda x: x)(2**40)
+    with pytest.raises(OverflowError):
+        jitclient.jit(lambda x: x)(2**40)
+
+
+def test_with_local_fallback_it_runs_here_and_warns_once(run_script: Callable[..., Any]) -> None:
+    result = run_script(
+        """
+        import json, os, sys, warnings
+        os.environ["JITSERVER_FALLBACK"] = "local"
+        import jitclient
+
+        @jitclient.jit
+        def reads(x):
+            return x + len(os.environ["LANG_OF_TEST"])
+
+        os.environ["LANG_OF_TEST"] = "abc"
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = [float(reads(1.0)), float(reads(2.0))]
+        print(json.dumps([values, [str(w.message) for w in caught if "this process" in str(w.message)]]))
+        """,
+        env={"JITSERVER_ADDRESS": "unix:/nonexistent/d.sock"},
+    )
+    values, warned = result
+    assert values == [4.0, 5.0]
+    assert len(warned) == 1
+    assert "reads runs in this process" in warned[0]
+
+
+def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: Callable[..., Any]) -> None:
+    name, bases, text = run_script(
+        """
+        import json, numpy as np, jitclient
+
+        @jitclient.jit
+        def fun(x):
+            return x if x > 0 else -x
+
+        try:
+            fun(np.float32(1))
+        except Exception as error:
+            print(json.dumps([type(error).__name__, [c.__name__ for c in type(error).__mro__], str(error)[:40]]))
+        """
+    )
+    assert name == "TracerBoolConversionError"
+    assert "RemoteError" in bases
+    assert "TypeError" in bases
+    assert "Attempted boolean conversion" in text
+
+
+def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+    program = tmp_path / "slow.py"
+    program.write_text(
+        "import numpy as np, jitclient, sys\n"
+        "@jitclient.jit\n"
+        "def slow(x):\n"
+        "    import time\n"
+        "    time.sleep(1.5)\n"
+        f"    return x + {np.random.default_rng().random()!r}\n"
+        "print(slow(np.zeros((64, 256), np.float32)).shape)\n"
+    )
+    piped = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    shown = in_terminal([sys.executable, str(program)], program)
+    assert re.search(r"(tracing|compiling|running) slow\(f32\[64,256\]\)", shown), shown
+
+
+def in_terminal(command: list[str], program: Path) -> str:
+    """What a command writes to a terminal."""
+    import os
+    import pty
+
+    program.write_text(
+        re.sub(r"return x \+ .*", f"return x + {np.random.default_rng().random()!r}", program.read_text())
+    )
+    main, terminal = pty.openpty()
+    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"})
+    os.close(terminal)
+    written = b""
+    while True:
+        try:
+            part = os.read(main, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    process.wait(60)
+    os.close(main)
+    return written.decode(errors="replace")
+
+
+MOVED = """
+    import json, jax, numpy as np, jitclient, traceback
+
+    def fails(v):
+        raise OSError("from the callback")
+
+    @jitclient.jit
+    def fun(x, n):
+        if n.shape == (2,):
+            raise ValueError("from the trace")
+        return jax.pure_callback(fails, x, x)
+
+    def lines_of(*args):
+        try:
+            fun(*args)
+        except Exception as error:
+            frames = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
+            return frames + str(error).splitlines()
+
+    source = open(__file__).read().splitlines()
+    at = [n for n, line in enumerate(source, 1) if line.strip().startswith("raise ")]
+    print(json.dumps([at, lines_of(1.0, np.zeros(1)), lines_of(1.0, np.zeros(2))]))
+"""
+
+
+def test_the_lines_of_an_error_are_those_of_the_source_as_it_is_now(
+    run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run_script(MOVED)
+    before = counts()
+    (callback, trace), running, tracing = run_script("\n\n\n\n" + MOVED, name="elsewhere.py")
+    after = counts()
+    assert after["hits"] - before["hits"] == 1
+    assert after["captures_loaded"] - before["captures_loaded"] == 1, "the trace; what hit has the first"
+    assert any(f'elsewhere.py", line {callback}, in fails' in line for line in running), running
+    assert any(frame.endswith(f"elsewhere.py:{trace}") for frame in tracing), tracing
+    assert not any(str(tmp_path / "program.py") in line for line in running + tracing)
+    assert not any("/jitclient/" in frame for frame in tracing[1:-1] if "remote_function.py" not in frame), "machinery"

@@ -1,0 +1,28 @@
+"""Settings from the environment: a bad value fails loudly."""
+
+import pytest
+
+from jitclient.errors import SettingsError
+from jitclient.settings import Settings
+
+
+def test_defaults() -> None:
+    expected = Settings(None, autostart=True, fallback="local", progress=True, explain=False)
+    assert Settings.from_environment({}) == expected
+
+
+def test_all_of_them() -> None:
+    environment = {
+        "JITSERVER_ADDRESS": "unix:/x",
+        "JITSERVER_AUTOSTART": "no",
+        "JITSERVER_FALLBACK": "error",
+        "JITSERVER_PROGRESS": "0",
+        "JITSERVER_EXPLAIN": "1",
+    }
+    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True)
+
+
+@pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in ("AUTOSTART", "EXPLAIN", "FALLBACK", "PROGRESS")])
+def test_a_bad_value_names_the_variable(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='perhaps'"):
+        Settings.from_environment({name: "perhaps"})

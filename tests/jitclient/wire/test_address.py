@@ -1,0 +1,95 @@
+"""Addresses: what they may be, who may answer, and which environment has which."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from jitclient.errors import DaemonUnavailable, SettingsError
+from jitclient.wire import address
+from jitclient.wire.address import Address, default_addresses, environment_digest, private_folder
+
+
+@pytest.mark.parametrize("text", ["", "unix:", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 107])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="address"):
+        Address.parse(text)
+
+
+def test_tcp_is_refused_with_a_reason() -> None:
+    with pytest.raises(SettingsError, match="Unix sockets only"):
+        Address.parse("tcp://127.0.0.1:1")
+
+
+def test_an_address_prints_as_it_is_written() -> None:
+    assert str(Address.parse("unix:/run/x.sock")) == "unix:/run/x.sock"
+
+
+def test_nobody_there(short_path: Path) -> None:
+    with pytest.raises(DaemonUnavailable, match="no daemon answers"):
+        Address(short_path / "x").connect()
+
+
+def test_the_socket_is_its_owners_alone_and_replaces_one_that_was_left(short_path: Path) -> None:
+    where = Address(short_path / "d.sock")
+    where.listen().close()  # its file stays, as after a crash
+    with where.listen() as sock:
+        assert stat.S_IMODE(where.path.stat().st_mode) == 0o600
+        where.connect().close()
+        assert sorted(path.name for path in short_path.iterdir()) == ["d.sock"]
+        sock.close()
+
+
+def test_a_socket_of_another_user_is_not_trusted(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = Address(short_path / "d.sock")
+    with where.listen():
+        monkeypatch.setattr(address, "peer", lambda sock: address.Peer(1, os.getuid() + 1))
+        with pytest.raises(DaemonUnavailable, match="another user"):
+            where.connect()
+
+
+def test_peer_is_who_listens(short_path: Path) -> None:
+    where = Address(short_path / "d.sock")
+    with where.listen(), where.connect() as sock:
+        assert address.peer(sock) == address.Peer(os.getpid(), os.getuid())
+
+
+def test_each_environment_has_its_own_daemon() -> None:
+    plain = environment_digest({}, "/a")
+    assert plain == environment_digest({"HOME": "/x", "XLA_FLAGS": ""}, "/a")
+    others = [
+        environment_digest({}, "/b"),
+        environment_digest({"XLA_FLAGS": "--xla_x"}, "/a"),
+        environment_digest({"JAX_PLATFORMS": "cpu"}, "/a"),
+        environment_digest({"CUDA_VISIBLE_DEVICES": "1"}, "/a"),
+    ]
+    assert len({plain, *others}) == 5
+
+
+def test_the_order_of_looking() -> None:
+    assert [str(where) for where in default_addresses("unix:/x")] == ["unix:/x"]
+    user, system = default_addresses(None)
+    assert os.environ["XDG_RUNTIME_DIR"] in str(user)
+    assert str(system).startswith("unix:/run/jitserver/")
+
+
+def test_a_private_folder_is_private(short_path: Path) -> None:
+    folder = short_path / "a" / "b"
+    private_folder(folder)
+    folder.chmod(0o755)
+    private_folder(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_a_link_is_refused(short_path: Path) -> None:
+    (short_path / "link").symlink_to(short_path)
+    with pytest.raises(SettingsError, match="must be a folder"):
+        private_folder(short_path / "link")
+
+
+def test_a_socket_type_that_is_not_ours_is_no_peer() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert address.peer(one).uid == os.getuid()

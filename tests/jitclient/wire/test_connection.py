@@ -1,0 +1,188 @@
+"""The locked-down protocol, with a real socket between its two ends."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from rpyc.core import brine, consts
+from rpyc.core.service import Service
+
+from jitclient.errors import DaemonLost, ProtocolError
+from jitclient.wire import stream
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
+from jitclient.wire.messages import DONE, MAX_FRAME_BYTES, RUN, Verb
+
+
+class Answers(Service):
+    def exposed_status(self, connection: Any, payload: bytes) -> bytes:
+        if payload == b"exit":
+            raise SystemExit(7)
+        return payload[::-1]
+
+    def exposed_other(self, connection: Any, payload: bytes) -> bytes:
+        raise AssertionError("not a verb")
+
+    def on_disconnect(self, connection: Any) -> None:
+        pass
+
+
+class Ends:
+    """A client's end, and the other end as a bare socket or served by a thread."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.client = ClientConnection(WireChannel(stream.WireStream(ours)))
+        self.bare = theirs
+        self.error: BaseException | None = None
+
+    def serve(self) -> None:
+        other = WireConnection(Answers(), WireChannel(stream.WireStream(self.bare)))
+
+        def work() -> None:
+            try:
+                while True:
+                    other.serve()
+            except BaseException as error:
+                self.error = error
+                other.close()
+
+        self.thread = threading.Thread(target=work)
+        self.thread.start()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    made = Ends()
+    yield made
+    made.client.close()
+    if hasattr(made, "thread"):
+        made.thread.join(10)
+        assert not made.thread.is_alive()
+    made.bare.close()
+
+
+def request_frame(handler: int, label: int, arguments: Any) -> bytes:
+    return bytes((consts.MSG_REQUEST,)) + brine.dump((1, (handler, (label, arguments))))
+
+
+def test_a_verb_is_answered(ends: Ends) -> None:
+    ends.serve()
+    assert ends.client.request(Verb.STATUS, b"abc") == b"cba"
+
+
+@pytest.mark.parametrize("verb", ["other", "__init__", "on_disconnect", ""])
+def test_only_verbs_can_be_asked_for(ends: Ends, verb: str) -> None:
+    ends.serve()
+    with pytest.raises(ProtocolError, match="no such verb"):
+        ends.client.request(verb, b"")  # type: ignore[arg-type]
+    assert ends.client.request(Verb.STATUS, b"on") == b"no"
+
+
+def test_the_other_sides_system_exit_is_an_error_here_and_ends_nobody(ends: Ends) -> None:
+    ends.serve()
+    with pytest.raises(ProtocolError, match="SystemExit: 7"):
+        ends.client.request(Verb.STATUS, b"exit")
+    assert ends.client.request(Verb.STATUS, b"on") == b"no"
+
+
+@pytest.mark.parametrize("label", [consts.LABEL_LOCAL_REF, consts.LABEL_REMOTE_REF, consts.LABEL_TUPLE])
+def test_references_are_refused(ends: Ends, label: int) -> None:
+    ends.serve()
+    ends.client._channel.send(request_frame(HANDLE_VERB, label, ("builtins.object", 1, 2)))
+    kind, (_, text) = next_answer(ends)
+    assert kind == consts.MSG_EXCEPTION
+    assert "references to objects are refused" in text
+
+
+HANDLERS = [n for n in vars(consts) if n.startswith("HANDLE_") and n != "HANDLE_PING"]
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_none_of_rpycs_handlers_is_left_but_ping(ends: Ends, name: str) -> None:
+    ends.serve()
+    ends.client._channel.send(request_frame(getattr(consts, name), consts.LABEL_VALUE, ()))
+    kind, (_, text) = next_answer(ends)
+    assert kind == consts.MSG_EXCEPTION
+    assert text.startswith("KeyError")
+
+
+def next_answer(ends: Ends) -> tuple[int, Any]:
+    data = ends.client._channel.recv()
+    return data[0], brine.load(data[1:])
+
+
+def test_an_exception_of_the_peer_builds_no_type_of_its_naming(ends: Ends) -> None:
+    forged = (("subprocess", "CalledProcessError"), (), (), "traceback")
+    reply = bytes((consts.MSG_EXCEPTION,)) + brine.dump((0, forged))
+    ends.bare.sendall(struct.pack("<I", len(reply)) + reply)
+    with pytest.raises(ProtocolError, match="the peer refused"):
+        ends.client.request(Verb.STATUS, b"")
+
+
+def test_too_long_a_frame_is_refused_before_it_is_read(ends: Ends) -> None:
+    ends.serve()
+    ends.client._channel.stream.write(struct.pack("<I", MAX_FRAME_BYTES + 1))
+    ends.thread.join(10)
+    assert isinstance(ends.error, ProtocolError)
+    assert "is refused" in str(ends.error)
+
+
+def test_too_long_a_message_is_not_sent(ends: Ends) -> None:
+    with pytest.raises(ProtocolError, match="longer than a frame may be"):
+        ends.client.exchange(RUN, bytes(MAX_FRAME_BYTES), [])
+
+
+def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STALL_SECONDS", 0.05)
+    ends.serve()
+    ends.client._channel.stream.write(struct.pack("<I", 100) + b"half")
+    ends.thread.join(10)
+    assert isinstance(ends.error, EOFError)
+    assert "stopped in the middle" in str(ends.error)
+
+
+def test_a_silent_daemon_is_lost(ends: Ends) -> None:
+    with pytest.raises(DaemonLost, match="said nothing"):
+        ends.client.request(Verb.STATUS, b"", timeout=0.05)
+
+
+def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
+    ends.bare.shutdown(socket.SHUT_WR)
+    with pytest.raises(DaemonLost, match="closed by peer"):
+        ends.client.exchange(RUN, b"", [])
+
+
+def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -> None:
+    body = bytes(range(256)) * 4096  # 1 MiB
+    frame = struct.pack("<I", len(body) + 1) + bytes((DONE,)) + body
+
+    def trickle() -> None:
+        for start in range(0, len(frame), 100_001):
+            ends.bare.sendall(frame[start : start + 100_001])
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    assert ends.client.exchange(RUN, b"", []) == body
+    sender.join()
+
+
+def test_busy_frames_reach_the_listener_and_are_no_answer(ends: Ends) -> None:
+    phases: list[str] = []
+    ends.client.on_busy = phases.append
+    busy = bytes((18,)) + msgspec.msgpack.encode(["tracing", 1.5])
+    done = bytes((DONE,)) + b"answer"
+    ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, done)))
+    assert ends.client.exchange(RUN, b"", []) == b"answer"
+    assert phases == ["tracing"]
+
+
+def test_what_does_not_fit_is_dropped_rather_than_waited_for(ends: Ends) -> None:
+    channel = ends.client._channel
+    for _ in range(100_000):
+        channel.send_if_room(b"x" * 100)  # nobody reads: the socket's buffer fills, and this returns all the same
+    assert not channel.closed

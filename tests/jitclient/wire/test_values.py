@@ -1,0 +1,183 @@
+"""Plain values and tree structures as messages."""
+
+import collections
+import dataclasses
+import decimal
+import enum
+import math
+import socket
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+
+from jitclient import tree
+from jitclient.errors import CaptureError, ProtocolError
+from jitclient.wire import values
+
+atoms = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False)
+)
+plain = st.recursive(
+    atoms,
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.frozensets(atoms)
+        | st.dictionaries(st.text() | st.integers(), inner)
+    ),
+)
+
+
+def nowhere(index: int) -> Any:
+    raise AssertionError(index)
+
+
+def across(message: Any, kind: Any = values.Value) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind)
+
+
+@given(plain)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    back = values.decode(across(values.encode(value)), nowhere)
+    assert back == value
+    assert repr(back) == repr(value) or isinstance(value, (frozenset, dict, list, tuple))
+    assert type(back) is type(value)
+    assert values.is_plain(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0), ("a", b"a"), ((1,), [1]), (2**70, str(2**70))]
+)
+def test_what_python_calls_equal_or_alike_has_messages_of_its_own(one: Any, other: Any) -> None:
+    encode = msgspec.msgpack.encode
+    assert encode(values.encode(one)) != encode(values.encode(other))
+
+
+def test_a_set_has_one_message_whatever_its_order() -> None:
+    letters = "abcdefgh"
+    forward, backward = set(), set()
+    for letter in letters:
+        forward.add(letter)
+    for letter in reversed(letters):
+        backward.add(letter)
+    assert values.encode(forward) == values.encode(backward)
+
+
+def test_nan_travels() -> None:
+    assert math.isnan(values.decode(across(values.encode(math.nan)), nowhere))
+
+
+def test_things_of_installed_modules_travel_by_name() -> None:
+    assert values.decode(across(values.encode(collections.OrderedDict)), nowhere) is collections.OrderedDict
+    assert values.decode(across(values.encode(math.sin)), nowhere) is math.sin
+
+
+class Colour(enum.Enum):
+    RED = "r"
+
+
+def test_members_of_enums_travel_by_name() -> None:
+    message = across(values.encode((Colour.RED, socket.AF_INET), lambda thing: 0 if thing is Colour else None))
+    assert values.decode(message, [Colour].__getitem__) == (Colour.RED, socket.AF_INET)
+
+
+def test_constants_of_installed_modules_travel_by_name() -> None:
+    assert values.decode(across(values.encode(dataclasses.MISSING)), nowhere) is dataclasses.MISSING
+
+
+@pytest.mark.parametrize("name", ["float32", "int64", "bool", "bfloat16", "float8_e4m3fn", "int4"])
+def test_dtypes_travel(name: str) -> None:
+    import ml_dtypes  # noqa: F401
+
+    dtype = np.dtype(name)
+    assert values.decode(across(values.encode(dtype)), nowhere) == dtype
+
+
+def test_things_of_the_capture_travel_by_position() -> None:
+    mine = object()
+    message = values.encode((1, mine), lambda thing: 3 if thing is mine else None)
+    assert values.decode(across(message), {3: mine}.__getitem__) == (1, mine)
+
+
+def test_what_has_no_form_is_refused() -> None:
+    with pytest.raises(CaptureError, match="no form"):
+        values.encode(decimal.Decimal(1))
+
+
+def test_reading_imports_no_package_that_is_not_in_use() -> None:
+    import sys
+
+    assert "this" not in sys.modules
+    with pytest.raises(ProtocolError, match="not loaded"):
+        values.decode(values.Named("this", "s"), nowhere)
+    assert "this" not in sys.modules
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+TREES = [
+    1,
+    None,
+    (),
+    [],
+    {},
+    (1, None, [2, {"b": 3, "a": (4,)}]),
+    {2: 1, 1: 2},
+    collections.OrderedDict(b=1, a=2),
+    collections.defaultdict(list, b=1, a=2),
+    Point(1, {"k": Point(2, 3)}),
+]
+
+
+@pytest.mark.parametrize("value", TREES, ids=repr)
+def test_trees_come_back_with_and_without_jax(value: Any) -> None:
+    leaves: list[Any] = []
+    structure = tree._flatten(value, leaves)
+    classes = [Point]
+
+    def ref(thing: Any) -> int | None:
+        return 0 if thing is Point else None
+
+    message = across(tree.encode(structure, ref), values.Node | None)
+    back = tree.decode(message, classes.__getitem__)
+    assert back == structure
+    rebuilt = tree._build(back, iter(leaves))
+    assert rebuilt == value
+    assert type(rebuilt) is type(value)
+
+
+@pytest.mark.parametrize("value", TREES, ids=repr)
+def test_structures_are_jaxs_own(value: Any) -> None:
+    import jax
+
+    leaves: list[Any] = []
+    structure = tree._flatten(value, leaves)
+    jax_leaves, treedef = jax.tree_util.tree_flatten(value)
+    assert leaves == jax_leaves
+    assert tree.structure_of(treedef) == structure
+    assert tree.treedef_of(structure) == treedef
+
+
+def test_paths_read_as_the_user_writes_them() -> None:
+    leaves: list[Any] = []
+    structure = tree._flatten({"p": [1, Point(2, (3,))]}, leaves)
+    assert list(tree.paths(structure, "params")) == ["params['p'][0]", "params['p'][1].x", "params['p'][1].y[0]"]
+
+
+def test_only_what_cannot_be_named_needs_the_capture() -> None:
+    leaves: list[Any] = []
+    structure = tree._flatten((Point(1, 2), {"a": None}, collections.defaultdict(int, a=1)), leaves)
+    assert list(tree.objects_in(structure)) == [Point]

@@ -1,0 +1,236 @@
+"""The command line in processes of its own: what it prints, and its exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+
+COUNTERS = {
+    "pid",
+    "uptime_s",
+    "version",
+    "address",
+    "devices",
+    "sessions",
+    "entries",
+    "hits",
+    "misses",
+    "traces",
+    "compiles",
+    "client_traces",
+    "local_runs",
+    "compile_seconds_saved",
+}
+NOT_RUNNING = 3
+
+
+@pytest.fixture
+def nowhere(short_path: Path) -> dict[str, str]:
+    return {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"}
+
+
+def test_status_of_a_daemon(daemon: str, cli: Callable[..., Any]) -> None:
+    found = json.loads(cli("status", "--json").stdout)
+    assert found.keys() >= COUNTERS
+    assert found["running"] is True
+    assert found["address"] == daemon
+    assert all(isinstance(value, (int, float, str, list, dict)) for value in found.values())
+    assert f"pid {found['pid']}" in cli("status").stdout
+
+
+def test_commands_that_only_look_leave_no_session_and_start_nothing(daemon: str, cli: Callable[..., Any]) -> None:
+    before = json.loads(cli("status", "--json").stdout)["sessions"]
+    cli("cache", "ls")
+    assert json.loads(cli("status", "--json").stdout)["sessions"] == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("stop",),
+        ("cache", "ls"),
+        ("cache", "clear"),
+        ("cache", "show", "x"),
+        ("cache", "why", "x"),
+        ("logs",),
+    ],
+)
+def test_without_a_daemon_the_status_is_3_and_none_is_started(
+    command: tuple[str, ...], cli: Callable[..., Any], nowhere: dict[str, str], short_path: Path
+) -> None:
+    for_people = cli(*command, env={**nowhere, "JITSERVER_AUTOSTART": "1"})
+    assert for_people.returncode == NOT_RUNNING
+    assert "not running" in for_people.stderr
+    assert for_people.stdout == ""
+    for_programs = cli(*command, "--json", env=nowhere)
+    assert for_programs.returncode == NOT_RUNNING
+    assert json.loads(for_programs.stdout)["running"] is False
+    assert list(short_path.iterdir()) == []
+
+
+def test_wrong_usage_has_status_2(cli: Callable[..., Any]) -> None:
+    assert cli("nonsense").returncode == 2
+    assert cli("cache", "show").returncode == 2
+
+
+def test_a_bad_setting_is_said_plainly(cli: Callable[..., Any]) -> None:
+    done = cli("status", env={"JITSERVER_ADDRESS": "http://x"})
+    assert done.returncode == 1
+    assert "http://x" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "start", "stop", "restart", "status", "logs", "demo", "cache", "install"])
+def test_every_command_explains_itself(command: str, cli: Callable[..., Any]) -> None:
+    done = cli(command, "--help")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) > 4
+
+
+def test_help_names_all_commands(cli: Callable[..., Any]) -> None:
+    text = cli("--help").stdout
+    for command in ("cache", "demo", "install", "logs", "restart", "serve", "start", "status", "stop", "uninstall"):
+        assert f"\n  {command} " in text
+
+
+def test_no_command_but_serve_imports_jax(run_script: Callable[..., Any], daemon: str) -> None:
+    loaded = run_script(
+        """
+        import json, sys
+        from jitserver.cli import main
+        for arguments in (["status"], ["cache", "ls"], ["serve", "--help"], ["demo", "--help"], ["install", "--help"]):
+            try:
+                main(arguments)
+            except SystemExit as end:
+                assert end.code == 0, arguments
+        print()
+        print(json.dumps([name for name in ("jax", "jaxlib") if name in sys.modules]))
+        """
+    )
+    assert loaded == []
+
+
+def test_the_cache_can_be_looked_into_and_emptied(daemon: str, cli: Callable[..., Any]) -> None:
+    salt = np.random.default_rng().random()
+
+    @jitclient.jit(static_argnames="mode", keep_unused=True)
+    def looked_into(x: Any, mode: str) -> Any:
+        return x + salt
+
+    looked_into(np.zeros((3, 4), np.float32), mode="fast")
+    [entry] = [e for e in json.loads(cli("cache", "ls", "--json").stdout) if e["name"] == "looked_into"]
+    assert entry["label"] == "looked_into(f32[3,4])"
+    assert entry["where"].startswith(__file__)
+    assert entry["options"] == "keep_unused=True, argument 'mode'='fast'"
+    assert entry["context"]["jax"]
+    assert entry["function_key"] == jitclient.function_key(looked_into)
+    assert set(entry["seconds"]) == {"load", "trace", "lower", "compile"}
+    assert "looked_into(f32[3,4])" in cli("cache", "ls").stdout
+
+    [shown] = json.loads(cli("cache", "show", entry["key"][:10], "--json").stdout)
+    assert shown == entry
+    assert entry["key"] in cli("cache", "show", "looked_into").stdout
+
+    assert json.loads(cli("cache", "rm", entry["key"], "--json").stdout) == [entry["key"]]
+    assert cli("cache", "show", entry["key"]).returncode == 1
+    assert looked_into(np.zeros((3, 4), np.float32), mode="fast").shape == (3, 4), "a session keeps what it uses"
+
+    assert cli("cache", "clear").stdout.startswith("removed ")
+    assert json.loads(cli("cache", "ls", "--json").stdout) == []
+
+
+def test_start_restart_logs_and_stop(cli: Callable[..., Any], nowhere: dict[str, str], short_path: Path) -> None:
+    pids = set()
+    try:
+        started = json.loads(cli("start", "--json", env=nowhere).stdout)
+        pids.add(started["pid"])
+        assert started["result"] == "started"
+        again = json.loads(cli("start", "--json", env=nowhere).stdout)
+        assert (again["result"], again["pid"]) == ("running already", started["pid"])
+        restarted = json.loads(cli("restart", "--json", env=nowhere).stdout)
+        pids.add(restarted["pid"])
+        assert len(pids) == 2
+        assert f"serving at {nowhere['JITSERVER_ADDRESS']}" in cli("logs", env=nowhere).stdout
+        stopped = json.loads(cli("stop", "--json", env=nowhere).stdout)
+        assert stopped["pid"] == restarted["pid"]
+        assert cli("status", env=nowhere).returncode == NOT_RUNNING
+        assert not (short_path / "d.sock").exists()
+    finally:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def test_an_idle_daemon_that_was_told_so_ends_by_itself(
+    new_daemon: Callable[..., Any], nowhere: dict[str, str], until: Callable[..., Any]
+) -> None:
+    with new_daemon(nowhere["JITSERVER_ADDRESS"], "--idle-exit", "0.1") as daemon:
+        until(lambda: daemon.poll() is not None, "the idle daemon to end")
+        assert daemon.returncode == 0
+
+
+def test_beyond_so_many_classes_a_daemon_begins_anew_when_idle(
+    new_daemon: Callable[..., Any],
+    nowhere: dict[str, str],
+    until: Callable[..., Any],
+    run_script: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+) -> None:
+    with new_daemon(nowhere["JITSERVER_ADDRESS"], "--most-classes", "0"):
+        value = run_script(
+            """
+            import json, jax, jitclient
+
+            @jax.tree_util.register_pytree_node_class
+            class Box:
+                def __init__(self, x): self.x = x
+                def tree_flatten(self): return (self.x,), None
+                @classmethod
+                def tree_unflatten(cls, aux, children): return cls(*children)
+
+            print(json.dumps(float(jitclient.jit(lambda box: Box(box.x + 1))(Box(1.0)).x)))
+            """,
+            env=nowhere,
+        )
+        assert value == 2
+
+        def is_new() -> bool:
+            done = json.loads(
+                subprocess.run(
+                    [sys.executable, "-P", "-m", "jitserver", "status", "--json"],
+                    env={**os.environ, **nowhere},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                ).stdout
+            )
+            return bool(done["running"]) and done["compiles"] == 0
+
+        until(is_new, "the daemon to begin anew")
+        assert counts(nowhere["JITSERVER_ADDRESS"])["classes"] == 0
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_runs_twice_and_the_second_run_makes_nothing(cli: Callable[..., Any], daemon: str) -> None:
+    done = cli("demo", "--layers", "2", "--steps", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    first, second = result["runs"]
+    assert [first[name] for name in ("captures_loaded", "traces", "compiles")] == [1, 1, 1]
+    assert [second[name] for name in ("captures_loaded", "traces", "compiles")] == [0, 0, 0]
+    assert result["same_losses"]
+    assert first["losses"][-1] < first["losses"][0]
+    other = json.loads(cli("demo", "--layers", "2", "--steps", "3", "--json").stdout)
+    assert other["runs"][0]["compiles"] == 1, "each demo is new to the daemon"

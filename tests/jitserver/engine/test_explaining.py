@@ -1,0 +1,61 @@
+"""Every row of the table of keys is told: two lookups differ in words if and only if their call keys differ."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from jitclient.wire.messages import Lookup, Signature, Spec
+from jitserver.cache.makeup import differences
+from jitserver.engine import keys
+from jitserver.engine.explaining import makeup_of
+
+SIGNATURE = Signature(None, (Spec((2,), "float32"),), ((1, 2),), (), (), ())
+LOOKUP = Lookup("a" * 32, "a" * 32, ("numpy",), SIGNATURE)
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "capture": {"capture_key": "b" * 32},
+    "leaves": {"leaves": (Spec((3,), "float32"),)},
+    "statics": {"statics": ((1, 3),)},
+    "donated": {"donated": (0,)},
+    "options": {"options": (("inline", True),)},
+    "settings": {"context": (("jax_enable_x64", True),)},
+}
+
+
+@pytest.mark.parametrize("row", CHANGES)
+def test_a_row_without_words_is_named(row: str) -> None:
+    change = CHANGES[row]
+    if row == "capture":
+        changed = msgspec.structs.replace(LOOKUP, **change)
+    else:
+        changed = msgspec.structs.replace(LOOKUP, signature=msgspec.structs.replace(SIGNATURE, **change))
+    assert keys.call_key(changed) != keys.call_key(LOOKUP)
+    assert [str(d) for d in differences(makeup_of(LOOKUP, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
+
+
+def test_what_changes_no_key_is_no_difference() -> None:
+    changed = msgspec.structs.replace(LOOKUP, function_key="c" * 32)
+    assert keys.call_key(changed) == keys.call_key(LOOKUP)
+    assert differences(makeup_of(LOOKUP, b""), makeup_of(changed, b"")) == ()
+
+
+def test_packages_and_the_process_are_told_by_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = makeup_of(LOOKUP, b"")
+    table = keys.parts
+
+    def later(lookup: Lookup) -> dict[str, bytes]:
+        rows = table(lookup)
+        process = msgspec.msgpack.decode(rows["process"]) | {"python": "3.99.0"}
+        return {
+            **rows,
+            "packages": msgspec.msgpack.encode({"numpy": "99.0"}),
+            "process": msgspec.msgpack.encode(process),
+        }
+
+    monkeypatch.setattr(keys, "parts", later)
+    packages, process = differences(before, makeup_of(LOOKUP, b""))
+    assert str(packages) == f"numpy: {np.__version__} -> 99.0"
+    assert process.what == "python"
+    assert process.new == "3.99.0"

@@ -1,0 +1,104 @@
+"""An upgrade under a running daemon is noticed before a stale version serves."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitserver.engine.packages import Packages
+
+LIBRARY = "upgradable"
+
+
+def install(site: Path, version: str, factor: int) -> None:
+    """What `pip install --target SITE --upgrade` leaves of a small package."""
+    for old in site.glob(f"{LIBRARY}*"):
+        for file in old.iterdir():
+            file.unlink()
+        old.rmdir()
+    package, metadata = site / LIBRARY, site / f"{LIBRARY}-{version}.dist-info"
+    package.mkdir(parents=True)
+    metadata.mkdir()
+    (package / "__init__.py").write_text(f"def scaled(x):\n    return x * {factor}\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {LIBRARY}\nVersion: {version}\n")
+    (metadata / "RECORD").write_text(f"{LIBRARY}/__init__.py,,\n{LIBRARY}-{version}.dist-info/METADATA,,\n")
+    (metadata / "top_level.txt").write_text(LIBRARY)
+
+
+def test_versions_are_those_that_were_met_first(tmp_path: Path) -> None:
+    install(tmp_path, "1.0", 2)
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_packages import install
+from jitserver.engine.packages import Packages
+from pathlib import Path
+packages = Packages()
+print(packages.version("{LIBRARY}"), packages.replaced(["{LIBRARY}"]))
+install(Path({str(tmp_path)!r}), "1.1", 3)
+print(packages.version("{LIBRARY}"), packages.replaced(["{LIBRARY}"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["1.0 []", f"1.0 ['{LIBRARY}']"]
+
+
+def test_what_was_never_met_was_not_replaced() -> None:
+    packages = Packages()
+    assert packages.replaced(["nonsense"]) == []
+    assert packages.version("nonsense") == "unknown"
+    assert packages.version("jax")[0].isdigit()
+
+
+def test_what_a_trace_imports_is_met_though_no_lookup_names_it(tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_packages import install
+from jitserver.engine.packages import Packages
+from pathlib import Path
+packages = Packages()
+install(Path({str(tmp_path)!r}), "1.0", 2)
+import {LIBRARY}
+packages.meet_loaded()
+print(packages.replaced(), packages.version("{LIBRARY}"))
+install(Path({str(tmp_path)!r}), "1.1", 3)
+print(packages.replaced(), packages.version("{LIBRARY}"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[] 1.0", f"['{LIBRARY}'] 1.0"]
+
+
+PROGRAM = f"""
+    import json, jitclient, {LIBRARY}
+
+    @jitclient.jit
+    def fun(x):
+        return {LIBRARY}.scaled(x)
+
+    print(json.dumps(float(fun(1.0))))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_daemon_that_has_an_old_version_begins_anew(
+    short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
+) -> None:
+    site, address = short_path / "site", f"unix:{short_path}/d.sock"
+    env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
+    install(site, "1.0", 2)
+    try:
+        assert run_script(PROGRAM, env=env) == 2
+        first = counts(address)
+        assert run_script(PROGRAM, env=env) == 2
+        assert counts(address)["traces"] == first["traces"] == 1
+
+        install(site, "1.1", 3)
+        assert run_script(PROGRAM, env=env) == 3, "never the old version's value"
+        assert counts(address)["captures_loaded"] == 1, "it began anew, with nothing"
+    finally:
+        cli("stop", env=env)

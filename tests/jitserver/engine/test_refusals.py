@@ -1,0 +1,45 @@
+"""What was refused because it read the world: for good only where that is sure, and until it is removed."""
+
+from collections.abc import Callable
+from typing import Any
+
+SCRIPT = """
+    import json
+    from types import SimpleNamespace
+
+    from jitclient.errors import AmbientInput
+    from jitserver.counters import Counters
+    from jitserver.engine import ambient, engine
+    from jitserver.engine.failures import TraceFailed
+
+    messages = {messages}
+
+    def from_capture(*arguments):
+        if messages:
+            raise AmbientInput(messages.pop(0))
+        return SimpleNamespace(seconds={{}})
+
+    engine.load = lambda *arguments: None
+    engine.program = SimpleNamespace(from_capture=from_capture)
+    made = engine.Engine(Counters())
+    lookup = SimpleNamespace(locations=b"", signature=None)
+    try:
+        made._trace("key", SimpleNamespace(lookup=lookup, name="fun"), b"", print)
+    except TraceFailed:
+        pass
+    refusals = [len(made._ambient)]
+    for prefix in ("other", {prefix!r}):
+        made.remove(prefix)
+        refusals.append(len(made._ambient))
+    print(json.dumps([refusals, made.counters.traces]))
+"""
+
+
+def test_a_generator_that_moved_once_is_no_refusal(run_script: Callable[..., Any]) -> None:
+    assert run_script(SCRIPT.format(messages="[ambient.OF_GENERATORS]", prefix="")) == [[0, 0, 0], 2]
+    assert run_script(SCRIPT.format(messages="[ambient.OF_GENERATORS] * 2", prefix="ke")) == [[1, 1, 0], 2]
+
+
+def test_refusals_are_removed_with_the_programs(run_script: Callable[..., Any]) -> None:
+    for prefix in ("", "fun"):
+        assert run_script(SCRIPT.format(messages="['a file']", prefix=prefix)) == [[1, 1, 0], 1]

@@ -1,0 +1,100 @@
+"""The door: it stays open when the process is short of something, and closes for good."""
+
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rpyc.core.service import Service
+
+from jitclient.wire.address import Address
+from jitserver.acceptor import Acceptor
+from jitserver.session import Sessions
+
+
+class Short:
+    """A listener whose process has no descriptors left, for a while."""
+
+    def __init__(self, listener: socket.socket, refusals: int) -> None:
+        self._listener = listener
+        self._refusals = refusals
+
+    def accept(self) -> Any:
+        if self._refusals:
+            self._refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listener.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+
+@pytest.fixture
+def address(short_path: Path) -> Address:
+    return Address(short_path / "d.sock")
+
+
+@pytest.fixture
+def serving(address: Address) -> Iterator[Any]:
+    started: list[tuple[Acceptor, threading.Thread]] = []
+
+    def start(refusals: int = 0) -> Acceptor:
+        listener: Any = Short(address.listen(), refusals)
+        acceptor = Acceptor(Service(), lambda *_: None, Sessions(), listener)  # type: ignore[arg-type,return-value]
+        thread = threading.Thread(target=acceptor.start)
+        thread.start()
+        started.append((acceptor, thread))
+        return acceptor
+
+    yield start
+    for acceptor, thread in started:
+        acceptor.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_want_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
+    acceptor = serving(refusals=2)
+    with address.connect():
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
+
+
+def test_want_of_threads_costs_one_connection_only(
+    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptor = serving()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with address.connect() as refused:
+            assert refused.recv(1) == b""
+    with address.connect():
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+
+
+def test_another_users_process_is_turned_away(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jitclient.wire.address import Peer
+
+    serving()
+    monkeypatch.setattr("jitserver.acceptor.peer", lambda sock: Peer(1, 12345))
+    with address.connect() as sock:
+        assert sock.recv(1) == b""
+
+
+def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, address: Address, until: Any) -> None:
+    acceptor = serving()
+    with address.connect() as inside:
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+        acceptor.close_door()
+        with pytest.raises(ConnectionError):
+            address.connect()
+        assert acceptor.clients
+        acceptor.close()
+        assert inside.recv(1) == b""

@@ -1,0 +1,10 @@
+from typing import Any
+
+import pytest
+
+SCRIPT = "system_template.py"
+
+
+@pytest.mark.systemd
+def test_system_template(check: str, outcome: dict[str, Any]) -> None:
+    assert outcome["ok"], outcome["detail"]
