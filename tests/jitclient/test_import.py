@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-HEAVY = ("jax", "jitserver", "rpyc", "cloudpickle", "rich", "numpy", "msgspec")
+HEAVY = ("jax", "jitserver", "rpyc", "rich", "numpy", "msgspec")
 PROGRAM = """
     import json, sys
     {first}
