@@ -21,6 +21,7 @@ from jitclient.errors import (
     NotSent,
 )
 from jitclient.failures import without_machinery
+from jitclient.hints import add_hint
 from jitclient.misses import Misses
 from jitclient.naming import leaf_names
 from jitclient.options import JitOptions, Static
@@ -102,6 +103,7 @@ class RemoteFunction:
             session.current().count_local_run()
             return self._local(*args, **kwargs)
         except Exception as error:
+            add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -83,6 +83,7 @@ def _build(function: Callable[..., Any], signature: Signature, deref: Deref, say
     with context.entered(settings):
         with _timed(seconds, "trace", say, "tracing"), ambient.refused():
             traced = jitted.trace(*map(abstract, signature.leaves))
+            _refuse_leaks(jitted, len(traced.jaxpr.in_avals), signature.leaves)
         if traced.jaxpr.effects:
             raise CaptureError(
                 "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
@@ -102,6 +103,14 @@ def _build(function: Callable[..., Any], signature: Signature, deref: Deref, say
         seconds=seconds,
         code_bytes=_code_bytes(compiled),
     )
+
+
+def _refuse_leaks(jitted: Any, n_inputs: int, leaves: Sequence[Spec]) -> None:
+    """Raises JAX's own error for a value that escaped from a trace inside. A call would meet it; what is made ahead of
+    time takes the value for one more argument.
+    """
+    if n_inputs > len(leaves):
+        jitted(*(jax.numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, leaves)))
 
 
 @contextlib.contextmanager

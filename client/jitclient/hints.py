@@ -1,0 +1,51 @@
+"""One line of advice under the errors that the classic mistakes end in. The error itself stays as it is."""
+
+from collections.abc import Iterable
+
+_LOOPS = "jax.lax.fori_loop or jax.lax.scan"
+
+_BY_CLASS = {
+    "TracerBoolConversionError": (
+        "Python's if, while, and, or and not need a value that is known while the function is traced: choose with "
+        "jnp.where or jax.lax.cond, loop with jax.lax.while_loop, or make the argument static (static_argnames)"
+    ),
+    "TracerIntegerConversionError": (
+        f"range() and indexing a list need a number that is known while the function is traced: loop with {_LOOPS}, "
+        "or make the argument static (static_argnames)"
+    ),
+    "UnexpectedTracerError": (
+        "traced code kept an intermediate value in a list, a global or an attribute, and it was used after the "
+        "trace: return it, or carry it through the loop"
+    ),
+    "TraceContextError": (
+        "an nnx module that was made outside a loop, branch or transformation was changed inside: make it an "
+        "argument there (nnx.scan, nnx.fori_loop, nnx.cond), or carry its state: nnx.split before, nnx.merge inside"
+    ),
+}
+"""By the name of the class, so that nothing has to be imported for it."""
+
+_BY_TEXT = {
+    "Triggering __jax_array__()": (
+        "a wrapper of an array, such as an nnx.Param, was passed where an array is needed: pass the array, param[...]"
+    ),
+}
+
+
+def add_hint(error: BaseException) -> None:
+    """Notes under an error what usually helps, if it is one that a classic mistake ends in."""
+    hint = _hint_for(error)
+    if hint is not None and hint not in _notes(error):
+        error.add_note(hint)
+
+
+def _hint_for(error: BaseException) -> str | None:
+    for cls in type(error).__mro__:
+        if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
+            return f"hint: {_BY_CLASS[cls.__name__]}"
+    found = [hint for text, hint in _BY_TEXT.items() if text in str(error)]
+    return f"hint: {found[0]}" if found else None
+
+
+def _notes(error: BaseException) -> Iterable[str]:
+    notes: Iterable[str] = getattr(error, "__notes__", ())
+    return notes
