@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from jitclient import session as client_session
+from jitclient import process as client_process
 from jitclient.errors import AddressTaken, DaemonUnavailable
 from jitclient.wire.address import Address
 from jitserver import calls, notify
@@ -80,7 +80,7 @@ class Daemon:
         """Takes the address, brings the engine up, then opens the door: whoever can connect is served at once."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._told_to_end.set())
-        client_session.inside_daemon = True
+        client_process.inside_daemon = True
         inherited = notify.inherited_socket()
         if inherited is None:
             self._lock = _take_lock(self.options.address)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from jitclient.errors import JitserverError as JitserverError
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
+    from jitclient.process import connect as connect
     from jitclient.remote_function import function_key as function_key
     from jitclient.remote_function import jit as jit
-    from jitclient.session import connect as connect
     from jitclient.transfer import block_until_ready as block_until_ready
     from jitclient.transfer import device_get as device_get
     from jitclient.transfer import device_put as device_put
@@ -26,7 +26,7 @@ _HOMES = {
     "Array": "array",
     "Explanation": "explanation",
     "block_until_ready": "transfer",
-    "connect": "session",
+    "connect": "process",
     "device_get": "transfer",
     "device_put": "transfer",
     "explain": "explanation",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient import context, key_parts, labels, session, tree
+from jitclient import context, key_parts, labels, process, tree
 from jitclient.arguments import is_tracer
 from jitclient.errors import CaptureError, DaemonError, Incompatible, ProtocolError
 from jitclient.failures import answered
@@ -113,7 +113,7 @@ def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
 
 
 def _ask(question: Explain) -> Explained:
-    connection = look(session.current().settings)
+    connection = look(process.session().settings)
     try:
         explained: Explained = answered(connection.request(Verb.EXPLAIN, msgspec.msgpack.encode(question)), Explained)
         return explained

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient import context, session, trace_state, tree
+from jitclient import context, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
 from jitclient.capture import Capture, capture, rebuild_jit
@@ -90,7 +90,7 @@ class RemoteFunction:
             ArrayLost: an argument was lost with its daemon.
             BaseException: what the function raised.
         """
-        if session.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way():
+        if process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way():
             return self._local(*args, **kwargs)  # inside somebody's trace: a nested jit
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
@@ -100,7 +100,7 @@ class RemoteFunction:
             if settings().fallback == "error":
                 raise
             self._warn(error)
-            session.current().count_local_run()
+            process.session().count_local_run()
             return self._local(*args, **kwargs)
         except Exception as error:
             add_hint(error)
@@ -131,7 +131,7 @@ class RemoteFunction:
         key = self._key_of(leaves, shape, statics)
         _, specs, _, here, _ = key
         program = self._programs.get(key)
-        known = program is not None and program.is_valid(session.current())
+        known = program is not None and program.is_valid(process.session())
         return self._wanted(shape, specs, statics, here), known
 
     def current_capture(self) -> Capture:
@@ -153,7 +153,7 @@ class RemoteFunction:
         self._options.check_carried()
         key = self._key_of(leaves, shape, statics)
         _, specs, _, here, _ = key
-        stay = session.current()
+        stay = process.session()
         lost: DaemonLost | None = None
         for _ in range(_ATTEMPTS):
             program = self._programs.get(key)

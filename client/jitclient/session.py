@@ -4,12 +4,9 @@ A session outlives its connection. Whatever interrupts an exchange drops the con
 read; the next exchange connects again and resumes by the session's token.
 """
 
-import atexit
-import collections
 import contextlib
 import dataclasses
 import os
-import queue
 import sys
 import threading
 import time
@@ -19,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from jitclient.drops import Drops
 from jitclient.errors import (
     ArrayLost,
     CaptureError,
@@ -30,7 +28,7 @@ from jitclient.errors import (
 )
 from jitclient.failures import answered
 from jitclient.handshake import Reached, reach
-from jitclient.settings import Settings, settings
+from jitclient.settings import Settings
 from jitclient.wire import values
 from jitclient.wire.address import Address
 from jitclient.wire.arrays import HostArray, allocate, shaped, unpack
@@ -52,15 +50,11 @@ from jitclient.wire.messages import (
     Verb,
 )
 
-_DROP_SECONDS = 0.05
 _GOODBYE_SECONDS = 2.0
 _RETRY_SHARE = 9  # a daemon that cannot be had costs its callers a tenth of their time at most
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
 _decode_done = msgspec.msgpack.Decoder(Done).decode
-
-inside_daemon = False
-"""Set by the daemon in its own process: captured code that calls us there runs as a nested `jax.jit`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +82,7 @@ class Session:
         self._joined = False
         self._exchanging = False
         self._report = Report()
-        self._dropped: collections.deque[int] = collections.deque()
-        self._dropper = _Dropper(self)
+        self._drops = Drops(self.send_drops)
         _sessions.add(self)
 
     # ---- what callers ask for
@@ -150,18 +143,15 @@ class Session:
             self._connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost("the daemon that held it has ended, or waited too long for this program to come back")
-            message.drop = self._take_dropped()
+            message.drop = self._drops.take()
             try:
                 with self._guarded() as connection:
                     done = _decode_done(connection.exchange(RUN, _encode(message), attachments))
                     pairs = zip(done.values, specs, strict=True)
                     return done, [_receive(connection, value, spec) for value, spec in pairs]
             except BaseException:
-                self._dropped.extend(message.drop)  # to drop twice does no harm: no name is used again
+                self._drops.put_back(message.drop)
                 raise
-            finally:
-                if self._dropped:  # what went meanwhile found the session busy
-                    self._dropper.wake()
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
@@ -179,8 +169,9 @@ class Session:
     def drop(self, handle: int, generation: int) -> None:
         """Tells the daemon, soon, that nobody holds `handle`. Runs inside garbage collections: no lock, no I/O."""
         if generation == self.generation and handle >= self._first_own_handle:
-            self._dropped.append(handle)
-            self._dropper.wake()
+            self._drops.add(handle)
+            if self._connection is not None:  # else they go with the first message of the next
+                self._drops.wake()
 
     def count_client_trace(self) -> None:
         """Notes that a function was traced in this process."""
@@ -222,12 +213,11 @@ class Session:
             if not welcome.resumed:
                 self.generation += 1
                 self._first_own_handle = _NONE
-                self._dropped.clear()
+                self._drops.clear()
             self.address, self.platform, self._token = reached.address, welcome.platform, welcome.token
             self._next_handle = welcome.first_handle
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
-            self._dropper.start()
         return self._connection
 
     def _reach(self) -> Reached:
@@ -259,6 +249,7 @@ class Session:
                 raise
             finally:
                 self._exchanging = False
+                self._drops.wake()  # what went meanwhile found the session busy
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
@@ -266,8 +257,7 @@ class Session:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()
-        self._dropped.clear()
-        self._dropper = _Dropper(self)
+        self._drops = Drops(self.send_drops)
         self._first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
         self._exchanging = False
@@ -280,18 +270,12 @@ class Session:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if self._dropped and self._connection is not None:
+            if self._drops and self._connection is not None:
                 self.run(Run(), [])
         except JitserverError:
             pass  # the next exchange connects again, or says what is wrong
         finally:
             self._lock.release()
-
-    def _take_dropped(self) -> tuple[int, ...]:
-        taken = []
-        while self._dropped:  # one by one: a garbage collection may add to it meanwhile
-            taken.append(self._dropped.popleft())
-        return tuple(taken)
 
     def _send_report(self) -> None:
         report, self._report = self._report, Report()
@@ -311,79 +295,10 @@ def _receive(connection: ClientConnection, value: bytes | Attached | Failure, sp
     return array
 
 
-class _Dropper:
-    """Sends dropped handles a moment after the last call, from a thread that sleeps while there are none."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = weakref.ref(session)
-        self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put may run inside a garbage collection
-        self._awake = False
-        self._thread: threading.Thread | None = None
-
-    def wake(self) -> None:
-        if self._awake:
-            return
-        self._awake = True
-        self._queue.put(None)
-
-    def start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="jitclient-drops", daemon=True)
-            self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            self._queue.get()
-            time.sleep(_DROP_SECONDS)  # handles tend to go together
-            self._awake = False
-            session = self._session()
-            if session is None:
-                return
-            session.send_drops()
-            del session
-
-
-# ---- the session of this process
-
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
-_current: Session | None = None
-_current_lock = threading.Lock()
-
-
-def current() -> Session:
-    """The session of this process, made at the first use."""
-    global _current
-    with _current_lock:
-        if _current is None:
-            _current = Session(settings())
-            atexit.register(_current.close)
-        return _current
-
-
-def connect(address: str | None = None) -> Session:
-    """Connects to the daemon now, at `address` if given, and starts one where none answers.
-
-    Handles from an earlier session stay with its daemon.
-
-    Raises:
-        SettingsError: the address names none.
-        DaemonUnavailable: no daemon answers there, and none could be started.
-
-    Example:
-        >>> jitclient.connect("unix:/run/user/1000/jitserver/other.sock")
-    """
-    global _current
-    chosen = settings() if address is None else dataclasses.replace(settings(), address=address)
-    session = Session(chosen)
-    atexit.register(session.close)
-    with session.connected(), _current_lock:
-        _current = session
-    return session
 
 
 def _after_fork() -> None:
-    global _current_lock
-    _current_lock = threading.Lock()
     for session in list(_sessions):
         session.after_fork()
 

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jitclient import context, session, tree
+from jitclient import context, process, tree
 from jitclient.arguments import outgoing, spec_of
 from jitclient.array import Array
 from jitclient.failures import to_exception
@@ -24,7 +24,7 @@ def device_put(x: Any) -> Any:
         >>> data = jitclient.device_put(np.zeros((1000, 10), np.float32))
     """
     leaves, shape = tree.flatten(x)
-    here = session.current()
+    here = process.session()
     specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
     with here.connected():
         attachments: list[memoryview] = []

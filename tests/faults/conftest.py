@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient import session as client_session
+from jitclient import process as client_process
 from jitclient.failures import answered
 from jitclient.handshake import look
+from jitclient.session import Session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
 from jitclient.wire.channel import WireChannel
@@ -77,7 +78,7 @@ class Daemon:
 
 
 Serve = Callable[..., contextlib.AbstractContextManager[Daemon]]
-ClientOf = Callable[[str], contextlib.AbstractContextManager[client_session.Session]]
+ClientOf = Callable[[str], contextlib.AbstractContextManager[Session]]
 
 
 @pytest.fixture(scope="session")
@@ -133,14 +134,14 @@ def client_of() -> ClientOf:
 
 
 @contextlib.contextmanager
-def _client_of(address: str) -> Iterator[client_session.Session]:
-    before = client_session._current
+def _client_of(address: str) -> Iterator[Session]:
+    before = client_process._session
     connected = jitclient.connect(address)
     try:
         yield connected
     finally:
         connected.close()
-        client_session._current = before
+        client_process._session = before
 
 
 @pytest.fixture(scope="module")

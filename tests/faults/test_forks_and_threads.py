@@ -72,7 +72,7 @@ def test_a_child_that_ends_while_its_parent_is_away_does_not_end_the_session(unh
     source = (
         FORKS
         + """
-    jitclient.session.current().disconnect()  # as after Ctrl-C
+    jitclient.process.session().disconnect()  # as after Ctrl-C
     pid = os.fork()
     if pid == 0:
         child()
@@ -108,6 +108,28 @@ def test_a_child_that_outlives_its_parent_finishes(unharmed: Any, start_client: 
     assert unharmed.counts().sessions == 1
     client.goes_on()
     client.says("outlived")
+
+
+def test_a_client_has_no_thread_that_a_fork_could_catch(unharmed: Any, start_client: Any, until: Any) -> None:
+    # From Python 3.12 on, os.fork warns of every one.
+    source = """
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    before = threads()  # numpy may have its own
+    double = jitclient.jit(lambda x: x * 2)
+    held = [double(np.float32(n)) for n in range(3)]
+    assert threads() == before
+    held.clear()
+    print("dropped")
+    sys.stdin.readline()
+    assert threads() == before
+"""
+    client = start_client(unharmed, source)
+    client.says("dropped")
+    until(lambda: unharmed.counts().arrays == 0, "the arrays to be freed")
+    client.goes_on()
+    client.ends()
 
 
 THREADS = """

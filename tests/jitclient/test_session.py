@@ -8,6 +8,7 @@ import pytest
 
 import jitclient
 from jitclient import errors
+from jitclient import process as client_process
 from jitclient import session as client_session
 from jitclient.settings import Settings
 from jitclient.wire.connection import ClientConnection
@@ -109,13 +110,13 @@ def test_a_goodbye_ends_it_on_the_daemon(daemon: str, counts: Any) -> None:
 
 
 def test_arrays_move_between_sessions_by_value(daemon: str) -> None:
-    before = client_session._current
+    before = client_process._session
     try:
         jitclient.connect(daemon)
         moved = jitclient.device_put(np.arange(5, dtype=np.float32))
         jitclient.connect(daemon)
         assert np.asarray(jitclient.jit(lambda x: x + 1)(moved)).tolist() == [1, 2, 3, 4, 5]
     finally:
-        for session in (moved._session, client_session.current()):
+        for session in (moved._session, client_process.session()):
             session.close()
-        client_session._current = before
+        client_process._session = before
