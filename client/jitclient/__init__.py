@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from jitclient.array import Array as Array
+    from jitclient.batching import auto_vmap as auto_vmap
     from jitclient.errors import ArrayLost as ArrayLost
     from jitclient.errors import CaptureError as CaptureError
     from jitclient.errors import JitserverError as JitserverError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Array": "array",
     "Explanation": "explanation",
+    "auto_vmap": "batching",
     "block_until_ready": "transfer",
     "connect": "process",
     "device_get": "transfer",
