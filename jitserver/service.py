@@ -118,6 +118,10 @@ class JitService(Service):  # type: ignore[misc]
         entry, made = self.engine.prepare(request, payload, connection.say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
+    @verb(messages.Inspect)
+    def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
+        return self.engine.inspect(_session(connection).executable(request.executable).program, request.what)
+
     def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
         return messages.Prepared(
             executable=session.lease(entry, locations),

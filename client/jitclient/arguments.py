@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.array import Array
+from jitclient.interop import is_jax_array
 from jitclient.session import Session
 from jitclient.wire.arrays import HostArray, pack
 from jitclient.wire.messages import Attached, Spec
@@ -40,9 +41,9 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
     if isinstance(leaf, (np.ndarray, np.generic)):
         if not leaf.dtype.isnative:
             raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
-        return Spec(leaf.shape, _dtype_name(leaf.dtype, x64))
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
     if is_jax_array(leaf):
-        return Spec(leaf.shape, _dtype_name(leaf.dtype, x64), bool(leaf.aval.weak_type))
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64), bool(leaf.aval.weak_type))
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     for scalar, make in _SCALARS.items():  # such as the members of an IntEnum
@@ -80,19 +81,12 @@ def outgoing(
     return pack(value_of(leaf, spec), attachments, most)
 
 
-def is_tracer(leaf: Any) -> bool:
-    """Whether a leaf belongs to a trace that is under way in this process."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(leaf, jax.core.Tracer)
+def dtype_name(dtype: Any, x64: bool) -> str:
+    """JAX's name of a dtype, 64-bit types narrowed where they are off.
 
-
-def is_jax_array(leaf: Any) -> bool:
-    """Whether a leaf is an array of the client's own jax."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
-
-
-def _dtype_name(dtype: Any, x64: bool) -> str:
+    Raises:
+        NotAnArray: no array of JAX's has it.
+    """
     name = getattr(dtype, "name", "") or str(dtype)
     if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):
         raise NotAnArray(f"array of dtype {name}")

@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Hashable, Sequence
 
 from jitclient import labels
@@ -10,6 +9,7 @@ from jitclient.errors import JitserverError
 from jitclient.naming import leaf_names
 from jitclient.session import Session
 from jitclient.specialisation import Specialisation
+from jitclient.warned import warn
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Lookup, Prepared, Spec, Verb
 
@@ -42,10 +42,7 @@ class Misses:
         self._warned = False
 
     def note(self, wanted: Specialisation, alike: Hashable) -> None:
-        """Notes that a program was made for `wanted`; `alike` is what decides a program besides the arguments' specs.
-
-        Called three frames below the call of the user's, which the warning names.
-        """
+        """Notes that a program was made for `wanted`; `alike` is what else decides a program than the specs."""
         ranks = tuple((len(spec.shape), spec.dtype, spec.weak_type) for spec in wanted.specs)
         met = self._shapes.setdefault((alike, ranks), [])
         met.append(wanted.specs)
@@ -55,12 +52,11 @@ class Misses:
         self._warned = True
         names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
         last = ", ".join(labels.of_spec(specs[varying[0]]) for specs in met[-3:])
-        warnings.warn(
+        warn(
             f"{wanted.name} was compiled for {len(met)} shapes of {_listed([names[n] for n in varying])} (…, {last}), "
             "each a program of its own: pad it to a few sizes; or, where its size follows from a number, pass that "
             "number as a static argument and build it inside",
             RuntimeWarning,
-            stacklevel=5,
         )
 
 

@@ -2,37 +2,29 @@
 
 import functools
 import types
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient import context, process, trace_state, tree
+from jitclient import calling, context, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
+from jitclient.avals import abstract
 from jitclient.capture import Capture, capture, rebuild_jit
 from jitclient.deps import Deps
-from jitclient.errors import (
-    CaptureError,
-    DaemonDraining,
-    DaemonLost,
-    DaemonSilent,
-    DaemonUnavailable,
-    Incompatible,
-    NotSent,
-)
+from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.failures import without_machinery
 from jitclient.hints import add_hint
 from jitclient.misses import Misses
 from jitclient.naming import leaf_names
 from jitclient.options import JitOptions, Static
 from jitclient.preparing import from_capture, from_trace
-from jitclient.program import Outdated, Program
+from jitclient.program import Program
 from jitclient.session import Session
 from jitclient.settings import settings
 from jitclient.specialisation import Specialisation
+from jitclient.stages import Lowered, Traced, abstract_spec
+from jitclient.warned import warn
 from jitclient.wire.messages import Spec
-
-_ATTEMPTS = 5  # to reach a daemon that restarts under us
 
 _Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
 
@@ -90,8 +82,8 @@ class RemoteFunction:
             ArrayLost: an argument was lost with its daemon.
             BaseException: what the function raised.
         """
-        if process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way():
-            return self._local(*args, **kwargs)  # inside somebody's trace: a nested jit
+        if self._steps_aside():
+            return self._local(*args, **kwargs)
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
         try:
@@ -114,6 +106,43 @@ class RemoteFunction:
 
     def __reduce__(self) -> Any:
         return rebuild_jit, (self.__wrapped__, self._options.given())
+
+    # ---- one stage at a time
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The function for arguments of this kind, ready to be compiled; nothing runs.
+
+        Args:
+            *args: what it would be called with; in place of an array, anything with a shape and a dtype.
+            **kwargs: likewise.
+
+        Returns:
+            A `stages.Lowered`: its `compile()` has the daemon prepare the program.
+
+        Example:
+            >>> step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
+        """
+        here = functools.partial(self._lowered_here, args, kwargs)
+        if self._steps_aside():
+            return here()
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_spec)
+        return Lowered(self._wanted(shape, specs, statics, settled), self._prepare, here)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The function traced in this process, for a look at its jaxpr; arguments as for `lower`. Imports jax."""
+        here = self._jitted_here.trace(*_abstract(args), **_abstract(kwargs))
+        return here if self._steps_aside() else Traced(here, self.lower(*args, **kwargs))
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The tree of results, each with shape and dtype, from a trace in this process. Imports jax.
+
+        Example:
+            >>> step.eval_shape(params, x)["w"].shape
+            (8, 8)
+        """
+        return self._jitted_here.eval_shape(*_abstract(args), **_abstract(kwargs))
 
     def clear_cache(self) -> None:
         """Forgets what this process knows of the function; the daemon keeps its programs."""
@@ -152,36 +181,37 @@ class RemoteFunction:
     def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
         self._options.check_carried()
         key = self._key_of(leaves, shape, statics)
-        _, specs, _, here, _ = key
-        stay = process.session()
-        lost: DaemonLost | None = None
-        for _ in range(_ATTEMPTS):
-            program = self._programs.get(key)
-            try:
-                if program is None or not program.is_valid(stay):
-                    program = None
-                    program = self._programs[key] = self._prepare(stay, shape, specs, statics, here)
-                return program.call(leaves)
-            except (Outdated, NotSent):
-                continue  # it did not run
-            except DaemonDraining:
-                stay.disconnect()  # nor did it now; the next daemon takes it
-            except DaemonLost as error:
-                # Whether it ran is unknown: only what changes nothing and loses nothing may run again, and once, as it
-                # may be what ended the daemon.
-                changes = program is not None and program.prepared.donated
-                if changes or lost is not None or isinstance(error, DaemonSilent):
-                    raise
-                lost = error
-        raise DaemonLost(f"the daemon at {stay.address} restarted {_ATTEMPTS} times during one call") from lost
 
-    def _key_of(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> _Key:
+        def program_at(stay: Session) -> Program:
+            program = self._programs.get(key)
+            if program is None or not program.is_valid(stay):
+                _, specs, _, here, _ = key
+                program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+                self._programs[key] = program
+            return program
+
+        return calling.call(process.session(), program_at, leaves)
+
+    def _key_of(
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        spec_of: Callable[[Any, bool], Spec] = spec_of,
+    ) -> _Key:
         here = context.current()
-        specs = self._specs(leaves, shape, statics, context.x64(here))
+        specs = self._specs(leaves, shape, statics, context.x64(here), spec_of)
         given = tuple((where, type(value), value) for where, value in statics)
         return shape, specs, given, here, self._deps and self._deps.stamp()
 
-    def _specs(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], x64: bool) -> tuple[Spec, ...]:
+    def _specs(
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        x64: bool,
+        spec_of: Callable[[Any, bool], Spec],
+    ) -> tuple[Spec, ...]:
         specs = []
         for n, leaf in enumerate(leaves):
             try:
@@ -195,32 +225,26 @@ class RemoteFunction:
                 ) from None
         return tuple(specs)
 
-    def _prepare(
-        self,
-        stay: Session,
-        shape: Hashable,
-        specs: tuple[Spec, ...],
-        statics: tuple[Static, ...],
-        here: context.Context,
-    ) -> Program:
-        wanted = self._wanted(shape, specs, statics, here)
+    def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
         try:
             program = from_capture(stay, wanted, self.current_capture())
         except CaptureError:
             program = from_trace(stay, wanted)
         if program.prepared.seconds:  # it was made just now
-            self._misses.note(wanted, (shape, statics, here, program.capture and program.capture.key))
+            kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
+            self._misses.note(wanted, kind)
         return program
 
     def _wanted(
         self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
     ) -> Specialisation:
-        structure = tree.structure_of(shape)
-        return Specialisation(
-            self.__wrapped__, self.__name__, self._options, self._deps, structure, specs, statics, here
-        )
+        return Specialisation(self.__wrapped__, self.__name__, self._options, self._deps, shape, specs, statics, here)
 
     # ---- in this process
+
+    def _steps_aside(self) -> bool:
+        """Whether a call is a part of somebody's trace, or no call of a compiled function at all."""
+        return process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way()
 
     def _local(self, *args: Any, **kwargs: Any) -> Any:
         jitted = self._jitted_here  # jax is loaded from here on
@@ -229,17 +253,26 @@ class RemoteFunction:
         args, kwargs = tree.unflattener(tree.structure_of(shape))(here)
         return jitted(*args, **kwargs)
 
+    def _lowered_here(self, args: Any, kwargs: Any) -> Any:
+        return self._jitted_here.lower(*_abstract(args), **_abstract(kwargs))
+
     @functools.cached_property
-    def _jitted_here(self) -> Callable[..., Any]:
+    def _jitted_here(self) -> Any:
         import jax  # the one place where the client itself brings jax in
 
-        jitted: Callable[..., Any] = jax.jit(self.__wrapped__, **self._options.given())
-        return jitted
+        return jax.jit(self.__wrapped__, **self._options.given())
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"{self.__name__} runs in this process: {error}", RuntimeWarning, stacklevel=3)
+            warn(f"{self.__name__} runs in this process: {error}", RuntimeWarning)
+
+
+def _abstract(arguments: Any) -> Any:
+    """A tree of arguments with its handles as what JAX takes in place of an array."""
+    leaves, shape = tree.flatten(arguments)
+    known = [abstract(leaf.spec) if type(leaf) is Array else leaf for leaf in leaves]
+    return tree.unflattener(tree.structure_of(shape))(known)
 
 
 def function_key(fun: Callable[..., Any]) -> str:

@@ -1,7 +1,8 @@
 """What a program is made for."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient import tree
@@ -19,7 +20,12 @@ class Specialisation:
     name: str
     options: JitOptions
     deps: Deps | None
-    structure: tree.Structure  # of (positional, keywords), without the static arguments
+    shape: Hashable  # of (positional, keywords), without the static arguments
     specs: tuple[Spec, ...]
     statics: tuple[Static, ...]
     context: Context
+
+    @functools.cached_property
+    def structure(self) -> tree.Structure:
+        """The tree of (positional, keywords), without the static arguments."""
+        return tree.structure_of(self.shape)

@@ -18,7 +18,7 @@ from jitserver.cache.memory import Memory
 from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
 from jitserver.counters import Counters
-from jitserver.engine import ambient, arrays, context, explaining, keys, program
+from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, program
 from jitserver.engine.failures import TraceFailed
 from jitserver.engine.program import Program, Say
 
@@ -133,7 +133,7 @@ class Engine:
 
     # ---- calls and arrays
 
-    def run(self, built: Program, arguments: Sequence[Any]) -> Sequence[jax.Array]:
+    def run(self, built: Program, arguments: Sequence[Any]) -> Any:
         """Runs a program on resident arrays and arrays off the wire."""
         self.counters.add(calls=1)
         if built.settings:
@@ -146,6 +146,8 @@ class Engine:
     to_host = staticmethod(arrays.to_host)
 
     # ---- looking inside
+
+    inspect = staticmethod(inspecting.inspected)
 
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""

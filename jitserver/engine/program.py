@@ -26,7 +26,7 @@ Deref = values.Deref
 class Program:
     """An executable and what a caller must know of it. Runs on flat leaves: no user code runs with it."""
 
-    run: Callable[..., Sequence[jax.Array]]
+    run: jax.stages.Compiled  # takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
     results: tuple[Spec, ...]
     tree: values.Node | None  # of the results, as a message

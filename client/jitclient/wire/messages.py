@@ -40,6 +40,7 @@ class Verb(enum.StrEnum):
     LOOKUP = "lookup"  # Lookup -> Prepared, or nothing where the call key is unknown
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
+    INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
     STATUS = "status"  # nothing -> Status
@@ -190,6 +191,21 @@ class Prepared(Message):
     tree: Node | None
     donated: tuple[int, ...]  # positions among the leaves
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
+
+
+class Inspect(Message):
+    """Ask what the compiler says of a program that the session holds: its "text", "costs" or "memory"."""
+
+    executable: int
+    what: str
+
+
+class Inspected(Message):
+    """What the compiler says of a program, as far as it was asked."""
+
+    text: str = ""
+    costs: dict[str, float] = {}
+    memory: dict[str, int] = {}
 
 
 # ---- calls
