@@ -4,6 +4,7 @@ import os
 from collections.abc import MutableMapping
 
 from jitclient.wire.address import PROCESS_SETTINGS
+from jitserver.engine import readers
 
 
 def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -15,3 +16,8 @@ def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
     for name in [name for name in environment if name.startswith("JAX_") and name not in PROCESS_SETTINGS]:
         del environment[name]
     environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def notice_reads() -> None:
+    """Lets the daemon notice what installed packages read of the world while they are traced; before their import."""
+    readers.replace_known()

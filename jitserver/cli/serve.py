@@ -33,11 +33,12 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
 
     SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
     """
-    from jitserver.process import prepare_process
+    from jitserver.process import notice_reads, prepare_process
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     prepare_process()
+    notice_reads()
     from jitserver.daemon import Daemon, Options  # imports jax
 
     where = Address.parse(address) if address else home()

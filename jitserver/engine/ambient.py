@@ -1,7 +1,7 @@
 """Reads of the world while a captured function is traced: such a trace must not be kept under the function's key.
 
 What user code reaches by itself is a trap in its sandbox. Here is the rest: errors that the user's code swallowed,
-files that installed code opened, and the hidden generators of `random` and `numpy.random`.
+files that installed code opened, the hidden generators of `random` and `numpy.random`, and what `readers.py` sees.
 """
 
 import contextlib
@@ -14,23 +14,14 @@ from typing import Any
 import numpy as np
 
 from jitclient.capture.ambient import message_of, note_read, noted_reads, unnoted
-from jitclient.capture.installed import is_installed_path
 from jitclient.errors import AmbientInput
+from jitserver.engine.readers import IMPORTS_AND_QUOTES, is_below, is_installation
 
 OF_GENERATORS = message_of("the state of a global random generator")
 """What is said where nothing but such a state has changed: another thread may have done that."""
 
-_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-_BINARIES = (".pyc", ".so")  # imports
-_EVENTS = frozenset({"open", "os.listdir", "os.scandir", "subprocess.Popen", "socket.connect", "sqlite3.connect"})
-_READERS_OF_SOURCE = (
-    "importlib._bootstrap",
-    "importlib._bootstrap_external",
-    "_frozen_importlib",
-    "_frozen_importlib_external",
-    "linecache",
-    "tokenize",
-)
+_CALLS = ("socket.connect", "socket.gethostname", "sqlite3.connect", "subprocess.Popen")
+_EVENTS = frozenset({"open", "os.listdir", "os.scandir", *_CALLS})
 
 
 def watch_files() -> None:
@@ -73,7 +64,7 @@ def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _input_of(event: str, arguments: tuple[Any, ...]) -> str:
     """What an event reads from outside; empty if it is nothing that may differ at the next run."""
-    if event in ("subprocess.Popen", "socket.connect", "sqlite3.connect"):
+    if event in _CALLS:
         return event
     if event == "open":
         path, mode, flags = arguments
@@ -83,21 +74,11 @@ def _input_of(event: str, arguments: tuple[Any, ...]) -> str:
     if not reads or not isinstance(path, (str, bytes)):
         return ""
     name = os.fsdecode(path)
-    if name.startswith(_OF_THE_SYSTEM) or name.endswith(_BINARIES) or is_installed_path(name):
+    if is_installation(name):
         return ""
-    if (event != "open" or name.endswith(".py")) and _is_of_python():
+    if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
         return ""
     return f"{'file' if event == 'open' else 'folder'} {name!r}"
-
-
-def _is_of_python() -> bool:
-    """Whether this thread imports something, or quotes a source in a traceback or a warning."""
-    frame: Any = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") in _READERS_OF_SOURCE:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _generators() -> tuple[Any, ...]:

@@ -93,30 +93,31 @@ class _Reads(threading.local):
     noted: list[str] | None = None
 
 
-_reads = _Reads()
+reads = _Reads()
+"""What each thread has read; None where nobody wants to know."""
 
 
 @contextlib.contextmanager
 def noted_reads() -> Iterator[list[str]]:
     """What this thread reads from outside meanwhile: an error may be swallowed by the code that meets it."""
-    before, _reads.noted = _reads.noted, []
+    before, reads.noted = reads.noted, []
     try:
-        yield _reads.noted
+        yield reads.noted
     finally:
-        _reads.noted = before
+        reads.noted = before
 
 
 @contextlib.contextmanager
 def unnoted() -> Iterator[bool]:
     """Reads that nobody wants to know of; yields whether anybody would."""
-    before, _reads.noted = _reads.noted, None
+    before, reads.noted = reads.noted, None
     try:
         yield before is not None
     finally:
-        _reads.noted = before
+        reads.noted = before
 
 
 def note_read(message: str) -> None:
     """Note a read, if somebody wants to know."""
-    if _reads.noted is not None:
-        _reads.noted.append(message)
+    if reads.noted is not None:
+        reads.noted.append(message)

@@ -1,0 +1,183 @@
+"""Known functions that read the world, replaced in the daemon by stand-ins that note it.
+
+No object of a captured function shows what installed code reads by itself: the environment, the clock, the system's
+randomness, what lies on the disk. So the functions that read it say so, to whoever traces something on their thread.
+
+Who asks decides whether it matters. The nearest frame outside the standard library is the one that wanted to know:
+what jax, numpy and this daemon read is their own business and decides no value of the program; what any other package
+reads may. Nothing matters below an import, a log record or a quoted source line: imports happen once in a process,
+whatever is traced, and the others only tell people something.
+"""
+
+import builtins
+import functools
+import os
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+from jitclient.capture.ambient import message_of, note_read, reads, unnoted
+from jitclient.capture.installed import is_installed_path
+
+What = Callable[..., str]
+"""What is read, given the arguments of the function that reads it; empty if nothing is."""
+
+
+def is_installation(path: str) -> bool:
+    """Whether a path is the system's or a package's: what lies there does not change under a daemon."""
+    return path.startswith(_OF_THE_SYSTEM) or path.endswith(_BINARIES) or is_installed_path(path)
+
+
+def is_below(modules: frozenset[str]) -> bool:
+    """Whether this thread is at work in a function of one of these modules."""
+    return any(frame.f_globals.get("__name__") in modules for frame in _frames())
+
+
+def replace_known() -> None:
+    """Puts the stand-ins in place. Once per process, before the packages are imported that may keep the real ones."""
+    for module, names, what in _KNOWN:
+        for name in names.split():
+            if hasattr(module, name):  # not every system has all
+                setattr(module, name, StandIn(module, name, what))
+    random._urandom = os.urandom  # type: ignore[attr-defined]
+    for owner, name, what in _METHODS:
+        setattr(owner, name, _noting(getattr(owner, name), what))
+
+
+class StandIn:
+    """A function that notes a read before it does what the real one does.
+
+    It passes for the real one in sets of functions (`os.supports_fd`), and is no method where a class holds it: neither
+    are the builtin functions that it stands for.
+    """
+
+    def __init__(self, module: ModuleType, name: str, what: What) -> None:
+        self._real = getattr(module, name)
+        self._what = functools.partial(what, f"{module.__name__}.{name}")
+        functools.update_wrapper(self, self._real)
+        self.__module__ = module.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if reads.noted is not None:
+            _note(self._what, *args)
+        return self._real(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._real
+
+    def __hash__(self) -> int:
+        return hash(self._real)
+
+    def __reduce__(self) -> str:
+        return str(self._real.__name__)
+
+
+def _noting(method: Callable[..., Any], what: What) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        if reads.noted is not None:
+            _note(what, *args)
+        return method(*args, **kwargs)
+
+    return noting
+
+
+def _note(what: What, *args: Any) -> None:
+    if reads.noted:
+        return  # one is enough
+    with unnoted():  # to find out what is read reads too
+        reader = _reader()
+        read = what(*args) if reader else ""
+    if read:
+        note_read(message_of(f"{read} (by {reader})"))
+
+
+def _reader() -> str:
+    """The package that wants to know; empty if it is of no consequence."""
+    for frame in _frames():
+        module = str(frame.f_globals.get("__name__"))
+        package = module.partition(".")[0]
+        if frame.f_builtins is not vars(builtins):
+            reader = "the function itself"  # captured code has builtins of its own
+        elif package in sys.stdlib_module_names or frame.f_globals is globals():
+            continue
+        else:
+            reader = "" if package in _OWN or module in _MARKS else package
+        return "" if not reader or is_below(_OF_NO_CONSEQUENCE) else reader
+    return ""
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _always(name: str, *args: Any) -> str:
+    return name
+
+
+def _unless_given(name: str, *args: Any) -> str:
+    """Of functions that tell the time in some form, or that of a time they are given, the last argument."""
+    needed = 2 if name == "time.strftime" else 1
+    return name if len(args) < needed or args[needed - 1] is None else ""
+
+
+def _of_path(name: str, path: Any, *args: Any) -> str:
+    if isinstance(path, int):
+        return ""  # an open file: that it was opened is known
+    text = os.fsdecode(path)
+    return "" if is_installation(text) else f"{name} of {text!r}"
+
+
+def _of_variable(environment: Any, name: Any) -> str:
+    return f"os.environ[{name!r}]"
+
+
+def _of_variables(environment: Any) -> str:
+    return "os.environ"
+
+
+def _unseeded(generator: Any, seed: Any = None, *args: Any) -> str:
+    return "a random generator without a seed" if seed is None else ""
+
+
+_KNOWN: tuple[tuple[ModuleType, str, What], ...] = (
+    (time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns", _always),
+    (time, "thread_time thread_time_ns clock_gettime clock_gettime_ns", _always),
+    (time, "localtime gmtime ctime strftime", _unless_given),
+    (os, "urandom getrandom getpid getppid getcwd getcwdb getlogin uname times getloadavg cpu_count", _always),
+    (os, "sched_getaffinity", _always),
+    (os, "stat lstat access readlink statvfs", _of_path),
+    (uuid, "uuid1", _always),
+)
+_METHODS: tuple[tuple[type, str, What], ...] = (
+    (os._Environ, "__getitem__", _of_variable),
+    (os._Environ, "__iter__", _of_variables),
+    (os._Environ, "__len__", _of_variables),
+    (random.Random, "seed", _unseeded),
+)
+
+IMPORTS_AND_QUOTES = frozenset(
+    {
+        "importlib._bootstrap",
+        "importlib._bootstrap_external",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "linecache",
+        "tokenize",
+    }
+)
+_OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {"absl.logging", "logging", "traceback", "warnings"}
+_OWN = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})
+_MARKS = frozenset({"equinox._jit"})  # it marks its frames with random bytes, to find them in tracebacks
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
+_BINARIES = (".pyc", ".so")  # imports
