@@ -4,13 +4,36 @@ import dataclasses
 import hashlib
 import os
 import re
+import stat
+import time
 from collections.abc import Hashable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-Resolved = tuple[tuple[str, Any], ...]
+from jitclient.capture.inline import is_plain
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SETTLED_SECONDS = 2.0
+"""A file that changed so recently is read each time: it may change again and show the same time, as disks' clocks tick
+slowly."""
+_LONGEST = 80
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A declared input as it was found at one moment.
+
+    Attributes:
+        label: what its user calls it.
+        text: what it was, in a few words; empty for the content of files; None where the capture of `extra` has better.
+        stamp: cheap to take again, and another one as soon as the input may be another.
+        extra: what joins the capture, and so the key.
+    """
+
+    label: str
+    text: str | None
+    stamp: Hashable
+    extra: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +41,8 @@ class Deps:
     """What a function says that it reads while it is traced.
 
     A `pathlib.Path` is a file, whose content counts, wherever it lies, or a folder, where names below it count too; a
-    string is the name of a variable of the environment; anything else is a value.
+    string is the name of a variable of the environment; anything else is a value. A value counts as it is when a
+    program is made; files and variables are looked at before each call.
     """
 
     declared: tuple[Any, ...]
@@ -28,48 +52,86 @@ class Deps:
         """The declared inputs; None where nothing was said.
 
         Raises:
-            TypeError: a single string or path in place of a sequence, or a string that names no variable.
+            TypeError: a single string or path in place of a sequence, or an item that says nothing.
         """
         if declared is None:
             return None
-        if isinstance(declared, (str, bytes, Path)):
+        if isinstance(declared, (str, bytes, PurePath)) or not isinstance(declared, Iterable):
             raise TypeError(f"deps takes a sequence of inputs; got {declared!r}")
         given = tuple(declared)
         for dep in given:
             if isinstance(dep, str) and not _VARIABLE.fullmatch(dep):
                 raise TypeError(f"deps: {dep!r} names no variable of the environment; a file is a pathlib.Path")
+            if isinstance(dep, PurePath) and not isinstance(dep, Path):
+                raise TypeError(f"deps: {dep!r} is no path of this machine; a file is a pathlib.Path")
         return cls(given)
 
-    def now(self) -> Resolved:
-        """What they are at this moment: the content of files as a digest, the values of variables."""
-        return tuple(map(_resolved, self.declared))
+    def now(self) -> tuple[Input, ...]:
+        """What they are at this moment."""
+        return tuple(_found(number, dep) for number, dep in enumerate(self.declared))
 
-    def differ(self, before: Resolved) -> bool:
-        """Whether files or variables are otherwise than they were."""
-        pairs = zip(self.now(), before, strict=True)
-        return any(name != "value" and now != then for (name, now), (_, then) in pairs)
+    def still(self, inputs: tuple[Input, ...]) -> bool:
+        """Whether files and variables are as they were found."""
+        pairs = zip(self.now(), inputs, strict=True)
+        return all(now.extra is then.extra or (is_plain(now.extra) and now.extra == then.extra) for now, then in pairs)
 
     def stamp(self) -> Hashable:
-        """Something cheap that differs when what they are may have changed."""
+        """The stamps of what they are at this moment."""
         return tuple(_stamp(dep) for dep in self.declared)
 
 
-def _resolved(dep: Any) -> tuple[str, Any]:
+def stamp_of(inputs: Iterable[Input]) -> Hashable:
+    """What `Deps.stamp` gives as long as the inputs are these."""
+    return tuple(found.stamp for found in inputs)
+
+
+def _found(number: int, dep: Any) -> Input:
     if isinstance(dep, Path):
-        if dep.is_dir():
-            return "folder", _digest(repr([(name, _content(path)) for name, path in _below(dep)]).encode())
-        return "file", _content(dep)
+        stamp, content = _look(dep, closely=True)
+        label = f"{dep}: content".encode(errors="backslashreplace").decode()
+        return Input(label, content if content in _NO_CONTENT else "", stamp, (number, "content", content))
     if isinstance(dep, str):
-        return f"environment {dep}", os.environ.get(dep)
-    return "value", dep
+        value = os.environ.get(dep)
+        return Input(repr(dep), "unset" if value is None else f"{value!r:.{_LONGEST}}", value, (number, dep, value))
+    if is_plain(dep):
+        return Input(str(number), f"{dep!r:.{_LONGEST}}", id(dep), (number, "value", dep))
+    return Input(str(number), None, id(dep), dep)
 
 
 def _stamp(dep: Any) -> Hashable:
     if isinstance(dep, Path):
-        if dep.is_dir():
-            return tuple((name, _stamp_of_file(path)) for name, path in _below(dep))
-        return _stamp_of_file(dep)
+        return _look(dep, closely=False)[0]
     return os.environ.get(dep) if isinstance(dep, str) else id(dep)
+
+
+# ---- files and folders
+
+_MISSING, _UNREADABLE, _NO_FILE = _NO_CONTENT = ("missing", "unreadable", "no file")
+
+
+def _look(path: Path, closely: bool) -> tuple[Hashable, str]:
+    """The stamp of a file or folder, and a digest of its content, which means something where we look closely."""
+    if not os.path.isdir(path):
+        return _look_at_file(path, closely)
+    found = [(name, *_look_at_file(below, closely)) for name, below in _below(path)]
+    contents = repr([(name, content) for name, _, content in found])
+    return tuple((name, stamp) for name, stamp, _ in found), hashlib.blake2b(
+        contents.encode(), digest_size=16
+    ).hexdigest()
+
+
+def _look_at_file(path: Path, closely: bool) -> tuple[Hashable, str]:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # a loop of links or an impossible name is no file either
+        return _MISSING, _MISSING
+    if not stat.S_ISREG(found.st_mode):  # to read a pipe would wait, and take what is in it
+        return _NO_FILE, _NO_FILE
+    # Some of the files that the kernel makes up have no size, and no time of their own.
+    is_settled = found.st_size > 0 and found.st_ctime < time.time() - _SETTLED_SECONDS
+    content = _digest_of_file(path) if closely or not is_settled else ""
+    stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (stamp, "" if is_settled else content), content
 
 
 def _below(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -87,14 +149,9 @@ def _below(folder: Path) -> Iterator[tuple[str, Path]]:
             yield os.path.relpath(path, folder), path
 
 
-def _content(path: Path) -> str | None:
-    return _digest(path.read_bytes()) if path.is_file() else None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _stamp_of_file(path: Path) -> Hashable:
-    found = path.stat() if path.exists() else None
-    return found and (found.st_mtime_ns, found.st_size, found.st_ino)
+def _digest_of_file(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError:  # the function will meet it too, and may know what to do
+        return _UNREADABLE

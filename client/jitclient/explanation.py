@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient import context, key_parts, labels, process, tree
+from jitclient import context, labels, process, tree
 from jitclient.arguments import is_tracer
 from jitclient.errors import CaptureError, DaemonError, Incompatible, ProtocolError
 from jitclient.failures import answered
@@ -108,8 +108,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
 
 
 def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
-    captured, lookup = identify(wanted, remote.current_capture())
-    return Explain(lookup, wanted.name, key_parts.of_captured(wanted, captured, lookup.signature))
+    identity = identify(wanted, remote.current_capture())
+    return Explain(identity.lookup, wanted.name, identity.parts(wanted))
 
 
 def _ask(question: Explain) -> Explained:

@@ -1,7 +1,7 @@
 """What decides the program of a call, part by part, in words that its user knows."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from jitclient import tree
 from jitclient.capture import Capture
 from jitclient.capture.parts import parts_of
 from jitclient.context import DEFAULTS
+from jitclient.deps import Input
 from jitclient.naming import argument_name, leaf_names
 from jitclient.specialisation import Specialisation
 from jitclient.wire import values
@@ -19,11 +20,12 @@ from jitclient.wire.messages import Signature, Spec
 _LONGEST = 80
 
 
-def of_captured(wanted: Specialisation, captured: Capture, signature: Signature) -> bytes:
-    """The parts of a call of a captured function, as they travel."""
-    extras = dict(_extras(wanted, captured))
+def of_captured(wanted: Specialisation, captured: Capture, inputs: Sequence[Input], signature: Signature) -> bytes:
+    """The parts of a call of a captured function, as they travel; `inputs` are the declared ones."""
+    extras = dict(_extras(wanted, captured, inputs))
     taken = parts_of(captured.payload, captured.locations, extras)
-    parts = [KeyPart("capture", part.label, part.digest, part.text, part.where) for part in taken]
+    texts = {_input_label(found): found.text for found in inputs if found.text is not None}
+    parts = [KeyPart("capture", p.label, p.digest, texts.get(p.label, p.text), p.where) for p in taken]
     return encode_parts([*parts, *_of_signature(wanted, signature)])
 
 
@@ -33,16 +35,19 @@ def of_traced(wanted: Specialisation, key: str, signature: Signature) -> bytes:
     return encode_parts([program, *_of_signature(wanted, signature)])
 
 
-def _extras(wanted: Specialisation, captured: Capture) -> Iterator[tuple[int, str]]:
+def _extras(wanted: Specialisation, captured: Capture, inputs: Sequence[Input]) -> Iterator[tuple[int, str]]:
     """Names of the values that were captured for this call."""
     named = [(f"static {_static_name(wanted, where)}", value) for where, value in wanted.statics]
     named += [(f"option {name}", value) for name, value in wanted.options.of_program().items()]
-    if wanted.deps is not None:
-        named.append(("declared inputs", wanted.deps.now()))
+    named += [(_input_label(found), found.extra) for found in inputs]
     for name, value in named:
         index = captured.index_of(value)
         if index is not None:
             yield index, name
+
+
+def _input_label(found: Input) -> str:
+    return f"declared input {found.label}"
 
 
 def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyPart]:

@@ -1,37 +1,15 @@
-"""What a program that had to be made says of it: why, and what it cost."""
+"""Programs that had to be made, one after another, where one might do."""
 
-import contextlib
-import sys
 from collections.abc import Hashable, Sequence
 
 from jitclient import labels
-from jitclient.errors import JitserverError
 from jitclient.naming import leaf_names
-from jitclient.session import Session
 from jitclient.specialisation import Specialisation
 from jitclient.warned import warn
-from jitclient.wire.explaining import Explain, Explained
-from jitclient.wire.messages import Lookup, Prepared, Spec, Verb
+from jitclient.wire.messages import Spec
 
-_MOST_CAUSES = 3
+_MOST_NAMED = 3
 _MANY_SHAPES = 5
-
-
-def say_why(session: Session, wanted: Specialisation, lookup: Lookup, parts: bytes, prepared: Prepared) -> None:
-    """Says on stderr why a program was made just now, and how long that took."""
-    with contextlib.suppress(JitserverError):  # the program is there: nothing may fail for want of a reason
-        explained: Explained = session.ask(Verb.EXPLAIN, Explain(lookup, wanted.name, parts), Explained)
-        taken = labels.seconds(sum(prepared.seconds.values()))
-        program = labels.of_call(wanted.name, wanted.specs)
-        print(f"jitserver: {program} was compiled in {taken}; {_cause(explained)}", file=sys.stderr, flush=True)
-
-
-def _cause(explained: Explained) -> str:
-    if explained.nearest is None:
-        return "the first program of that name"
-    causes = [str(difference) for difference in explained.differences]
-    more = [f"and {len(causes) - _MOST_CAUSES} more differences"] if len(causes) > _MOST_CAUSES else []
-    return "; ".join(causes[:_MOST_CAUSES] + more)
 
 
 class Misses:
@@ -68,6 +46,6 @@ def _varying(met: Sequence[tuple[Spec, ...]]) -> list[int]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = [f"argument {name}" for name in names[:_MOST_CAUSES]]
-    more = [f"{len(names) - _MOST_CAUSES} more"] if len(names) > _MOST_CAUSES else []
+    shown = [f"argument {name}" for name in names[:_MOST_NAMED]]
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     return " and ".join(shown + more)

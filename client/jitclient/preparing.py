@@ -1,15 +1,18 @@
 """Getting a program from the daemon: out of a capture, or out of a trace in this process."""
 
 import contextlib
+import dataclasses
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
-from jitclient import key_parts, labels, misses, progress, tree
+from jitclient import key_parts, labels, progress, tree
+from jitclient.accounts import Account
 from jitclient.capture import Capture, capture
 from jitclient.client_trace import ClientTrace, trace
 from jitclient.context import Context, check_carried
-from jitclient.deps import Resolved
+from jitclient.deps import Input, stamp_of
 from jitclient.errors import CaptureError
 from jitclient.program import Program
 from jitclient.session import Session
@@ -24,6 +27,38 @@ class _InputsChangedError(Exception):
     """A declared input is otherwise after the trace than before."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What names the program of a captured function to the daemon.
+
+    Attributes:
+        captured: the function with all that its signature mentions.
+        lookup: what the daemon is asked.
+        inputs: the declared inputs as they were found.
+    """
+
+    captured: Capture
+    lookup: Lookup
+    inputs: tuple[Input, ...]
+
+    def parts(self, wanted: Specialisation) -> bytes:
+        """What it is made of, in words."""
+        return key_parts.of_captured(wanted, self.captured, self.inputs, self.lookup.signature)
+
+
+def identify(wanted: Specialisation, base: Capture) -> Identity:
+    """What names the program of a captured function; `base` is the function's own capture.
+
+    Raises:
+        CaptureError: something cannot be captured.
+    """
+    check_carried(wanted.context)
+    inputs = wanted.deps.now() if wanted.deps else ()
+    captured = _capture_with_extras(wanted, base, inputs)
+    signature = _signature(wanted, captured)
+    return Identity(captured, Lookup(captured.key, base.key, captured.packages, signature, captured.locations), inputs)
+
+
 def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     """The program of a captured function: the daemon has it, or makes it. `base` is the function's own capture.
 
@@ -33,42 +68,42 @@ def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pro
         CaptureError: something cannot be captured, or the function reads ambient inputs while it is traced.
         BaseException: what the function raised.
     """
-    for _ in range(_ATTEMPTS):
-        with contextlib.suppress(_InputsChangedError):
-            return _from_capture(session, wanted, base)
-    raise CaptureError("its declared inputs change while it is traced")
+    return _while_inputs_hold(lambda: _from_capture(session, wanted, base))
 
 
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
-    declared = wanted.deps.now() if wanted.deps else None
-    captured, lookup = _identified(wanted, base, declared)
-    parts = functools.partial(key_parts.of_captured, wanted, captured, lookup.signature)
+    identity = identify(wanted, base)
+    captured, lookup = identity.captured, identity.lookup
+    account = Account(wanted, functools.partial(identity.parts, wanted))
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
-        if wanted.deps is None or declared is None:
+        if wanted.deps is None:
             return request, captured.payload
-        traced = _traced(session, wanted)
-        if wanted.deps.differ(declared):
-            raise _InputsChangedError
+        traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
         request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
         return request, traced.program
 
-    prepared, generation = _ask(session, wanted, lookup, make, parts, captured.object_at)
+    prepared, generation = _ask(session, lookup, make, account, captured.object_at)
     structure = tree.decode(prepared.tree, captured.object_at)
-    return Program.of(session, generation, captured, prepared, wanted.specs, structure)
+    return Program.of(session, generation, captured, prepared, wanted.specs, structure, stamp_of(identity.inputs))
 
 
-def from_trace(session: Session, wanted: Specialisation) -> Program:
+def from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
     """The program of a function that is traced here: the daemon has its text, or compiles it. Imports jax.
 
     Raises:
         CaptureError: the program calls back into this process, and can run nowhere else.
         BaseException: what the function raised.
     """
+    return _while_inputs_hold(lambda: _from_trace(session, wanted, why))
+
+
+def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
     watched = _watch_of(wanted.fun)  # before the trace, which may rebind something itself
     check_carried(wanted.context)
-    traced = _traced(session, wanted)
+    inputs = wanted.deps.now() if wanted.deps else ()
+    traced, seconds = _traced(session, wanted, inputs)
     signature = Signature(
         tree=None,
         leaves=wanted.specs,
@@ -79,34 +114,26 @@ def from_trace(session: Session, wanted: Specialisation) -> Program:
     )
     lookup = Lookup(traced.key, "", (), signature)
     request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, None))
-    parts = functools.partial(key_parts.of_traced, wanted, traced.key, signature)
-    prepared, generation = _ask(session, wanted, lookup, lambda: (request, traced.program), parts, values.nothing)
-    return Program.of(session, generation, watched, prepared, wanted.specs, traced.structure)
+    account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
+    account.traced_seconds = seconds
+    prepared, generation = _ask(session, lookup, lambda: (request, traced.program), account, values.nothing)
+    return Program.of(session, generation, watched, prepared, wanted.specs, traced.structure, stamp_of(inputs))
 
 
-def identify(wanted: Specialisation, base: Capture) -> tuple[Capture, Lookup]:
-    """What names the program of a captured function to the daemon, and the capture of all that its signature mentions.
-
-    Raises:
-        CaptureError: something cannot be captured.
-    """
-    return _identified(wanted, base, wanted.deps.now() if wanted.deps else None)
+def _while_inputs_hold(make: Callable[[], Program]) -> Program:
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(_InputsChangedError):
+            return make()
+    raise CaptureError("its declared inputs change while it is traced")
 
 
-def _identified(wanted: Specialisation, base: Capture, declared: Resolved | None) -> tuple[Capture, Lookup]:
-    check_carried(wanted.context)
-    captured = _capture_with_extras(wanted, base, declared)
-    return captured, Lookup(captured.key, base.key, captured.packages, _signature(wanted, captured), captured.locations)
-
-
-def _capture_with_extras(wanted: Specialisation, base: Capture, declared: Resolved | None) -> Capture:
+def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
     found = [*tree.objects_in(wanted.structure)]
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
     found += [value for value in given if not values.is_plain(value)]
-    if declared is not None:
-        found.append(declared)
+    found += [declared.extra for declared in inputs]
     extras = tuple({id(thing): thing for thing in found}.values())
-    return capture(wanted.fun, extras, allow_ambient=declared is not None) if extras else base
+    return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
 
 
 def _signature(wanted: Specialisation, captured: Capture) -> Signature:
@@ -122,31 +149,32 @@ def _signature(wanted: Specialisation, captured: Capture) -> Signature:
     )
 
 
-def _traced(session: Session, wanted: Specialisation) -> ClientTrace:
+def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
+    """The trace, and the seconds that it took."""
     with session.connected():  # the trace is for the daemon's platform
         platform = session.platform
+    start = time.perf_counter()
     traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs, platform)
+    seconds = time.perf_counter() - start
     session.count_client_trace()
-    return traced
+    if wanted.deps is not None and not wanted.deps.still(inputs):
+        raise _InputsChangedError
+    return traced, seconds
 
 
 def _ask(
-    session: Session,
-    wanted: Specialisation,
-    lookup: Lookup,
-    make: Callable[[], tuple[Prepare, bytes]],
-    parts: Callable[[], bytes],
-    deref: values.Deref,
+    session: Session, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], account: Account, deref: values.Deref
 ) -> tuple[Prepared, int]:
     def make_with_parts() -> tuple[Prepare, bytes]:
         request, payload = make()
-        request.parts = parts()
+        request.parts = account.parts()
         return request, payload
 
+    wanted = account.wanted
     with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
         prepared, generation = session.prepare(lookup, make_with_parts, deref, say)
-    if prepared.seconds and session.settings.explain:
-        misses.say_why(session, wanted, lookup, parts(), prepared)
+    if session.settings.explain:
+        account.say(session, lookup, prepared)
     return prepared, generation
 
 

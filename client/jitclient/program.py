@@ -1,7 +1,7 @@
 """What a client knows of a program that the daemon holds for it, and how to call it."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient import tree
@@ -26,6 +26,7 @@ class Program:
     specs: tuple[Spec, ...]  # of the leaves
     unflatten: Callable[[Sequence[Any]], Any]
     looks: tuple[int, ...]  # results small enough to come with the answer
+    stamp: Hashable  # of the declared inputs that it was made of
 
     @classmethod
     def of(
@@ -36,6 +37,7 @@ class Program:
         prepared: Prepared,
         specs: tuple[Spec, ...],
         structure: tree.Structure,
+        stamp: Hashable = (),
     ) -> "Program":
         """The program that the daemon prepared, whose results have that structure."""
         return cls(
@@ -46,6 +48,7 @@ class Program:
             specs=specs,
             unflatten=tree.unflattener(structure),
             looks=_small(prepared.results),
+            stamp=stamp,
         )
 
     def is_valid(self, session: Session) -> bool:

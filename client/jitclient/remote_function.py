@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient import calling, context, process, trace_state, tree
+from jitclient import accounts, calling, context, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
 from jitclient.avals import abstract
@@ -93,7 +93,8 @@ class RemoteFunction:
                 raise
             self._warn(error)
             process.session().count_local_run()
-            return self._local(*args, **kwargs)
+            with accounts.of_local_run(self.__name__, error):
+                return self._local(*args, **kwargs)
         except Exception as error:
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
@@ -183,10 +184,12 @@ class RemoteFunction:
         key = self._key_of(leaves, shape, statics)
 
         def program_at(stay: Session) -> Program:
+            nonlocal key
             program = self._programs.get(key)
             if program is None or not program.is_valid(stay):
                 _, specs, _, here, _ = key
                 program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+                key = _settled(key, program)
                 self._programs[key] = program
             return program
 
@@ -202,7 +205,7 @@ class RemoteFunction:
         here = context.current()
         specs = self._specs(leaves, shape, statics, context.x64(here), spec_of)
         given = tuple((where, type(value), value) for where, value in statics)
-        return shape, specs, given, here, self._deps and self._deps.stamp()
+        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
 
     def _specs(
         self,
@@ -228,8 +231,8 @@ class RemoteFunction:
     def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
         try:
             program = from_capture(stay, wanted, self.current_capture())
-        except CaptureError:
-            program = from_trace(stay, wanted)
+        except CaptureError as error:
+            program = from_trace(stay, wanted, error)
         if program.prepared.seconds:  # it was made just now
             kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
             self._misses.note(wanted, kind)
@@ -273,6 +276,14 @@ def _abstract(arguments: Any) -> Any:
     leaves, shape = tree.flatten(arguments)
     known = [abstract(leaf.spec) if type(leaf) is Array else leaf for leaf in leaves]
     return tree.unflattener(tree.structure_of(shape))(known)
+
+
+def _settled(key: _Key, program: Program) -> _Key:
+    """The key under which the next such call will look: to make a program may import jax, and what it was made of was
+    looked at once more.
+    """
+    shape, specs, statics, here, _ = key
+    return tree.shape_now(shape), specs, statics, here, program.stamp
 
 
 def function_key(fun: Callable[..., Any]) -> str:

@@ -39,6 +39,13 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
     return leaves, _flatten(tree, leaves)
 
 
+def shape_now(shape: Hashable) -> Hashable:
+    """What `flatten` would return by now beside the leaves: jax may have been imported since it returned `shape`."""
+    if "jax" in sys.modules and (shape is LEAF or isinstance(shape, Branch)):
+        return treedef_of(shape)
+    return shape
+
+
 def structure_of(shape: Any) -> Structure:
     """The structure behind what `flatten` returned."""
     if shape is LEAF or isinstance(shape, Branch):

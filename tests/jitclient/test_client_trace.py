@@ -274,3 +274,22 @@ def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
         client_trace.trace(calls_out, "calls_out", structure, (), [spec], "cpu")
     with pytest.raises(ValueError, match="of the user"):
         client_trace.trace(fails, "fails", structure, (), [spec], "cpu")
+
+
+IMPORTS_NO_JAX = """
+    import json, os, sys, jitclient
+
+    @jitclient.jit
+    def reads(x):
+        return x["b"] * float(os.environ["SCALE"]) + x["a"][0]
+
+    loaded = "jax" in sys.modules
+    print(json.dumps([loaded, *(float(reads({"b": 2.0, "a": (1.0, None)})) for _ in range(3))]))
+"""
+
+
+def test_a_first_trace_that_imports_jax_is_the_only_one(
+    own: Callable[..., Any], run_script: Callable[..., Any]
+) -> None:
+    assert run_script(IMPORTS_NO_JAX, env=own.env) == [False, 5, 5, 5]  # type: ignore[attr-defined]
+    assert own()["client_traces"] == 1

@@ -257,6 +257,98 @@ def test_the_setting_makes_every_miss_say_its_cause_and_price(daemon: str, run_s
     assert run_script(SAYS, env={"JITSERVER_EXPLAIN": "1"}) == [], "a hit says nothing"
 
 
+DECLARES = """
+    import contextlib, io, json, os, numpy as np, jitclient
+    from pathlib import Path
+
+    SIZES = {sizes}
+
+    @jitclient.jit(deps=[Path("weights.json"), "SCALE", "SCALE2", SIZES, 7])
+    def declares(x):
+        return x * len(Path("weights.json").read_bytes()) * len(os.environ.get("SCALE", ""))
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        found = jitclient.explain(declares, np.ones(3, np.float32))
+        {call}
+    print(json.dumps([list(map(str, found.differences)), said.getvalue().splitlines()]))
+"""
+
+
+def test_a_declared_input_that_changed_has_its_name(
+    new_daemon: Callable[..., Any], cli: Callable[..., Any], short_path: Path, tmp_path: Path, run_script: Any
+) -> None:
+    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2", "JITSERVER_EXPLAIN": "1"}
+
+    def differences(sizes: str = "{'a': 1}", call: str = "", **changed: str) -> Any:
+        return run_script(DECLARES.format(sizes=sizes, call=call), env={**env, **changed})
+
+    weights = tmp_path / "weights.json"
+    weights.write_text("1")
+    with new_daemon(env["JITSERVER_ADDRESS"]):
+        _, [line] = differences(call="declares(np.ones(3, np.float32))")
+        took = "traced in this process in .* m?s and compiled in .* m?s"
+        assert re.fullmatch(rf"jitserver: declares\(f32\[3\]\) was {took}; the first program of that name", line)
+        assert differences() == [[], []]
+        assert differences(SCALE="3")[0] == ["declared input 'SCALE': '2' -> '3'"]
+        assert differences(SCALE2="3")[0] == ["declared input 'SCALE2': unset -> '3'"]
+        assert differences("{'a': 2}")[0] == ["declared input 3['a']: 1 -> 2"]
+        weights.write_text("2")
+        assert differences()[0] == ["declared input weights.json: content changed"]
+        weights.unlink()
+        assert differences()[0] == ["declared input weights.json: content: there -> missing"]
+        weights.write_text("2")
+        _, [line] = differences(call="declares(np.ones(3, np.float32))")
+        assert line.endswith("; declared input weights.json: content changed")
+        why = cli("cache", "why", "declares", env=env)
+        assert why.stdout.splitlines()[2:] == ["  declared input weights.json: content changed"]
+
+
+TELLS = """
+    import configparser, contextlib, io, json, os, sys, threading, numpy as np, jitclient
+
+    class Config:
+        def __init__(self):
+            self.scale = os.environ
+
+    CONFIG = Config()
+
+    @jitclient.jit
+    def reads(x):
+        return x * float(CONFIG.scale["SCALE"])
+
+    @jitclient.jit
+    def prints(x):
+        import jax
+        jax.debug.print("hello")
+        return x
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        for _ in range(3):
+            reads(np.ones(3, np.float32)), prints(np.ones(3, np.float32))
+    print(json.dumps(said.getvalue().splitlines()))
+"""
+
+
+def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_process(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2", "JITSERVER_EXPLAIN": "1"}
+    env |= {"JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
+    with new_daemon(env["JITSERVER_ADDRESS"]):
+        reads, prints = run_script(TELLS, env=env)
+        took = "traced in this process in .* m?s and compiled in .* m?s"
+        cause = r"os\.environ is read .*; reached by global CONFIG of reads -> attribute scale of Config"
+        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads)
+        assert re.fullmatch(
+            r"jitserver: prints ran in this process, in .* m?s; its program cannot leave this process.*", prints
+        )
+        reads, prints = run_script(TELLS, env=env)
+        took = "traced in this process in .* m?s"
+        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads), "its program was there"
+
+
 def called(remote: Any, *calls: tuple[Any, ...]) -> list[warnings.WarningMessage]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -4,7 +4,7 @@ import msgspec
 
 from jitclient.wire.messages import EntryInfo, Lookup, Message, Part
 
-_CODE = ": code"
+_CODE, _CONTENT = ": code", ": content"
 
 
 class KeyPart(Part, frozen=True):
@@ -38,11 +38,12 @@ class Difference(Part, frozen=True):
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
         if self.old is not None and self.new is not None:
-            changed = "changed" if self.old == self.new else f"{self.old} -> {self.new}"
-            return f"{self.what}{' ' if self.what.endswith(_CODE) and not self.new else ': '}{changed}{place}"
+            changed = "changed" if self.old == self.new else f"{self.old or 'there'} -> {self.new or 'there'}"
+            space = " " if self.what.endswith((_CODE, _CONTENT)) and not (self.old or self.new) else ": "
+            return f"{self.what}{space}{changed}{place}"
         fate = "gone" if self.new is None else "new"
         value = self.old if self.new is None else self.new
-        return f"{self.what.removesuffix(_CODE)}: {fate}{f', {value}' if value else ''}{place}"
+        return f"{self.what.removesuffix(_CODE).removesuffix(_CONTENT)}: {fate}{f', {value}' if value else ''}{place}"
 
 
 class Explain(Message):
