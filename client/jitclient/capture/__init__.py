@@ -18,7 +18,7 @@ What to change where:
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
   `make_values.py`; what captured code sees of the world: `sandbox.py`
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
-- whether anything was rebound: `watch.py`; how errors name the way: `failures.py`
+- whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 
 from .calls import rebuild_jit

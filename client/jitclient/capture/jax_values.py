@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import CaptureError
 from .graph import Node, Value
+from .installed import OURS
 from .walker import Walker
 
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
@@ -21,6 +22,8 @@ def is_of_jax(obj: Any) -> bool:
     """Whether an object is one that this file describes."""
     jax = sys.modules.get("jax")
     if jax is None:
+        return False
+    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
         return False
     return type(obj).__name__ in _KINDS or isinstance(obj, (jax.Array, jax.Device))
 

@@ -1,15 +1,17 @@
-"""The check that nothing a capture went through was rebound, all of it in C loops."""
+"""The check that nothing a capture went through was rebound: it is made before every call, so it must be fast."""
 
 import functools
 import operator
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from .identity import Check, cells_hold, names_hold
 from .names import MISSING
 
-_Compare = Callable[[Any, Any], bool]
+_code_of = operator.attrgetter("__code__")
+_defaults_of = operator.attrgetter("__defaults__")
 
 
 class Watch:
@@ -27,7 +29,7 @@ class Watch:
         self._cells: list[types.CellType] = []
         self._functions: list[types.FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
-        self._checks: list[Callable[[], bool]] = []
+        self._checks: list[Check] = []
 
     def name(self, names: dict[str, Any], name: str, value: Any) -> None:
         """A name in a namespace, MISSING if it was not there."""
@@ -59,48 +61,40 @@ class Watch:
     def seal(self) -> None:
         """Begin to watch. Not earlier: looking at instances adds attributes to their classes."""
         for names, bound in self._bound.values():
-            code = {name for name, value in bound.items() if type(value) in _EQUAL_IF_SAME}
-            self._watch_names(names, code, _are_equal)
-            self._watch_names(names, bound.keys() - code, _are_same)
+            self._checks += names_hold(names, bound)
+        self._checks += cells_hold(self._cells)
+        self._watch_functions()
         for cls in self._classes:
             was = list(vars(cls).values())
             self._checks.append(functools.partial(_values_are_same, vars(cls), was))
             self._sizes.append((vars(cls), len(was)))  # type: ignore[arg-type]
-        self._watch_parts("__code__", self._functions)
-        self._watch_parts("__defaults__", self._functions)
-        self._watch_parts("cell_contents", self._cells)
+        if self._sizes:
+            self._checks.append(lambda: all(len(names) == size for names, size in self._sizes))
+        if self._missing:
+            self._checks.append(lambda: not any(name in names for names, name in self._missing))
+        if self._files:
+            self._checks.append(lambda: all(_stat(path) == was for path, was in self._files.items()))
 
     def unchanged(self) -> bool:
         """Whether all of that is as it was."""
         try:
-            return (
-                all(check() for check in self._checks)
-                and not any(name in names for names, name in self._missing)
-                and all(len(names) == size for names, size in self._sizes)
-                and all(_stat(path) == was for path, was in self._files.items())
-            )
-        except (KeyError, ValueError):  # a name was deleted, or a cell emptied
+            for check in self._checks:  # noqa: SIM110 (faster than `all`)
+                if not check():
+                    return False
+            return True
+        except NameError:  # a name was deleted, or a cell emptied
             return False
 
-    def _watch_names(self, names: dict[str, Any], wanted: Iterable[str], compare: _Compare) -> None:
-        ordered = sorted(wanted)
-        if ordered:
-            get = operator.itemgetter(*ordered, ordered[0])  # always two: always a tuple
-            was = get(names)
-            self._checks.append(lambda: compare(get(names), was))
-
-    def _watch_parts(self, part: str, objects: list[Any]) -> None:
-        get = operator.attrgetter(part)
-        was = list(map(get, objects))
-        self._checks.append(lambda: _are_same(map(get, objects), was))
-
-
-_EQUAL_IF_SAME = {types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type}
-"""Types whose objects equal only themselves: comparing all at once is faster than one by one."""
-
-
-def _are_equal(now: Any, was: Any) -> bool:
-    return bool(now == was)
+    def _watch_functions(self) -> None:
+        functions, codes = self._functions, list(map(_code_of, self._functions))
+        # equal code does the same, and comparing all at once is faster than one by one
+        self._checks.append(lambda: list(map(_code_of, functions)) == codes)
+        plain = [func for func in functions if func.__defaults__ is None]
+        others = [func for func in functions if func.__defaults__ is not None]
+        was = list(map(_defaults_of, others))
+        self._checks.append(lambda: not any(map(_defaults_of, plain)))
+        if others:
+            self._checks.append(lambda: _are_same(map(_defaults_of, others), was))
 
 
 def _are_same(now: Iterable[Any], was: Iterable[Any]) -> bool:

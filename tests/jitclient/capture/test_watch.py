@@ -127,3 +127,61 @@ def test_a_whole_namespace_is_watched(write):
     made = capture(module.fn)
     module.K = 1
     assert not made.unchanged()
+
+
+MANY = 21
+
+
+@pytest.fixture
+def many(write):
+    constants = "".join(f"C{n} = {n}.5\ndef h{n}(x, k=None):\n    return x * C{n}\n" for n in range(MANY))
+    names = ", ".join(f"c{n}" for n in range(MANY))
+    made = (
+        f"def make({names}):\n    def put(n, value):\n        nonlocal {names}\n        if n < 0:\n            del c0\n"
+    )
+    made += "".join(f"        if n == {n}:\n            c{n} = value\n" for n in range(MANY))
+    made += f"    def inner(x):\n        return x + {names.replace(', ', ' + ')}\n    return inner, put\n"
+    calls = " + ".join(f"h{n}(x)" for n in range(MANY))
+    end = f"inner, put = make(*range({MANY}))\nmax = max\ndef fn(x):\n    return inner(x) + max(1, {calls})\n"
+    return write(um_many=constants + made + end)
+
+
+@pytest.mark.parametrize("n", range(MANY))
+def test_each_of_many_is_watched(many, n):
+    changes = [
+        lambda: setattr(many, f"C{n}", n + 0.25),
+        lambda: delattr(many, f"C{n}"),
+        lambda: setattr(many, f"h{n}", lambda x: x),
+        lambda: setattr(getattr(many, f"h{n}"), "__code__", (lambda x, k: x).__code__),
+        lambda: setattr(getattr(many, f"h{n}"), "__defaults__", (1,)),
+        lambda: setattr(getattr(many, f"h{n}"), "__defaults__", None),
+        lambda: many.put(n, 1.5),
+    ]
+    for change in changes:
+        made = capture(many.fn)
+        assert made.unchanged()
+        change()
+        assert not made.unchanged()
+
+
+def test_an_equal_value_of_another_type_is_another(write):
+    module = write(um_equal="K = 1\ndef fn(x, k=(1,)):\n    return x + K\n")
+    made = capture(module.fn)
+    module.K = True
+    assert not made.unchanged()
+    made = capture(module.fn)
+    module.fn.__defaults__ = ((1.0,),)
+    assert not made.unchanged()
+
+
+def test_an_emptied_cell_is_seen(many):
+    made = capture(many.fn)
+    many.put(-1, None)
+    assert not made.unchanged()
+
+
+def test_a_deleted_name_that_shadowed_a_builtin_is_seen(many):
+    many.max = min
+    made = capture(many.fn)
+    del many.max
+    assert not made.unchanged()
