@@ -5,10 +5,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .format import to_bytes
-from .part_names import Names, references
+from .format import reference, references, to_bytes
+from .part_names import Names
 from .part_texts import Texts
-from .reading import Item, Reading, reference
+from .reading import Item, Reading
 
 _MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
 _MOST_ITEMS = 200

@@ -12,6 +12,7 @@ number, or completes objects made before. Values in steps are
 import hashlib
 import io
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 FORMAT = 1
@@ -70,6 +71,22 @@ def to_bytes(value: Any) -> bytes:
     pickler.fast = True
     pickler.dump(value)
     return file.getvalue()
+
+
+def reference(value: Any) -> int | None:
+    """The number of the object that a value of a step refers to, or None where it spells something out."""
+    return value[0] if type(value) is tuple and len(value) == 1 and type(value[0]) is int else None
+
+
+def references(value: Any) -> Iterator[int]:
+    """The numbers of the objects that a value of a step mentions."""
+    number = reference(value)
+    if number is not None:
+        yield number
+    elif type(value) is tuple or type(value) is list:
+        for part in value:
+            if type(part) is tuple or type(part) is list:
+                yield from references(part)
 
 
 class _PlainReader(pickle.Unpickler):

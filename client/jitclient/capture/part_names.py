@@ -6,8 +6,8 @@ from pathlib import PurePath
 from typing import Any
 
 from .code import Location
-from .format import from_bytes
-from .reading import Item, Reading, reference
+from .format import from_bytes, reference, references
+from .reading import Item, Reading
 
 
 class Names:
@@ -48,16 +48,6 @@ def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
         return ""
     file, line = places[nested][:2]
     return f"{PurePath(file).name}:{line}"
-
-
-def references(value: Any) -> Iterator[int]:
-    """The numbers of the objects that a value mentions."""
-    number = reference(value)
-    if number is not None:
-        yield number
-    elif type(value) in (tuple, list):
-        for part in value:
-            yield from references(part)
 
 
 def _reached(reading: Reading) -> Iterator[Item]:

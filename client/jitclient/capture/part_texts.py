@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .format import ATOMS
+from .format import ATOMS, reference
 from .inline import read_value
-from .reading import Item, Reading, reference
+from .reading import Item, Reading
 
 _LONGEST = 60
 _MOST_ITEMS = 6

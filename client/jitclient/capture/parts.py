@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .drafts import Drafts, Part, inside
-from .format import from_bytes
-from .part_names import place_of, references
+from .format import from_bytes, references
+from .part_names import place_of
 from .reading import Item, read
 
 

@@ -52,8 +52,3 @@ def read(payload: bytes, locations: bytes) -> Reading:
             item.module = next(modules, ("", None))[0] or ""
         items.append(item)
     return Reading(items, root, extras)
-
-
-def reference(value: Any) -> int | None:
-    """The number of the object that a value refers to, or None where it spells something out."""
-    return value[0] if type(value) is tuple and len(value) == 1 and type(value[0]) is int else None

@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .digest import fingerprint
-from .format import MAKING, to_bytes
+from .format import MAKING, reference, references, to_bytes
 from .registry import is_registered
 
 _lock = threading.RLock()
@@ -141,7 +141,7 @@ class Plan:
 
     def is_namespace(self, raw: Any) -> bool:
         """Whether a value of a step is a user module."""
-        number = _number_in(raw)
+        number = reference(raw)
         return number is not None and self._making[number][0] == "namespace"
 
     def groups(self) -> list[Group]:
@@ -175,7 +175,7 @@ class Plan:
     def _key(self, number: int, reached: list[int]) -> bytes:
         """The definition of a class, and which of several equal ones it and those it reaches are."""
         ranks = [(place, self._rank[n]) for place, n in enumerate(reached) if n in self._rank]
-        return fingerprint(number, self._parts, _number_in) + to_bytes(ranks)
+        return fingerprint(number, self._parts, reference) + to_bytes(ranks)
 
     def _ranks(self) -> dict[int, int]:
         """For every class that has a namesake: how many earlier classes have the same definition."""
@@ -187,7 +187,7 @@ class Plan:
         ranks: dict[int, int] = {}
         for namesakes in named.values():
             for number in namesakes if len(namesakes) > 1 else ():
-                definition = fingerprint(number, self._parts, _number_in)
+                definition = fingerprint(number, self._parts, reference)
                 ranks[number] = earlier[definition]
                 earlier[definition] += 1
         return {number: rank for number, rank in ranks.items() if rank}
@@ -201,7 +201,7 @@ class Plan:
         for number in order:  # grows while it is read
             if number not in self._inert and self._is_mutable(self._making[number]):
                 return None
-            for other in _numbers_in(self._parts(number)):
+            for other in references(self._parts(number)):
                 if other not in seen:
                     seen.add(other)
                     order.append(other)
@@ -222,7 +222,7 @@ class Plan:
             if maker[1] == "builtins":
                 return maker[2] in _IMMUTABLE_BUILTINS
             return any(f"{maker[1]}.".startswith(f"{home}.") for home in _IMMUTABLE_MAKERS)
-        number = _number_in(maker)
+        number = reference(maker)
         if number is None or self._making[number][0] != "call":
             return False
         return not self._is_mutable(self._making[number])
@@ -234,7 +234,7 @@ class Plan:
         for number in todo:  # grows while it is read
             if number not in inert and self._making[number][0] in _CONTAINERS:
                 inert.add(number)
-                todo += _numbers_in(self._parts(number))
+                todo += references(self._parts(number))
         return inert
 
     def _described_by(self, step: list[Any]) -> Iterator[int]:
@@ -246,33 +246,19 @@ class Plan:
                     yield from self._description_of(fill[2])
         elif op in ("new", "call", "bare") and self._makes_immutable(step[2]):
             number = self._numbers[id(step)]
-            yield from _numbers_in(self._parts(number))
+            yield from references(self._parts(number))
         elif op == "function" and isinstance(step[3], str):
-            for cell in _numbers_in(step[5]):
-                yield from _numbers_in(self._parts(cell))
+            for cell in references(step[5]):
+                yield from references(self._parts(cell))
 
     def _description_of(self, namespace: list[Any]) -> Iterator[int]:
         for name, raw in namespace:
             if name == "_field_defaults" or _is_dunder(name):
-                yield from _numbers_in(raw)
+                yield from references(raw)
 
 
 def _is_dunder(name: Any) -> bool:
     return isinstance(name, str) and name.startswith("__") and name.endswith("__")
-
-
-def _number_in(value: Any) -> int | None:
-    return value[0] if type(value) is tuple and len(value) == 1 and type(value[0]) is int else None
-
-
-def _numbers_in(value: Any) -> Iterator[int]:
-    number = _number_in(value)
-    if number is not None:
-        yield number
-    elif type(value) is tuple or type(value) is list:
-        for part in value:
-            if type(part) is tuple or type(part) is list:
-                yield from _numbers_in(part)
 
 
 loading = _lock
