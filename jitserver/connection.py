@@ -22,6 +22,7 @@ from jitserver.uploads import Incoming
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
+_SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
 Read = Callable[[memoryview], None]
 
 
@@ -53,8 +54,8 @@ class DaemonConnection(WireConnection):
     def serve_all(self) -> None:
         """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
         try:
-            while not self.closed:
-                self.serve()
+            while not self.closed and self.serve(_SECONDS_WITHOUT_SESSION if self.session is None else None):
+                pass
         except (EOFError, OSError):
             pass
         except (ProtocolError, msgspec.MsgspecError) as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from jitclient import process as client_process
-from jitclient.errors import AddressTaken, DaemonUnavailable
+from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
 from jitclient.wire.address import Address
 from jitserver import calls, notify
 from jitserver.acceptor import Acceptor
@@ -169,7 +169,7 @@ def _take_lock(address: Address) -> IO[str]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with contextlib.suppress(DaemonUnavailable):
+            with contextlib.suppress(DaemonUnavailable, DaemonSilent):
                 address.connect().close()
                 raise AddressTaken(f"a daemon serves at {address} already") from None
             if time.monotonic() > deadline:

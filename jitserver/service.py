@@ -74,7 +74,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         self._check_packages()
         resumed = self.sessions.resume(hello.token, connection.pid)
-        connection.session, first = resumed or self.sessions.begin(hello.program, connection.pid)
+        connection.session, first = resumed or self.sessions.begin(connection.pid)
         return messages.Welcome(
             protocol=PROTOCOL,
             version=__version__,

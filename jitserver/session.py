@@ -25,21 +25,21 @@ class Session:
     Its client is the process that began it. Forked children of that process may join, and outstay it.
     """
 
-    def __init__(self, program: str, pid: int) -> None:
+    def __init__(self, pid: int) -> None:
         self.token = secrets.token_bytes(16)
-        self.program = program
         self.pid = pid
         self.arrays: dict[int, Any] = {}
         self._executables: list[Entry] = []
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
-        self._client = _pidfd_of(pid)
+        self._client: int | None = None
         self._connected: list[int] = []  # the processes at the other ends of its connections
         self._attached = 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._parted = False
         self._ended = False
+        self._client_is_dead()  # watches it from now on
 
     # ---- programs and arrays
 
@@ -110,7 +110,7 @@ class Session:
                 if self._ended or self._parted or left <= 0 or self._client_is_dead():
                     self._ended = True  # whoever returns now is too late
                     return False
-                self._changed.wait(min(left, _POLL_SECONDS) if self._client is not None else left)
+                self._changed.wait(min(left, _POLL_SECONDS))
             return True
 
     def part(self) -> bool:
@@ -141,6 +141,11 @@ class Session:
         return self._ended
 
     def _client_is_dead(self) -> bool:
+        if self._client is None and not self._ended:
+            try:
+                self._client = _pidfd_of(self.pid)  # also later, when there are descriptors again
+            except ProcessLookupError:
+                return True
         if self._client is None:
             return False
         poller = select.poll()
@@ -165,9 +170,9 @@ class Sessions:
         first = session.attach(pid) if session is not None else None
         return (session, first) if session is not None and first is not None else None
 
-    def begin(self, program: str, pid: int) -> tuple[Session, int]:
+    def begin(self, pid: int) -> tuple[Session, int]:
         """A new session for a connection; returns it with the connection's first handle."""
-        session = Session(program, pid)
+        session = Session(pid)
         first = session.attach(pid)
         assert first is not None
         with self._lock:
@@ -205,10 +210,16 @@ class Sessions:
 
 
 def _pidfd_of(pid: int) -> int | None:
-    """A descriptor that tells when a process of this machine ends; None where it cannot be had."""
+    """A descriptor that tells when a process of this machine ends; None where it cannot be had.
+
+    Raises:
+        ProcessLookupError: it has ended.
+    """
     if not pid or not hasattr(os, "pidfd_open"):
         return None
     try:
         return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
     except OSError:
         return None

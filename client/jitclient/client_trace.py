@@ -12,7 +12,8 @@ from typing import Any
 from jitclient import tree
 from jitclient.avals import abstract, spec_of_aval
 from jitclient.errors import CaptureError
-from jitclient.over_leaves import OverLeaves, Static
+from jitclient.options import Static
+from jitclient.over_leaves import OverLeaves
 from jitclient.wire.messages import Spec
 
 _one_at_a_time = threading.Lock()

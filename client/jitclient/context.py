@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.errors import CaptureError
+from jitclient.settings import BOOLEANS
 
 DEFAULTS: dict[str, Any] = {
     "jax_enable_x64": False,
@@ -30,10 +31,6 @@ _UNCARRIED: dict[str, Any] = {"jax_random_seed_offset": 0, "jax_high_dynamic_ran
 """Settings that change what is traced, and that JAX can give to a whole process only."""
 
 _ALL = {**DEFAULTS, **_UNCARRIED}
-_BOOLEANS = {
-    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
-    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
-}
 
 Context = tuple[tuple[str, Any], ...]
 
@@ -72,7 +69,7 @@ def jit_is_disabled() -> bool:
     """Whether the program runs under `jax.disable_jit`."""
     jax = sys.modules.get("jax")
     if jax is None:
-        return _BOOLEANS.get(os.environ.get("JAX_DISABLE_JIT", "").lower(), False)
+        return BOOLEANS.get(os.environ.get("JAX_DISABLE_JIT", "").lower(), False)
     return bool(jax.config.jax_disable_jit)
 
 
@@ -96,7 +93,7 @@ def _from_environment() -> Context:
 
 def _parsed(text: str, default: Any) -> Any:
     if isinstance(default, bool):
-        return _BOOLEANS.get(text.lower(), default)
+        return BOOLEANS.get(text.lower(), default)
     if isinstance(default, int):
         return int(text) if text.lstrip("-").isdecimal() else text
     return text

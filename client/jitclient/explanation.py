@@ -5,13 +5,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from jitclient import context, labels, process, tree
-from jitclient.arguments import is_tracer
-from jitclient.errors import CaptureError, DaemonError, Incompatible, ProtocolError
-from jitclient.failures import answered
-from jitclient.handshake import look
+from jitclient.errors import CaptureError, DaemonError
+from jitclient.handshake import ask
+from jitclient.interop import is_tracer
 from jitclient.preparing import identify
 from jitclient.remote_function import RemoteFunction, jit
 from jitclient.specialisation import Specialisation
@@ -68,7 +65,8 @@ class Explanation:
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Whether a call would find its program, and if not, which part of its key differs from the nearest cached one.
 
-    Makes nothing, traces nothing, and starts no daemon.
+    Makes nothing, traces nothing, and starts no daemon. (Where systemd listens for one, systemd starts it for whoever
+    connects, and there is no other way to ask.)
 
     Args:
         fun: a `jitclient.jit` function, or a bare one, as if it were jitted without keywords.
@@ -99,7 +97,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"runs in this process: {error}")
     try:
-        explained = _ask(_question(wanted, remote))
+        explained = ask(process.session().settings, Verb.EXPLAIN, _question(wanted, remote), Explained)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")
     except DaemonError as error:
@@ -110,17 +108,6 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
 def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
     identity = identify(wanted, remote.current_capture())
     return Explain(identity.lookup, wanted.name, identity.parts(wanted))
-
-
-def _ask(question: Explain) -> Explained:
-    connection = look(process.session().settings)
-    try:
-        explained: Explained = answered(connection.request(Verb.EXPLAIN, msgspec.msgpack.encode(question)), Explained)
-        return explained
-    except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
-    finally:
-        connection.close()
 
 
 def _explanation(program: str, explained: Explained) -> Explanation:

@@ -2,10 +2,10 @@
 
 import contextlib
 import dataclasses
-import os
 import platform
 import sys
 import time
+from typing import Any
 
 import msgspec
 
@@ -61,7 +61,7 @@ def _reach(chosen: Settings, token: bytes) -> Reached:
     except DaemonUnavailable:
         if not chosen.autostart:
             raise
-        address = default_addresses(chosen.address)[0]
+        address = _addresses(chosen)[0]
         sock, started = launch.start(address)
         connection = ClientConnection(WireChannel(WireStream(sock)))
     try:
@@ -74,21 +74,35 @@ def _reach(chosen: Settings, token: bytes) -> Reached:
     return Reached(connection, address, welcome)
 
 
-def look(chosen: Settings) -> ClientConnection:
-    """A connection without a session, to ask and to manage; it starts nothing.
+def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
+    """What the daemon that runs answers to one question, over a connection without a session. Starts none by itself.
 
     Raises:
         DaemonUnavailable: no daemon answers.
+        Incompatible: it does not understand the question.
     """
-    return _connect(chosen)[0]
+    connection = _connect(chosen)[0]
+    try:
+        return answered(connection.request(verb, msgspec.msgpack.encode(message)), answer)
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+    finally:
+        connection.close()
 
 
 def _connect(chosen: Settings) -> tuple[ClientConnection, Address]:
-    addresses = default_addresses(chosen.address)
+    addresses = _addresses(chosen)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
             return ClientConnection(WireChannel(WireStream(address.connect()))), address
     raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+
+
+def _addresses(chosen: Settings) -> list[Address]:
+    try:
+        return default_addresses(chosen.address)
+    except OSError as error:
+        raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
 def _greet(connection: ClientConnection, token: bytes) -> Welcome:
@@ -97,8 +111,6 @@ def _greet(connection: ClientConnection, token: bytes) -> Welcome:
         version=__version__,
         python=platform.python_version(),
         loaded={name: sys.modules[name].__version__ for name in MUST_AGREE if name in sys.modules},
-        pid=os.getpid(),
-        program=sys.argv[0] if sys.argv else "",
         token=token,
     )
     try:

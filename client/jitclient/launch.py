@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitclient.errors import DaemonUnavailable
+from jitclient.errors import DaemonError, DaemonUnavailable
 from jitclient.wire.address import Address, log_folder
 
 START_SECONDS = 120.0
@@ -39,6 +39,15 @@ def start(address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS) -> tupl
     Raises:
         DaemonUnavailable: it could not be started; the message ends with what it said last.
     """
+    try:
+        return _start(address, idle_exit)
+    except DaemonError:
+        raise
+    except OSError as error:  # such as a folder for sockets or logs that cannot be written
+        raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
+
+
+def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int | None]:
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _starting(address):
         with contextlib.suppress(DaemonUnavailable):

@@ -12,8 +12,7 @@ from typing import Any
 
 from jitclient import tree
 from jitclient.naming import leaf_names
-
-Static = tuple[int | str, Any]
+from jitclient.options import Static
 
 
 class OverLeaves:

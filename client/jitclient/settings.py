@@ -8,7 +8,11 @@ from typing import Literal, Self
 
 from jitclient.errors import SettingsError
 
-_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+BOOLEANS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
+"""What a variable of the environment may say for yes and no, in JAX's settings as in ours."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +58,9 @@ def settings() -> Settings:
 
 def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> bool:
     text = environment.get(name, default)
-    if text.lower() not in _BOOLEANS:
+    if text.lower() not in BOOLEANS:
         raise SettingsError(f"{name}={text!r}: expected 1 or 0")
-    return _BOOLEANS[text.lower()]
+    return BOOLEANS[text.lower()]
 
 
 def _fallback(text: str) -> Literal["local", "error"]:

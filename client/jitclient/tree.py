@@ -42,7 +42,8 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
 def shape_now(shape: Hashable) -> Hashable:
     """What `flatten` would return by now beside the leaves: jax may have been imported since it returned `shape`."""
     if "jax" in sys.modules and (shape is LEAF or isinstance(shape, Branch)):
-        return treedef_of(shape)
+        now: Hashable = treedef_of(shape)
+        return now
     return shape
 
 

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from jitclient.errors import DaemonUnavailable, Incompatible, ProtocolError
-from jitclient.failures import answered
-from jitclient.handshake import look
+from jitclient import handshake
+from jitclient.errors import DaemonUnavailable
 from jitclient.labels import seconds as seconds
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses
@@ -51,13 +50,7 @@ def ask_daemon(verb: Verb, message: Any, answer: Any) -> Any:
     unit = systemctl.waiting()
     if unit is not None:  # to connect would start it
         raise DaemonUnavailable(f"{unit.service} starts at the first call")
-    connection = look(settings())
-    try:
-        return answered(connection.request(verb, msgspec.msgpack.encode(message)), answer)
-    except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
-    finally:
-        connection.close()
+    return handshake.ask(settings(), verb, message, answer)
 
 
 def not_running(reason: str, as_json: bool) -> NoReturn:

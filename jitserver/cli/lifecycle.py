@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from jitclient import launch
+from jitclient import handshake, launch
 from jitclient.errors import DaemonLost, DaemonUnavailable
-from jitclient.failures import answered
-from jitclient.handshake import look
 from jitclient.settings import settings
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
@@ -115,12 +112,8 @@ def _end(address: Address) -> int:
     Raises:
         DaemonUnavailable: none runs there.
     """
-    connection = look(dataclasses.replace(settings(), address=str(address)))
+    handshake.ask(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     pid = int(address.lock_path.read_text())
-    try:
-        answered(connection.request(Verb.STOP, msgspec.msgpack.encode(None)), None)
-    finally:
-        connection.close()
     deadline = time.monotonic() + _STOP_SECONDS
     while _is_held(address.lock_path):
         if time.monotonic() > deadline:

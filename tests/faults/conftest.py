@@ -19,7 +19,7 @@ import pytest
 import jitclient
 from jitclient import process as client_process
 from jitclient.failures import answered
-from jitclient.handshake import look
+from jitclient.handshake import ask
 from jitclient.session import Session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
@@ -41,11 +41,8 @@ class Daemon:
         return Address.parse(self.address).path
 
     def counts(self) -> Status:
-        connection = look(Settings(address=self.address))
-        try:
-            return answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status)
-        finally:
-            connection.close()
+        found: Status = ask(Settings(address=self.address), Verb.STATUS, None, Status)
+        return found
 
     def descriptors(self) -> list[Path]:
         return list(Path(f"/proc/{self.process.pid}/fd").iterdir())
@@ -190,7 +187,7 @@ class Peer:
 
     def hello(self, token: bytes = b"") -> Welcome:
         """Has a session from now on."""
-        hello = Hello(PROTOCOL, "0", "3", {}, os.getpid(), "peer", token=token)
+        hello = Hello(PROTOCOL, "0", "3", {}, token)
         welcome: Welcome = self.ask(Verb.HELLO, hello, Welcome)
         self.token = welcome.token
         return welcome

@@ -89,6 +89,30 @@ def test_a_program_that_waits_for_children_itself_is_no_obstacle(nobody: Any, st
     client.ends()
 
 
+LOCALLY = """
+    import json, warnings, numpy as np, jitclient
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value = float(jitclient.jit(lambda x: x + 1)(np.float32(1)))
+    print(json.dumps([value, [str(warning.message) for warning in caught]]))
+"""
+
+
+@pytest.mark.parametrize("name", ["JITSERVER_ADDRESS", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"])
+def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Path, run_script: Any, name: str) -> None:
+    (short_path / "jitserver").write_text("in the way")
+    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+    env |= {
+        "JITSERVER_ADDRESS": {"JITSERVER_ADDRESS": f"unix:{short_path}/jitserver/d.sock"},
+        "XDG_RUNTIME_DIR": {"JITSERVER_ADDRESS": "", "XDG_RUNTIME_DIR": str(short_path)},
+        "XDG_STATE_HOME": {"XDG_STATE_HOME": str(short_path)},
+    }[name]
+    value, [warning] = run_script(LOCALLY, env=env)
+    assert value == 2
+    assert "runs in this process: " in warning
+    assert str(short_path / "jitserver") in warning
+
+
 # ---- the handshake
 
 OTHERS = {

@@ -11,6 +11,7 @@ import pytest
 from rpyc.core.service import Service
 
 from jitclient.wire.address import Address
+from jitserver import connection as connection_module
 from jitserver.acceptor import Acceptor
 from jitserver.session import Sessions
 
@@ -98,3 +99,13 @@ def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, addres
         assert acceptor.clients
         acceptor.close()
         assert inside.recv(1) == b""
+
+
+def test_a_peer_that_never_says_hello_is_shown_the_door(
+    serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_SECONDS_WITHOUT_SESSION", 0.05)
+    serving()
+    with address.connect() as silent:
+        while silent.recv(1000):  # rpyc says that it closes
+            pass

@@ -9,13 +9,14 @@ import stat
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 import platformdirs
 
-from jitclient.errors import DaemonUnavailable, SettingsError
+from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 PROCESS_SETTINGS = (
     "CUDA_VISIBLE_DEVICES",
@@ -33,6 +34,7 @@ PROCESS_SETTINGS = (
 )
 """Settings that only a whole process can have: with another value, another daemon answers."""
 
+_POLL_SECONDS = 0.01
 _LONGEST_PATH = 107  # sun_path, less its end mark
 
 
@@ -71,11 +73,14 @@ class Address:
 
         Raises:
             DaemonUnavailable: nobody answers, or the socket belongs to another user.
+            DaemonSilent: somebody listens, but takes no connection.
         """
         sock = socket.socket(socket.AF_UNIX)
         try:
-            sock.settimeout(timeout)
-            sock.connect(os.fspath(self.path))
+            self._connect(sock, timeout)
+        except DaemonSilent:
+            sock.close()
+            raise
         except OSError as error:
             sock.close()
             raise DaemonUnavailable(f"no daemon answers at {self}: {error.strerror or error}") from error
@@ -84,6 +89,17 @@ class Address:
             sock.close()
             raise DaemonUnavailable(f"the daemon at {self} belongs to another user (uid {owner})")
         return sock
+
+    def _connect(self, sock: socket.socket, timeout: float) -> None:
+        sock.settimeout(timeout)
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return sock.connect(os.fspath(self.path))
+            except BlockingIOError as error:  # as many wait in front of us as there is room for
+                if time.monotonic() > deadline:
+                    raise DaemonSilent(f"the daemon at {self} has taken no connection for {timeout:.0f} s") from error
+            time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
         """A listening socket at the address; the file appears only once it can be connected to.

@@ -110,8 +110,6 @@ class Hello(Message):
     version: str
     python: str
     loaded: dict[str, str]
-    pid: int
-    program: str
     token: bytes = b""  # of the session to go on with, or to join
 
 

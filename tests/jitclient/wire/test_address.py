@@ -1,13 +1,16 @@
 """Addresses: what they may be, who may answer, and which environment has which."""
 
+import contextlib
 import os
 import socket
 import stat
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jitclient.errors import DaemonUnavailable, SettingsError
+from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.wire import address
 from jitclient.wire.address import Address, default_addresses, environment_digest, private_folder
 
@@ -30,6 +33,37 @@ def test_an_address_prints_as_it_is_written() -> None:
 def test_nobody_there(short_path: Path) -> None:
     with pytest.raises(DaemonUnavailable, match="no daemon answers"):
         Address(short_path / "x").connect()
+
+
+@pytest.fixture
+def crowded(short_path: Path) -> Iterator[tuple[Address, socket.socket]]:
+    """A listener in front of which as many wait as there is room for."""
+    waiting = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_path / "x"))
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect(str(short_path / "x"))
+        yield Address(short_path / "x"), listener
+    for sock in waiting:
+        sock.close()
+
+
+def test_a_daemon_that_takes_no_connection_is_there_all_the_same(crowded: tuple[Address, socket.socket]) -> None:
+    where, _ = crowded
+    with pytest.raises(DaemonSilent, match="has taken no connection"):
+        where.connect(timeout=0.05)
+
+
+def test_a_crowd_in_front_of_us_is_waited_for(crowded: tuple[Address, socket.socket]) -> None:
+    where, listener = crowded
+    taken = threading.Timer(0.1, lambda: listener.accept()[0].close())
+    taken.start()
+    where.connect().close()
+    taken.join()
 
 
 def test_the_socket_is_its_owners_alone_and_replaces_one_that_was_left(short_path: Path) -> None:
