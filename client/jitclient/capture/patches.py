@@ -42,11 +42,21 @@ def _find(package: str) -> Iterator[Place]:
             continue
         names = vars(module)
         for name, value in list(names.items()):
-            if type(value) is not FunctionType or value.__globals__ is names:
-                continue
-            home: Any = value.__globals__.get("__name__")
-            if type(home) is str and not home.startswith(package) and _is_users(home):
-                yield module_name, name
+            if type(value) is FunctionType:
+                if _is_put_there(value, names, package):
+                    yield module_name, name
+            elif isinstance(value, type) and value.__module__ == module_name:
+                for attribute, held in list(vars(value).items()):
+                    if type(held) is FunctionType and _is_put_there(held, names, package):
+                        yield module_name, f"{name}.{attribute}"
+
+
+def _is_put_there(func: FunctionType, names: dict[str, Any], package: str) -> bool:
+    """Whether a function in an installed module, or in a class of it, is the user's."""
+    if func.__globals__ is names:
+        return False
+    home: Any = func.__globals__.get("__name__")
+    return type(home) is str and not home.startswith(package) and _is_users(home)
 
 
 @functools.cache

@@ -37,6 +37,10 @@ class Trap:
         note_read(message)
         raise kind(message)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # `isinstance` asks for it; `is` and `type` ask nothing
+        return self._fail() if self.__dict__["is_armed"] else Trap
+
     def __eq__(self, other: object) -> Any:
         return self._fail() if self.__dict__["is_armed"] else self is other
 

@@ -18,6 +18,8 @@ USES = {
     "power": "2 ** sys.argv",
     "union": "sys.argv | {}",
     "isinstance": "isinstance(1, sys.argv)",
+    "isinstance_of_it": "isinstance(sys.argv, list)",
+    "isinstance_of_an_abstract_class": "isinstance(sys.argv, collections.abc.Sequence)",
     "reversed": "reversed(sys.argv)",
     "bytes": "bytes(sys.argv)",
     "copy": "copy.deepcopy(sys.argv)",
@@ -28,7 +30,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_fails_and_is_noted(write, use):
-    module = write(um_use=f"def fn(x):\n    import copy, sys\n    return {USES[use]}\n")
+    module = write(um_use=f"def fn(x):\n    import collections.abc, copy, sys\n    return {USES[use]}\n")
     made = capture(module.fn)
     loaded = load(made.payload, made.locations)
     with noted_reads() as noted, pytest.raises(AmbientInput):
