@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jitclient import shardings
 from jitclient.array import Array
 from jitclient.interop import is_jax_array
 from jitclient.session import Session
@@ -43,7 +44,8 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
             raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
     if is_jax_array(leaf):
-        return Spec(leaf.shape, dtype_name(leaf.dtype, x64), bool(leaf.aval.weak_type))
+        weak = bool(leaf.aval.weak_type)
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64), weak, shardings.of_array(leaf))
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     for scalar, make in _SCALARS.items():  # such as the members of an IntEnum

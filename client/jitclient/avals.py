@@ -3,8 +3,10 @@
 import functools
 from typing import Any
 
+from jitclient.shardings import to_jax
 from jitclient.wire.arrays import dtype_named, is_key
 from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
 
 KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 """JAX's name of the PRNG implementation, by the name of its keys' dtype."""
@@ -15,12 +17,13 @@ def abstract(spec: Spec) -> Any:
     import jax
 
     dtype = key_dtype(spec.dtype) if is_key(spec) else dtype_named(spec.dtype)
-    return jax.ShapeDtypeStruct(spec.shape, dtype, weak_type=spec.weak_type)
+    sharding = None if spec.sharding is None else to_jax(spec.sharding)
+    return jax.ShapeDtypeStruct(spec.shape, dtype, weak_type=spec.weak_type, sharding=sharding)
 
 
-def spec_of_aval(aval: Any) -> Spec:
+def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
     """The spec of what a trace returned."""
-    return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)))
+    return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)), sharding)
 
 
 @functools.cache

@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from jitclient import shardings
 from jitclient.errors import CaptureError
 from jitclient.settings import BOOLEANS
+from jitclient.wire.shardings import Mesh
 
 DEFAULTS: dict[str, Any] = {
     "jax_enable_x64": False,
     "jax_default_matmul_precision": None,
     "jax_numpy_dtype_promotion": "standard",
     "jax_numpy_rank_promotion": "allow",
+    "jax_default_device": None,
     "jax_default_prng_impl": "threefry2x32",
     "jax_threefry_partitionable": True,
     "jax_allow_f16_reductions": True,
@@ -48,10 +51,13 @@ def current() -> Context:
         return _from_environment()
     names, read, defaults = _readers()
     values = read(jax.config)
-    if values == defaults:
+    mesh = jax.sharding.get_abstract_mesh()
+    if values == defaults and mesh.empty:
         return ()
     found = zip(names, values, defaults, strict=True)
-    return tuple((name, _plain(value)) for name, value, default in found if value != default)
+    settings = [(name, _plain(value)) for name, value, default in found if value != default]
+    settings = [(name, value) for name, value in settings if value != _FIRST_DEVICE]
+    return tuple(settings if mesh.empty else [*settings, ("mesh", _mesh_in_force())])
 
 
 def check_carried(context: Context) -> None:
@@ -63,6 +69,11 @@ def check_carried(context: Context) -> None:
     for name, value in context:
         if name in _UNCARRIED:
             raise CaptureError(f"the setting {name} = {value!r} holds in this process only")
+
+
+def on_mesh(context: Context) -> bool:
+    """Whether a mesh or a device is in force for all that is traced."""
+    return any(name in ("mesh", "jax_default_device") for name, _ in context)
 
 
 def jit_is_disabled() -> bool:
@@ -100,4 +111,23 @@ def _parsed(text: str, default: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    jax = sys.modules["jax"]
+    if isinstance(value, (jax.Device, jax.sharding.Sharding)):
+        [device] = value.device_set if isinstance(value, jax.sharding.Sharding) else [value]
+        return _as_plain(shardings.on_device(device).mesh)
     return getattr(value, "value", value)  # some of JAX's settings are enums
+
+
+_FIRST_DEVICE = ((), (), (0,), "")  # it is the default anyway
+
+
+def _mesh_in_force() -> Any:
+    jax = sys.modules["jax"]
+    mesh = jax.sharding.get_mesh()
+    return _as_plain(shardings.of_mesh(jax.sharding.get_abstract_mesh() if mesh.empty else mesh))
+
+
+@functools.lru_cache(maxsize=64)
+def _as_plain(mesh: Mesh) -> Any:
+    """A mesh as nested tuples, as settings travel."""
+    return (mesh.axes, mesh.types, mesh.devices, mesh.platform)

@@ -93,10 +93,6 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        wanted.options.check_carried()
-    except CaptureError as error:
-        return Explanation(program, hit=False, reason=f"runs in this process: {error}")
-    try:
         explained = ask(process.session().settings, Verb.EXPLAIN, _question(wanted, remote), Explained)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")

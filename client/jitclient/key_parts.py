@@ -16,6 +16,7 @@ from jitclient.specialisation import Specialisation
 from jitclient.wire import values
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
+from jitclient.wire.shardings import Sharding
 
 _LONGEST = 80
 
@@ -62,6 +63,8 @@ def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyP
     options = wanted.options.of_program()
     for name, message in signature.options:
         yield _part("options", f"option {name}", _value_text(options[name]), message)
+    if signature.shardings is not None:
+        yield _part("shardings", "keywords about devices", _placed_text(wanted), signature.shardings)
     for name, setting in {**DEFAULTS, **dict(wanted.context)}.items():
         yield _part("settings", name, repr(setting) if isinstance(setting, str) else str(setting))
 
@@ -81,7 +84,21 @@ def _static_name(wanted: Specialisation, where: int | str) -> str:
 
 def _spec_text(spec: Spec) -> str:
     weak = ", weakly typed" if spec.weak_type else ""
-    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]{weak}"
+    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]{weak}{_where(spec.sharding)}"
+
+
+def _where(sharding: Sharding | None) -> str:
+    if sharding is None or sharding.mesh is None:
+        return ""
+    if not sharding.mesh.axes:
+        return f" on device {sharding.mesh.devices[0]}"
+    axes = ", ".join(f"{name}={size}" for name, size in sharding.mesh.axes)
+    return f" over {sharding.spec} of {axes}"
+
+
+def _placed_text(wanted: Specialisation) -> str:
+    given = wanted.options.about_devices()
+    return f"{', '.join(f'{name}={value}' for name, value in given.items()):.{_LONGEST}}"
 
 
 def _structure_text(structure: tree.Structure) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jitclient import tree
-from jitclient.errors import CaptureError
 
 Static = tuple[int | str, Any]
+
+_ABOUT_DEVICES = ("device", "backend", "in_shardings", "out_shardings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class JitOptions:
     keep_unused: bool = False
     inline: bool = False
     device: Any = None
+    backend: str | None = None
     in_shardings: Any = None
     out_shardings: Any = None
     compiler_options: Mapping[str, Any] | None = None
@@ -56,15 +58,9 @@ class JitOptions:
             if (value := getattr(self, field.name)) != getattr(defaults, field.name)
         }
 
-    def check_carried(self) -> None:
-        """Refuses what a message cannot say yet.
-
-        Raises:
-            CaptureError: an option speaks of devices.
-        """
-        for name in ("device", "in_shardings", "out_shardings"):
-            if getattr(self, name) is not None:
-                raise CaptureError(f"jit({name}=...) cannot be carried to the daemon by this version")
+    def about_devices(self) -> dict[str, Any]:
+        """Those that say where arguments and results are."""
+        return {name: value for name, value in self.given().items() if name in _ABOUT_DEVICES}
 
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -102,8 +98,9 @@ class JitOptions:
         return tuple(position for position, flag in enumerate(flags) if flag)
 
     def of_program(self) -> dict[str, Any]:
-        """Those that are left for the program: what is static or donated, a signature says in its own words."""
-        return {name: value for name, value in self.given().items() if not name.startswith(("static_", "donate_"))}
+        """Those that are left for the program: what is static, donated or placed, a signature has in its own words."""
+        told = ("static_", "donate_", *_ABOUT_DEVICES)
+        return {name: value for name, value in self.given().items() if not name.startswith(told)}
 
 
 def _check_hashable(where: int | str, value: Any) -> None:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jitclient import key_parts, labels, progress, tree
+from jitclient import device_options, key_parts, labels, progress, tree
 from jitclient.accounts import Account
 from jitclient.capture import Capture, capture
 from jitclient.client_trace import ClientTrace, trace
-from jitclient.context import Context, check_carried
+from jitclient.context import Context, check_carried, on_mesh
 from jitclient.deps import Input, stamp_of
 from jitclient.errors import CaptureError
 from jitclient.program import Program
@@ -102,6 +102,7 @@ def from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> P
 def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
     watched = _watch_of(wanted.fun)  # before the trace, which may rebind something itself
     check_carried(wanted.context)
+    _refuse_shardings(wanted)
     inputs = wanted.deps.now() if wanted.deps else ()
     traced, seconds = _traced(session, wanted, inputs)
     signature = Signature(
@@ -129,6 +130,7 @@ def _while_inputs_hold(make: Callable[[], Program]) -> Program:
 
 def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
     found = [*tree.objects_in(wanted.structure)]
+    found += device_options.objects_in(wanted.options)
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
     found += [value for value in given if not values.is_plain(value)]
     found += [declared.extra for declared in inputs]
@@ -146,6 +148,7 @@ def _signature(wanted: Specialisation, captured: Capture) -> Signature:
         donated=wanted.options.donated_leaves(wanted.structure, wanted.statics),
         options=tuple((name, values.encode(value, ref)) for name, value in options),
         context=_encoded(wanted.context),
+        shardings=device_options.jit_shardings(wanted.options, wanted.structure, ref),
     )
 
 
@@ -184,6 +187,12 @@ def _watch_of(fun: Callable[..., Any]) -> Capture | None:
         return capture(fun, allow_ambient=True)
     except CaptureError:
         return None
+
+
+def _refuse_shardings(wanted: Specialisation) -> None:
+    placed = any(spec.sharding is not None for spec in wanted.specs)
+    if placed or wanted.options.about_devices() or on_mesh(wanted.context):
+        raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
 
 
 def _encoded(context: Context) -> tuple[tuple[str, values.Value], ...]:

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient import accounts, calling, context, process, trace_state, tree
+from jitclient import accounts, calling, context, device_options, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
 from jitclient.avals import abstract
@@ -56,7 +56,9 @@ def jit(fun: Callable[..., Any] | None = None, /, *, deps: Iterable[Any] | None 
         return functools.partial(jit, deps=deps, **options)
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
-    return RemoteFunction(fun, JitOptions.of(fun, options), Deps.of(deps))
+    given = JitOptions.of(fun, options)
+    device_options.check(fun, given)
+    return RemoteFunction(fun, given, Deps.of(deps))
 
 
 class RemoteFunction:
@@ -180,7 +182,6 @@ class RemoteFunction:
     # ---- on the daemon
 
     def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
-        self._options.check_carried()
         key = self._key_of(leaves, shape, statics)
 
         def program_at(stay: Session) -> Program:

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jitclient import calling, process, tree
+from jitclient import calling, process, shardings, tree
 from jitclient.arguments import NotAnArray, dtype_name, spec_of
 from jitclient.avals import abstract
 from jitclient.context import x64
@@ -203,7 +203,9 @@ def abstract_spec(leaf: Any, x64: bool) -> Spec:
     except NotAnArray:
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")) or hasattr(leaf, "__array__"):
             raise
-    return Spec(tuple(leaf.shape), dtype_name(leaf.dtype, x64), bool(getattr(leaf, "weak_type", False)))
+    sharding = getattr(leaf, "sharding", None)
+    placed = None if sharding is None else shardings.of(sharding)
+    return Spec(tuple(leaf.shape), dtype_name(leaf.dtype, x64), bool(getattr(leaf, "weak_type", False)), placed)
 
 
 def _leaves_of(structure: tree.Structure) -> str:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from jitclient.avals import KEY_IMPLEMENTATIONS
+from jitclient.shardings import to_jax
 from jitclient.wire.arrays import HostArray, is_key, shaped, unpack
 from jitclient.wire.messages import Spec
 
@@ -19,10 +20,14 @@ def incoming(data: bytes | HostArray, spec: Spec) -> Any:
 
 
 def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
-    """An array on the default device, out of bytes off the wire."""
+    """An array on the default device, or where its spec says, out of bytes off the wire.
+
+    Raises:
+        Incompatible: there are fewer devices.
+    """
     value = incoming(data, spec)
     with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
-        array: jax.Array = jax.device_put(value)
+        array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
         return array
 
 

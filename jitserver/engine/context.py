@@ -11,15 +11,35 @@ from typing import Any
 
 import jax
 
+from jitclient import shardings
 from jitclient.capture import FORMAT
 from jitclient.context import DEFAULTS
+from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.engine.packages import Packages
+
+
+def _on_device(device: Any) -> contextlib.AbstractContextManager[Any]:
+    if device is not None and not isinstance(device, str):
+        [device] = shardings.to_jax(Sharding(Mesh(*device))).device_set
+    entered: contextlib.AbstractContextManager[Any] = jax.default_device(device)
+    return entered
+
+
+def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
+    made = shardings.mesh_to_jax(Mesh(*mesh))
+    abstract = isinstance(made, jax.sharding.AbstractMesh)
+    entered: contextlib.AbstractContextManager[Any] = (jax.sharding.use_abstract_mesh if abstract else jax.set_mesh)(
+        made
+    )
+    return entered
+
 
 _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "jax_enable_x64": jax.enable_x64,
     "jax_default_matmul_precision": jax.default_matmul_precision,
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+    "jax_default_device": _on_device,
     "jax_default_prng_impl": jax.default_prng_impl,
     "jax_threefry_partitionable": jax.threefry_partitionable,
     "jax_allow_f16_reductions": jax.allow_f16_reductions,
@@ -29,6 +49,7 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "jax_enable_custom_prng": jax.enable_custom_prng,
     "jax_legacy_prng_key": jax.legacy_prng_key,
     "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
+    "mesh": _on_mesh,
 }
 
 

@@ -14,7 +14,7 @@ def parts(lookup: Lookup) -> dict[str, bytes]:
     """Everything that decides a program, by label."""
     signature = lookup.signature
     packages = {name: context.packages().version(name) for name in lookup.packages}
-    return {
+    made = {
         "capture": lookup.capture_key.encode(),
         "tree": _encode(signature.tree),
         "leaves": _encode(signature.leaves),
@@ -25,6 +25,9 @@ def parts(lookup: Lookup) -> dict[str, bytes]:
         "packages": _encode(packages),
         "process": _encode(context.of_process()),
     }
+    if signature.shardings is not None:
+        made["shardings"] = _encode(signature.shardings)
+    return made
 
 
 def call_key(lookup: Lookup) -> str:

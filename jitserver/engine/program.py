@@ -10,13 +10,13 @@ import jax
 from jax import export
 
 from jitclient import tree
-from jitclient.avals import abstract, spec_of_aval
+from jitclient.avals import abstract
 from jitclient.capture import Loaded
 from jitclient.errors import CaptureError
 from jitclient.over_leaves import OverLeaves
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec, Traced
-from jitserver.engine import ambient, context
+from jitserver.engine import ambient, context, placed
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -47,7 +47,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
     statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
     structure = tree.decode(signature.tree, loaded.object_at)
     over_leaves = OverLeaves(loaded.fn, name, structure, statics)
-    built = _build(over_leaves.function, signature, loaded.object_at, say)
+    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
     built.loaded = loaded
     return built
@@ -75,11 +75,17 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     return built
 
 
-def _build(function: Callable[..., Any], signature: Signature, deref: Deref, say: Say) -> Program:
+def _build(
+    function: Callable[..., Any],
+    signature: Signature,
+    deref: Deref,
+    say: Say,
+    out_tree: Callable[[], Any] = lambda: None,
+) -> Program:
     seconds: dict[str, float] = {}
     settings = tuple((key, values.decode(value, deref)) for key, value in signature.context)
     options = {key: values.decode(value, deref) for key, value in signature.options}
-    jitted = jax.jit(function, donate_argnums=signature.donated, **options)
+    jitted = placed.jitted(function, signature, options)
     with context.entered(settings):
         with _timed(seconds, "trace", say, "tracing"), ambient.refused():
             traced = jitted.trace(*map(abstract, signature.leaves))
@@ -89,13 +95,13 @@ def _build(function: Callable[..., Any], signature: Signature, deref: Deref, say
                 "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
             )
         with _timed(seconds, "lower", say, "lowering"):
-            lowered = traced.lower()
+            lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
         with _timed(seconds, "compile", say, "compiling"):
             compiled = lowered.compile()
     return Program(
         run=compiled,
         specs=signature.leaves,
-        results=tuple(map(spec_of_aval, traced.out_avals)),
+        results=placed.results(traced.out_avals, compiled, signature),
         tree=None,
         donated=signature.donated,
         settings=settings,

@@ -228,9 +228,30 @@ def test_static_fields_of_the_users_trees_are_told(daemon: str) -> None:
 
 def test_an_option_that_cannot_travel_has_a_reason_too(daemon: str) -> None:
     import jax
+    from jax.experimental.layout import Format, Layout
 
-    found = jitclient.explain(jitclient.jit(lambda x: x, device=jax.devices()[0]), np.ones(3))
-    assert str(found).startswith("<lambda>(f32[3]): runs in this process: jit(device=")
+    rows = Format(Layout((0,)), jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+    found = jitclient.explain(jitclient.jit(lambda x: x, in_shardings=rows), np.ones(3))
+    assert str(found).startswith("<lambda>(f32[3]): traced in the client: a Format has no form")
+
+
+def test_shardings_are_told(daemon: str) -> None:
+    import jax
+
+    def placed(x: Any) -> Any:
+        return x
+
+    mesh = jax.make_mesh((1,), ("x",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    x = np.ones(3, np.float32)
+    jitclient.jit(placed)(x)
+    [difference] = jitclient.explain(jitclient.jit(placed, out_shardings=rows), x).differences
+    assert "out_shardings" in str(difference)
+    [difference] = jitclient.explain(jitclient.jit(placed), jax.device_put(x, rows)).differences
+    assert str(difference) == "argument x: float32[3] -> float32[3] over ('x',) of x=1"
+    with jax.set_mesh(mesh):
+        [difference] = jitclient.explain(jitclient.jit(placed), x).differences
+    assert "mesh" in str(difference)
 
 
 SAYS = """

@@ -8,6 +8,7 @@ import enum
 
 import msgspec
 
+from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
 PROTOCOL = 1
@@ -63,11 +64,14 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What jit knows of an array without its value. `dtype` is JAX's name for it ("bfloat16", "key<fry>")."""
+    """What jit knows of an array without its value. `dtype` is JAX's name for it ("bfloat16", "key<fry>"); one without
+    a sharding is on the first device, or wherever else it is needed.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     weak_type: bool = False
+    sharding: Sharding | None = None
 
 
 class Attached(Part, frozen=True, tag=1):
@@ -141,6 +145,7 @@ class Signature(Message):
     donated: tuple[int, ...]  # positions among the leaves
     options: tuple[tuple[str, Value], ...]
     context: tuple[tuple[str, Value], ...]
+    shardings: JitShardings | None = None
 
 
 class Lookup(Message):

@@ -1,0 +1,146 @@
+"""Between JAX's shardings and their messages. Imports jax when it is used."""
+
+import functools
+from typing import Any
+
+from jitclient.errors import CaptureError, Incompatible
+from jitclient.wire.shardings import Axes, Mesh, Sharding
+
+
+def of_array(array: Any) -> Sharding | None:
+    """How an array of this process's own jax lies on its devices; None where jit may place it as it likes."""
+    return of(array.sharding) if getattr(array, "committed", False) else None
+
+
+def of(sharding: Any) -> Sharding | None:
+    """The message of a sharding; None is the first device, where everything is that nobody places.
+
+    Raises:
+        CaptureError: it has no form that can be sent.
+    """
+    import jax
+
+    if isinstance(sharding, jax.sharding.PartitionSpec):
+        return Sharding(None, _axes_of(sharding))
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return Sharding(of_mesh(sharding.mesh), _axes_of(sharding.spec), _memory_of(sharding))
+    devices = list(getattr(sharding, "device_set", ()))
+    if len(devices) != 1:
+        raise CaptureError(f"a {type(sharding).__name__} has no form that can be sent: use a NamedSharding")
+    found = Sharding(on_device(devices[0]).mesh, (), _memory_of(sharding))
+    return None if found == on_first() else found
+
+
+@functools.lru_cache(maxsize=256)
+def of_mesh(mesh: Any) -> Mesh:
+    """The message of a mesh, which may be abstract.
+
+    Raises:
+        CaptureError: it has no form that can be sent.
+    """
+    import jax
+
+    axes = tuple(dict(mesh.shape).items())
+    if not all(isinstance(name, str) for name, _ in axes):
+        raise CaptureError(f"a mesh whose axes are not named by strings has no form that can be sent: {mesh}")
+    types = tuple(kind.name for kind in mesh.axis_types)
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        return Mesh(axes, types, ())
+    return Mesh(axes, types, *_positions(mesh.devices.flat))
+
+
+def to_jax(message: Sharding | None) -> Any:
+    """The sharding of a message, over this process's own devices.
+
+    Raises:
+        Incompatible: there are fewer of them.
+    """
+    import jax
+
+    if message is None:
+        return jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    if message.mesh is None:
+        return jax.sharding.PartitionSpec(*message.spec)
+    if not message.mesh.axes:
+        [device] = _devices_of(message.mesh)
+        return jax.sharding.SingleDeviceSharding(device, memory_kind=message.memory)
+    spec = jax.sharding.PartitionSpec(*message.spec)
+    return jax.sharding.NamedSharding(mesh_to_jax(message.mesh), spec, memory_kind=message.memory)
+
+
+@functools.lru_cache(maxsize=256)
+def mesh_to_jax(message: Mesh) -> Any:
+    """The mesh of a message, over this process's own devices.
+
+    Raises:
+        Incompatible: there are fewer of them.
+    """
+    import jax
+    import numpy as np
+
+    names, sizes = tuple(name for name, _ in message.axes), tuple(size for _, size in message.axes)
+    types = tuple(jax.sharding.AxisType[kind] for kind in message.types)
+    if not message.devices:
+        return jax.sharding.AbstractMesh(sizes, names, axis_types=types)
+    devices = np.array(_devices_of(message), dtype=object).reshape(sizes)
+    return jax.sharding.Mesh(devices, names, axis_types=types)
+
+
+def on_device(device: Any) -> Sharding:
+    """Everything on one device.
+
+    Raises:
+        CaptureError: it is none of this process's.
+    """
+    return Sharding(Mesh((), (), *_positions([device])))
+
+
+def on_first(platform: str = "") -> Sharding:
+    """Everything on the first device, of a platform or of the default one."""
+    return Sharding(Mesh((), (), (0,), platform))
+
+
+def _positions(devices: Any) -> tuple[tuple[int, ...], str]:
+    """Positions among the devices of their platform, and that platform where it is not the default one."""
+    import jax
+
+    devices = list(devices)
+    platform = devices[0].platform
+    known = {device: position for position, device in enumerate(jax.devices(platform))}
+    if not all(device in known for device in devices):
+        raise CaptureError("devices of several platforms, or of none here, have no form that can be sent")
+    own = "" if platform == jax.devices()[0].platform else str(platform)
+    return tuple(known[device] for device in devices), own
+
+
+def _devices_of(message: Mesh) -> list[Any]:
+    import jax
+
+    try:
+        devices = jax.devices(message.platform or None)
+    except RuntimeError as error:
+        raise Incompatible(f"devices of platform {message.platform!r} are asked for: {error}") from error
+    if max(message.devices) >= len(devices):
+        raise Incompatible(
+            f"{max(message.devices) + 1} devices are asked for, and the daemon has {len(devices)}: use a smaller mesh, "
+            "or a daemon with more (on the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
+        )
+    return [devices[position] for position in message.devices]
+
+
+def _axes_of(spec: Any) -> tuple[Axes, ...]:
+    plain = all(axes is None or isinstance(axes, str) or _are_names(axes) for axes in spec)
+    if not plain or getattr(spec, "unreduced", None) or getattr(spec, "reduced", None):
+        raise CaptureError(f"{spec} has no form that can be sent: its axes must be names")
+    return tuple(tuple(axes) if isinstance(axes, (tuple, list)) else axes for axes in spec)
+
+
+def _are_names(axes: Any) -> bool:
+    return isinstance(axes, (tuple, list)) and all(isinstance(name, str) for name in axes)
+
+
+def _memory_of(sharding: Any) -> str | None:
+    """The kind of memory, where it is not the devices' default."""
+    kind = sharding.memory_kind
+    device = next(iter(getattr(sharding, "device_set", ())), None)
+    return None if kind is None or device is None or kind == device.default_memory().kind else str(kind)

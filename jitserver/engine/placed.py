@@ -1,0 +1,57 @@
+"""Programs whose arguments or results are to be on certain devices."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from jitclient import device_options, shardings
+from jitclient.avals import spec_of_aval
+from jitclient.wire import values
+from jitclient.wire.messages import Signature, Spec
+
+
+def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> Any:
+    """A function over leaves under `jax.jit`, its arguments where the signature has them.
+
+    Raises:
+        Incompatible: there are fewer devices.
+    """
+    told = signature.shardings
+    if told is not None and told.inputs is not None:
+        inputs = tuple(message and shardings.to_jax(message) for message in told.inputs)
+        options = {**options, "in_shardings": inputs}
+    return jax.jit(function, donate_argnums=signature.donated, **options)
+
+
+def lowered(
+    traced: Any, name: str, signature: Signature, options: Mapping[str, Any], out_tree: Any, deref: values.Deref
+) -> Any:
+    """What was traced, lowered, its results where the signature has them: the tree of those is known only now.
+
+    Raises:
+        Incompatible: there are fewer devices.
+        ValueError: the shardings do not fit the tree of results.
+    """
+    told = signature.shardings
+    if told is None or told.outputs is None:
+        return traced.lower()
+    function = core.jaxpr_as_fun(traced.jaxpr)
+
+    def again(*leaves: Any) -> Any:
+        return function(*leaves)
+
+    again.__name__ = name
+    outputs = device_options.of_results(told.outputs, out_tree, deref)
+    placed = jitted(again, signature, {**options, "out_shardings": outputs})
+    return placed.lower(*traced.in_avals[0])
+
+
+def results(avals: Sequence[Any], compiled: Any, signature: Signature) -> tuple[Spec, ...]:
+    """The specs of a program's results. What nobody placed is where its user needs it, and says nothing."""
+    found = list(compiled.output_shardings)
+    chosen = signature.shardings is not None or any(spec.sharding is not None for spec in signature.leaves)
+    if not chosen and all(len(sharding.device_set) == 1 for sharding in found):
+        return tuple(map(spec_of_aval, avals))
+    return tuple(spec_of_aval(aval, shardings.of(sharding)) for aval, sharding in zip(avals, found, strict=True))
