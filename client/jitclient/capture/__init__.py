@@ -8,7 +8,7 @@ What to change where:
 
 - what counts as user code: `installed.py`, `usercode.py`; what is ambient: `ambient.py`
 - what code reads by name: `bytecode.py`, `references.py`, `namespaces.py`, `body_imports.py`,
-  `source_values.py`
+  `source_values.py`, `outline.py`
 - what of a code object is its location: `code.py`
 - how an object is described (client): `functions.py`, `classes.py`, `class_body.py`,
   `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jax_values.py`; in which order it

@@ -6,12 +6,12 @@ have been rebound (`source_values.py`).
 """
 
 import ast
-import contextlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..errors import CaptureError
@@ -20,6 +20,7 @@ from .graph import Node
 from .installed import find_source, is_user_module
 from .names import MISSING
 from .namespaces import bind, namespace_of, whole
+from .outline import Outline, outline_of
 from .source_values import unproved
 from .walker import Walker
 
@@ -55,7 +56,7 @@ def _source(walker: Walker, name: str, is_named: bool) -> Node | None:
 
 def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, live: ModuleType | None) -> None:
     assert spec.origin is not None
-    code, literals = _module_code(spec.origin)
+    code, outline = _module_code(spec.origin)
     walker.watch.file(spec.origin)
     walker.watch.name(sys.modules, name, MISSING if live is None else live)
     is_package = spec.submodule_search_locations is not None
@@ -65,12 +66,9 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
         home = Node("namespace", {"__name__": name, "__file__": spec.origin})
     else:
         home = namespace_of(walker, vars(live))
-        for each in [each for each in vars(live) if not each.startswith("__")]:
-            walker.watch.name(vars(live), each, vars(live)[each])
-        for each in unproved(code, literals, vars(live), parent):
-            chains = {()} if isinstance(vars(live)[each], ModuleType) else set()
-            node.needs += [(bound, True) for bound in bind(walker, vars(live), each, chains)]
-    node.args = [name, is_package, walker.code(code), home]
+        node.needs += _values_beside(walker, code, outline, live, parent)
+    gone = [] if live is None else sorted(each for each in outline.names if each not in vars(live))
+    node.args = [name, is_package, walker.code(code), home, gone]
     refs = refs_of(code)
     walker.words |= refs.words
     for inner, level, wanted in refs.imports:
@@ -80,16 +78,41 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
         add_source(walker, node, inner, wanted)
 
 
+def _values_beside(
+    walker: Walker, code: CodeType, outline: Outline, live: ModuleType, package: str
+) -> Iterator[tuple[Node, bool]]:
+    """What a live module holds that its source may not give it."""
+    names = vars(live)
+    for each in outline.names - names.keys():
+        walker.watch.name(names, each, MISSING)
+    for each in [each for each in names if not each.startswith("__")]:
+        walker.watch.name(names, each, names[each])
+        _watch_definition(walker, names[each], live.__name__)
+    for each in unproved(code, outline, names, package):
+        chains = {()} if isinstance(names[each], ModuleType) else set()
+        yield from ((bound, True) for bound in bind(walker, names, each, chains))
+
+
+def _watch_definition(walker: Walker, value: Any, module: str) -> None:
+    if isinstance(value, FunctionType):
+        walker.watch.function(value)
+    elif isinstance(value, type) and value.__module__ == module:
+        walker.watch.class_(value)
+        for name, held in list(vars(value).items()):
+            if not name.startswith("__") or isinstance(held, FunctionType):
+                _watch_definition(walker, held, module)
+
+
 def _describe_live(walker: Walker, node: Node, name: str, live: ModuleType) -> None:
     node.args = [name, namespace_of(walker, vars(live))]
     node.needs.append((whole(walker, vars(live)), True))
 
 
-_compiled: dict[tuple[str, int, int], tuple[CodeType, dict[str, Any]]] = {}
+_compiled: dict[tuple[str, int, int], tuple[CodeType, Outline]] = {}
 
 
-def _module_code(path: str) -> tuple[CodeType, dict[str, Any]]:
-    """The code of a source file, and its literals; its docstring is left out unless the file may read it."""
+def _module_code(path: str) -> tuple[CodeType, Outline]:
+    """The code of a source file, and its outline; its docstring is left out unless the file may read it."""
     try:
         stat = os.stat(path)
         key = (path, stat.st_mtime_ns, stat.st_size)
@@ -99,24 +122,7 @@ def _module_code(path: str) -> tuple[CodeType, dict[str, Any]]:
             tree = ast.parse(text, path)
             if ast.get_docstring(tree) is not None and b"__doc__" not in text:
                 del tree.body[0]
-            _compiled[key] = compile(tree, path, "exec", dont_inherit=True), _literals(tree)
+            _compiled[key] = compile(tree, path, "exec", dont_inherit=True), outline_of(tree.body)
         return _compiled[key]
     except (OSError, SyntaxError, ValueError) as error:
         raise CaptureError(f"the source of an imported module cannot be read: {error}") from error
-
-
-def _literals(tree: ast.Module) -> dict[str, Any]:
-    """Values of names that are assigned once, as displays of constants."""
-    found: dict[str, Any] = {}
-    again: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            if node.id in found:
-                again.add(node.id)
-            found[node.id] = MISSING
-    for statement in tree.body:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if isinstance(statement, ast.Assign) and isinstance(target, ast.Name):
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                found[target.id] = ast.literal_eval(statement.value)
-    return {name: value for name, value in found.items() if value is not MISSING and name not in again}

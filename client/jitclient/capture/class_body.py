@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import CaptureError
 from .usercode import is_user_function
 
-_MADE_BY_PYTHON = frozenset(
+MADE_BY_PYTHON = frozenset(
     {
         "__abstractclassvars__",
         "__abstractmethods__",
@@ -46,7 +46,7 @@ def body_of(cls: type, keep_docs: bool) -> Body:
     names = {
         name: value
         for name, value in cls.__dict__.items()
-        if name not in _MADE_BY_PYTHON
+        if name not in MADE_BY_PYTHON
         and (keep_docs or name != "__doc__")
         and not (name == "__annotations__" and not value)  # Python adds it when it is looked at
         and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
@@ -58,7 +58,7 @@ def body_of(cls: type, keep_docs: bool) -> Body:
 
 def _undo_dataclass(names: dict[str, Any]) -> Body:
     """A metaclass may want to make the dataclass itself: give it back the fields."""
-    generated = {name for name, value in names.items() if _is_generated(name, value)}
+    generated = {name for name, value in names.items() if is_generated(name, value)}
     annotations = names.get("__annotations__", {})
     fields: dict[str, Any] = {
         name: field
@@ -70,7 +70,8 @@ def _undo_dataclass(names: dict[str, Any]) -> Body:
     return Body({**body, **fields}, imposed)
 
 
-def _is_generated(name: str, value: Any) -> bool:
+def is_generated(name: str, value: Any) -> bool:
+    """Whether `dataclasses` made an attribute of a class."""
     code = getattr(value, "__code__", None)
     return name in _OF_DATACLASSES or getattr(code, "co_filename", "") == "<string>"
 
@@ -84,7 +85,7 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
     own = {
         name: value
         for name, value in cls.__dict__.items()
-        if name not in _MADE_BY_PYTHON and name not in values and _is_own(name, value)
+        if name not in MADE_BY_PYTHON and name not in values and _is_own(name, value)
     }
     if not any(hook in vars(base) for base in cls.__mro__ for hook in _hooks_of(base)):
         return Body({**own, **values}, {})

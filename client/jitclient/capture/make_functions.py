@@ -111,9 +111,9 @@ def _names(builder: Builder, home: Any) -> dict[str, Any]:
 
 
 @makes("source")
-def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any) -> CodeType:
+def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
     body = builder.code(builder.value(code))
-    builder.sandbox.add_source(name, is_package, body, builder.value(home))
+    builder.sandbox.add_source(name, is_package, body, builder.value(home), gone)
     return body
 
 

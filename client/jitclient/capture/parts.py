@@ -85,7 +85,7 @@ def _take_attributes(drafts: Drafts, attributes: list[Any], label: str) -> None:
 
 def _take_source(drafts: Drafts, number: int, item: Item, label: str) -> None:
     """The body of a module, with the functions that it defines told apart."""
-    name, is_package, code, home = item.args
+    name, is_package, code, home, gone = item.args
     body = from_bytes(drafts.items[code[0]].args[0])
     nested = 1  # places are in the order of the code objects, those nested in nested ones included
     for n, constant in enumerate(body[_CONSTANTS]):
@@ -96,7 +96,7 @@ def _take_source(drafts: Drafts, number: int, item: Item, label: str) -> None:
             body[_CONSTANTS][n] = ("code", helper)
             nested += _count(constant[0])
     drafts.draft(label).where = place_of(item.places)
-    drafts.add(label, name, is_package, home)
+    drafts.add(label, name, is_package, home, *gone)
     drafts.draft(label).content.append(body)
 
 

@@ -110,9 +110,14 @@ class Sandbox:
         module.__dict__["__builtins__"] = self.builtins
         return module
 
-    def add_source(self, name: str, is_package: bool, code: types.CodeType, module: types.ModuleType) -> None:
-        """A user module that captured code imports by name; it runs when it is first imported."""
-        self._sources[name] = _Source(is_package, code, module)
+    def add_source(
+        self, name: str, is_package: bool, code: types.CodeType, module: types.ModuleType, gone: list[str]
+    ) -> None:
+        """A user module that captured code imports by name; it runs when it is first imported.
+
+        `gone` are names that its source binds, and that were deleted from it afterwards.
+        """
+        self._sources[name] = _Source(is_package, code, module, gone)
 
     def add_alias(self, name: str, module: types.ModuleType) -> None:
         """A user module without source, importable by name."""
@@ -161,7 +166,8 @@ class Sandbox:
 class _Source:
     """A user module that travels as code."""
 
-    def __init__(self, is_package: bool, code: types.CodeType, module: types.ModuleType) -> None:
+    def __init__(self, is_package: bool, code: types.CodeType, module: types.ModuleType, gone: list[str]) -> None:
+        self.gone = gone
         self.is_package = is_package
         self.code = code
         self.module = module
@@ -178,3 +184,5 @@ class _Source:
             module.__path__ = []
         exec(self.code, vars(module))
         vars(module).update(captured)
+        for each in self.gone:
+            vars(module).pop(each, None)

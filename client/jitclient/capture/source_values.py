@@ -6,28 +6,31 @@ What the bytecode of the source does not show counts as different, so that it tr
 import builtins
 import importlib.util
 import sys
-from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from .bytecode import instructions
+from .class_body import MADE_BY_PYTHON, is_generated
 from .installed import is_user_module
 from .names import MISSING
+from .outline import Outline
 from .usercode import is_user_made
 
 _Proof = Callable[[Any], bool]
+_MADE_BY = {"": FunctionType, "classmethod": classmethod, "property": property, "staticmethod": staticmethod}
 
 
-def unproved(code: CodeType, literals: dict[str, Any], live: dict[str, Any], package: str) -> list[str]:
+def unproved(code: CodeType, outline: Outline, live: dict[str, Any], package: str) -> list[str]:
     """Names of a live module whose values its source may not give them.
 
     Args:
         code: the body of the module.
-        literals: values of names that the source assigns as displays of constants.
+        outline: what its statements show.
         live: the namespace of the module.
         package: what its relative imports are relative to.
     """
-    source = _Source(code, literals, live, package)
+    source = _Source(code, outline, live, package, live)
     names = [name for name in live if not name.startswith("__")]
     found = [name for name in names if not source.gives(name)]
     if found:  # what travels may be made of the module's classes: they must be the same ones
@@ -36,14 +39,21 @@ def unproved(code: CodeType, literals: dict[str, Any], live: dict[str, Any], pac
 
 
 class _Source:
-    def __init__(self, code: CodeType, literals: dict[str, Any], live: dict[str, Any], package: str) -> None:
+    """A module or a class, by what its body shows."""
+
+    def __init__(
+        self, code: CodeType, outline: Outline, live: Mapping[str, Any], package: str, module: dict[str, Any]
+    ) -> None:
         self.classes: set[str] = set()
+        self._codes = [const for const in code.co_consts if isinstance(const, CodeType)]
+        self._outline = outline
         self._live = live
+        self._module = module
         self._package = package
         self._proofs: dict[str, _Proof | None] = {}
         self._stars: list[str] = []
         self._read(code)
-        for name, literal in literals.items():
+        for name, literal in outline.literals.items():
             if name in self._proofs and self._proofs[name] is None:
                 self._proofs[name] = lambda value, literal=literal: _is_same(value, literal)  # type: ignore[misc]
 
@@ -51,15 +61,52 @@ class _Source:
         """Whether the source is sure to give a name the value that it has."""
         value = self._live[name]
         if name not in self._proofs:
-            is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self._live['__name__']}.{name}"
+            is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self._module['__name__']}.{name}"
             return is_submodule or any(_holds(star, name, value) for star in self._stars)
         proof = self._proofs[name]
-        return (proof is not None and proof(value)) or self._is_class(name, value)
+        return (proof is not None and proof(value)) or self._is_function(name, value) or self._is_class(name, value)
+
+    def _is_function(self, name: str, value: Any) -> bool:
+        """Whether a value is the function that a `def` makes, with its defaults, and nothing set on it."""
+        signature = self._outline.functions.get(name)
+        if signature is None or type(value) is not _MADE_BY[signature.decorator]:
+            return False
+        if isinstance(value, property):
+            func: Any = value.fget if value.fset is None and value.fdel is None else None
+        else:
+            func = getattr(value, "__func__", value)
+        return (
+            isinstance(func, FunctionType)
+            and [func.__code__] == self._codes_of(name)
+            and func.__globals__ is self._module
+            and not vars(func)
+            and _is_same(func.__defaults__, signature.defaults)
+            and _is_same(func.__kwdefaults__, signature.kwdefaults)
+        )
 
     def _is_class(self, name: str, value: Any) -> bool:
-        if name not in self.classes or not isinstance(value, type):
+        """Whether a value is the class that a `class` statement makes, all its attributes included."""
+        outline, codes = self._outline.classes.get(name), self._codes_of(name)
+        if outline is None or len(codes) != 1 or not isinstance(value, type):
             return False
-        return (value.__module__, value.__qualname__) == (self._live["__name__"], name)
+        if (value.__module__, value.__name__) != (self._module["__name__"], name):
+            return False
+        body = _Source(codes[0], outline, vars(value), self._package, self._module)
+        is_whole = all(name in vars(value) or name.startswith("__") for name in outline.names)
+        return is_whole and all(body._gives_attribute(name, held) for name, held in vars(value).items())
+
+    def _gives_attribute(self, name: str, value: Any) -> bool:
+        if name in MADE_BY_PYTHON or name == "__doc__" or name.startswith("__annotat"):
+            return True
+        if name in self._proofs:
+            return self.gives(name)
+        if isinstance(value, MemberDescriptorType | GetSetDescriptorType):
+            return True
+        is_dunder = name.startswith("__") and name.endswith("__")
+        return is_dunder and (is_generated(name, value) or not is_user_made(value))
+
+    def _codes_of(self, name: str) -> list[CodeType]:
+        return [code for code in self._codes if code.co_name == name]
 
     def _read(self, code: CodeType) -> None:
         steps = instructions(code)
@@ -88,9 +135,6 @@ class _Source:
         last = steps[at]
         if last.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
             return lambda value: _is_same(value, last.argval)
-        if last.opname == "MAKE_FUNCTION":
-            function = steps[at - 1].argval
-            return lambda value: isinstance(value, FunctionType) and value.__code__ == function
         if last.opname == "IMPORT_FROM":
             return lambda value: _holds(imported, last.argval, value) or value is sys.modules.get(whole, MISSING)
         if last.opname == "IMPORT_NAME":
@@ -107,10 +151,12 @@ class _Source:
 
     def _followed(self, base: str, chain: list[str]) -> Any:
         """What the source reads under a dotted name, or MISSING."""
-        if base not in self._live:
+        if base in self._live:
+            value = self._live[base] if self.gives(base) else MISSING
+        elif self._live is self._module:
             value = getattr(builtins, base, MISSING)
         else:
-            value = self._live[base] if self.gives(base) else MISSING
+            value = MISSING  # a class reads it of the module, as that was then
         for part in chain:
             if not isinstance(value, ModuleType | type):
                 return MISSING

@@ -23,6 +23,28 @@ class Base:
     k = 1
 def scale(x):
     return x * K
+def shifted(x, by=3, *, times=(1,)):
+    return x * times[0] + by
+class Model:
+    'A model.'
+    k = 1.0
+    sizes = [1, 2]
+    note: str = "none"
+    class Inner:
+        k = 1
+    def __init__(self, k=1):
+        self.own = k
+    def run(self, x, k=1):
+        return x * self.k * k
+    @property
+    def double(self):
+        return self.own * 2
+    @staticmethod
+    def half(x):
+        return x / 2
+    @classmethod
+    def named(cls):
+        return len(cls.__name__)
 """
 COMPUTED = """
 TABLE = np.array([3.0])
@@ -97,3 +119,53 @@ def test_values_are_made_of_the_classes_of_the_module(write):
     write(um_inner=SOURCE + COMPUTED)
     module = write(um_body=BODY.format("isinstance(um_inner.BASE, um_inner.Base)"))
     assert key_and_value(module)[1] is True
+
+
+def set_on(owner, name, value):
+    return lambda um: setattr(eval(owner, {"um": um}), name, value)
+
+
+CHANGES = {
+    "attribute of a class": (set_on("um.Model", "k", 5.0), "um_inner.Model().run(x)"),
+    "list of a class": (lambda um: um.Model.sizes.append(3), "len(um_inner.Model.sizes)"),
+    "annotated attribute": (set_on("um.Model", "note", "some"), "um_inner.Model.note"),
+    "method": (set_on("um.Model", "run", lambda self, x: x + 100), "um_inner.Model().run(x)"),
+    "default of a method": (lambda um: setattr(um.Model.run, "__defaults__", (3,)), "um_inner.Model().run(x)"),
+    "property": (set_on("um.Model", "double", property(lambda self: 9)), "um_inner.Model().double"),
+    "static method": (set_on("um.Model", "half", staticmethod(lambda x: x)), "um_inner.Model.half(x)"),
+    "class method": (set_on("um.Model", "named", classmethod(lambda cls: 1)), "um_inner.Model.named()"),
+    "special method": (set_on("um.Model", "__bool__", lambda self: False), "bool(um_inner.Model())"),
+    "new attribute": (set_on("um.Model", "z", 5), "getattr(um_inner.Model, 'z', 7)"),
+    "deleted attribute": (lambda um: delattr(um.Model, "k"), "getattr(um_inner.Model, 'k', 7)"),
+    "attribute of a class in a class": (set_on("um.Model.Inner", "k", 5), "um_inner.Model.Inner.k"),
+    "default of a function": (lambda um: setattr(um.shifted, "__defaults__", (4,)), "um_inner.shifted(x)"),
+    "default of another type": (lambda um: setattr(um.shifted, "__defaults__", (3.0,)), "str(um_inner.shifted(2))"),
+    "keyword default": (lambda um: setattr(um.shifted, "__kwdefaults__", {"times": (2,)}), "um_inner.shifted(x)"),
+    "attribute of a function": (set_on("um.scale", "z", 5), "getattr(um_inner.scale, 'z', 7)"),
+    "deleted name": (lambda um: delattr(um, "K"), "getattr(um_inner, 'K', 7)"),
+}
+NOT_WATCHED = ("list of a class", "keyword default", "attribute of a function")  # as in any capture
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_changed_after_the_import_travels(write, change):
+    inner = write(um_inner=SOURCE)
+    make, read = CHANGES[change]
+    module = write(um_body=BODY.format(read))
+    before, was = key_and_value(module)
+    assert was == module.fn(2.0)
+    make(inner)
+    assert module.fn(2.0) != was
+    assert before.unchanged() == (change in NOT_WATCHED)
+    after, now = key_and_value(module)
+    assert after.key != before.key
+    assert now == module.fn(2.0)
+
+
+def test_a_name_that_the_source_deletes_or_may_not_bind_changes_nothing(write, monkeypatch):
+    source = SOURCE + "OLD = 1\ndel OLD\ntry:\n    import um_missing\nexcept ImportError as error:\n    REST = 1\n"
+    write(um_inner=source)
+    module = write(um_body=BODY.format("um_inner.scale(x)"))
+    imported = capture(module.fn)
+    monkeypatch.delitem(sys.modules, "um_inner")
+    assert imported.key == capture(module.fn).key

@@ -1,0 +1,89 @@
+"""What the statements of a module or of a class bind, as far as its source shows it without being run."""
+
+import ast
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_DESCRIPTORS = ("property", "staticmethod", "classmethod")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a function is defined, besides its code."""
+
+    decorator: str  # one of the descriptors that Python has built in, or empty
+    defaults: tuple[Any, ...] | None
+    kwdefaults: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Names that a body binds once, by statements that run whatever happens, and never deletes."""
+
+    names: set[str] = field(default_factory=set)
+    literals: dict[str, Any] = field(default_factory=dict)  # displays of constants
+    functions: dict[str, Signature] = field(default_factory=dict)  # those whose defaults are such
+    classes: dict[str, "Outline"] = field(default_factory=dict)
+
+
+def outline_of(body: list[ast.stmt]) -> Outline:
+    """The outline of a body."""
+    times = Counter(name for statement in body for name in _bound_by(statement))
+    outline = Outline()
+    for statement in body:
+        for name in _bound_by(statement) if isinstance(statement, _SURE) else ():
+            if times[name] == 1:
+                outline.names.add(name)
+                with contextlib.suppress(ValueError, TypeError, RecursionError):  # it is no display of constants
+                    _add(outline, name, statement)
+    return outline
+
+
+_SURE = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def _add(outline: Outline, name: str, statement: ast.stmt) -> None:
+    if isinstance(statement, ast.ClassDef):
+        outline.classes[name] = outline_of(statement.body)
+    elif isinstance(statement, _Function):
+        outline.functions[name] = _signature(statement)
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        if len(statement.targets) == 1:  # two names would share one list
+            outline.literals[name] = ast.literal_eval(statement.value)
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        outline.literals[name] = ast.literal_eval(statement.value)
+
+
+def _signature(function: _Function) -> Signature:
+    decorators = [each.id if isinstance(each, ast.Name) else "" for each in function.decorator_list]
+    if len(decorators) > 1 or not set(decorators) <= {*_DESCRIPTORS}:
+        raise ValueError("decorated")
+    arguments = function.args
+    defaults = tuple(map(ast.literal_eval, arguments.defaults))
+    kwdefaults = {
+        argument.arg: ast.literal_eval(default)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is not None
+    }
+    return Signature("".join(decorators), defaults or None, kwdefaults or None)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """Every name that a statement binds or deletes in the scope it stands in, each as often as it does."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (each.asname or each.name.partition(".")[0] for each in node.names if each.name != "*")
+    elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.AnnAssign) and node.value is None:
+        return
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+    for child in ast.iter_child_nodes(node):
+        yield from _bound_by(child)
