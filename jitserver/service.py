@@ -134,6 +134,10 @@ class JitService(Service):  # type: ignore[misc]
     # ---- looking inside
 
     @verb(None)
+    def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
+        return self.engine.device_infos()
+
+    @verb(None)
     def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
         sessions, counters = self.sessions.all(), self.counters
         return messages.Status(

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from jitclient.array import Array as Array
     from jitclient.batching import auto_vmap as auto_vmap
+    from jitclient.devices import devices as devices
     from jitclient.errors import ArrayLost as ArrayLost
     from jitclient.errors import CaptureError as CaptureError
     from jitclient.errors import JitserverError as JitserverError
@@ -31,6 +32,7 @@ _HOMES = {
     "connect": "process",
     "device_get": "transfer",
     "device_put": "transfer",
+    "devices": "devices",
     "explain": "explanation",
     "function_key": "remote_function",
     "jit": "remote_function",

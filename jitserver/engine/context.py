@@ -14,6 +14,7 @@ import jax
 from jitclient import shardings
 from jitclient.capture import FORMAT
 from jitclient.context import DEFAULTS
+from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.engine.packages import Packages
 
@@ -93,6 +94,13 @@ def export_platform() -> str:
 def device_names() -> tuple[str, ...]:
     """The devices, as people know them."""
     return tuple(f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices())
+
+
+def device_infos() -> list[DeviceInfo]:
+    """The devices, one by one."""
+    memory = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
+    pairs = zip(jax.devices(), memory, strict=True)
+    return [DeviceInfo(device.device_kind, device.platform, limit) for device, limit in pairs]
 
 
 def _cpu_features() -> str:

@@ -12,7 +12,7 @@ from jitclient.capture import class_count, load
 from jitclient.errors import AmbientInput
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
-from jitclient.wire.messages import EntryInfo, Lookup, Prepare, Signature
+from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
 from jitserver.cache.entry import Entry
 from jitserver.cache.memory import Memory
 from jitserver.cache.once import Once
@@ -161,6 +161,10 @@ class Engine:
     def devices(self) -> tuple[str, ...]:
         """The devices, as people know them."""
         return context.device_names()
+
+    def device_infos(self) -> list[DeviceInfo]:
+        """The devices, as a client asks for them."""
+        return context.device_infos()
 
     def platform(self) -> str:
         """What programs are compiled for: "cpu", "cuda", ..."""

@@ -65,6 +65,7 @@ def test_public_names_are_pinned() -> None:
             "connect",
             "device_get",
             "device_put",
+            "devices",
             "explain",
             "function_key",
             "jit",

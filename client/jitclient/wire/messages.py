@@ -44,6 +44,7 @@ class Verb(enum.StrEnum):
     INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
+    DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
@@ -283,6 +284,14 @@ class EntryInfo(Message):
     created: float  # seconds since the epoch
     last_used: float
     code_bytes: int
+
+
+class DeviceInfo(Message):
+    """A device of the daemon's."""
+
+    kind: str
+    platform: str
+    memory_bytes: int | None
 
 
 class Report(Message):
