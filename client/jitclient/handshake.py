@@ -10,7 +10,15 @@ from typing import Any
 import msgspec
 
 from jitclient import __version__, launch
-from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable, Incompatible, JitserverError, ProtocolError
+from jitclient.errors import (
+    DaemonDraining,
+    DaemonLost,
+    DaemonSilent,
+    DaemonUnavailable,
+    Incompatible,
+    JitserverError,
+    ProtocolError,
+)
 from jitclient.failures import answered
 from jitclient.settings import Settings
 from jitclient.wire.address import Address, default_addresses
@@ -20,6 +28,7 @@ from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
 from jitclient.wire.stream import WireStream
 
 _ENDING_SECONDS = 2.0
+_POLL_SECONDS = 0.02
 
 MUST_AGREE = ("jax", "jaxlib")
 """Packages whose versions must be the daemon's, where the client has loaded them."""
@@ -48,10 +57,10 @@ def reach(chosen: Settings, token: bytes = b"") -> Reached:
             return _reach(chosen, token)
         except DaemonSilent:
             raise
-        except DaemonLost as error:  # it is ending, and its socket outlives its connections by a moment
+        except (DaemonLost, DaemonDraining) as error:  # it is ending, and its socket goes a moment later
             if time.monotonic() > deadline:
-                raise DaemonUnavailable(f"the daemon hangs up: {error}") from error
-            time.sleep(0.02)
+                raise DaemonUnavailable(f"the daemon is ending: {error}") from error
+            time.sleep(_POLL_SECONDS)
 
 
 def _reach(chosen: Settings, token: bytes) -> Reached:

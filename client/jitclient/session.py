@@ -87,8 +87,15 @@ class Session:
 
     # ---- what callers ask for
 
-    def ask(self, verb: Verb, message: Any, answer: Any, deref: values.Deref | None = None) -> Any:
-        """One verb of control, and its answer of type `answer`.
+    def ask(
+        self,
+        verb: Verb,
+        message: Any,
+        answer: Any,
+        deref: values.Deref = values.nothing,
+        timeout: float | None = None,
+    ) -> Any:
+        """One verb of control, and its answer of type `answer`; a daemon that is silent for `timeout` s is given up.
 
         Raises:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
@@ -96,9 +103,9 @@ class Session:
         """
         payload = _encode(message)
         with self._guarded() as connection:
-            reply = connection.request(verb, payload)
+            reply = connection.request(verb, payload, timeout)
         try:
-            return answered(reply, answer, deref) if deref else answered(reply, answer)
+            return answered(reply, answer, deref)
         except DaemonDraining:
             self.disconnect()
             raise
@@ -198,8 +205,8 @@ class Session:
         try:
             if self._connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
-                    self._send_report()
-                    self._connection.request(Verb.GOODBYE, _encode(None), _GOODBYE_SECONDS)
+                    self._send_report(_GOODBYE_SECONDS)
+                    self.ask(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
             self.disconnect()
         finally:
             self._lock.release()
@@ -277,10 +284,10 @@ class Session:
         finally:
             self._lock.release()
 
-    def _send_report(self) -> None:
+    def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()
         if report != Report():
-            self.ask(Verb.REPORT, report, None)
+            self.ask(Verb.REPORT, report, None, timeout=timeout)
 
 
 def _receive(connection: ClientConnection, value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:

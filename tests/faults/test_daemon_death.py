@@ -152,6 +152,27 @@ def test_a_daemon_that_hangs_is_given_up(
         assert np.asarray(add(np.ones((300, 300), np.float32)))[0, 0] == 2
 
 
+def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, start_client: Any, until: Any) -> None:
+    source = """
+    import jitclient.session
+    jitclient.session._GOODBYE_SECONDS = 0.3
+    session = jitclient.connect()
+    session.count_local_run()  # it has something to tell
+    print("ready")
+    sys.stdin.readline()
+    """
+    with serve() as daemon:
+        client = start_client(daemon, source)
+        client.says("ready")
+        stop(daemon, until)
+        try:
+            client.goes_on()
+            until(lambda: client.process.poll() is not None, "the program to end", seconds=20)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        client.ends()
+
+
 def test_a_daemon_that_takes_nothing_is_given_up(
     serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jitclient import errors, launch
+from jitclient import errors, handshake, launch
 from jitclient import session as client_session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
@@ -114,6 +114,22 @@ def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Pat
 
 
 # ---- the handshake
+
+
+def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [errors.DaemonDraining("it stops"), errors.DaemonLost("it hung up"), errors.DaemonUnavailable("gone")]
+
+    def greeted(*_: Any) -> Any:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(handshake, "_reach", greeted)
+    with pytest.raises(errors.DaemonUnavailable, match="gone"):
+        handshake.reach(Settings())
+    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 0)
+    answers += [errors.DaemonDraining("it stops")]
+    with pytest.raises(errors.DaemonUnavailable, match="it stops"):
+        handshake.reach(Settings())
+
 
 OTHERS = {
     "protocol": ("jitclient.handshake.PROTOCOL = 999", "protocol is 999 here and"),
