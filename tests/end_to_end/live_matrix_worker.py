@@ -6,11 +6,8 @@ import sys
 import traceback
 from pathlib import Path
 
-import msgspec
-
 import jitclient
-from jitclient.failures import answered
-from jitclient.handshake import look
+from jitclient.handshake import ask
 from jitclient.settings import settings
 from jitclient.wire.messages import Status, Verb
 
@@ -57,11 +54,7 @@ def value(result):
 
 
 def counts():
-    connection = look(settings())
-    try:
-        status = answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status)
-    finally:
-        connection.close()
+    status = ask(settings(), Verb.STATUS, None, Status)
     return {name: getattr(status, name) for name in COUNTED}
 
 

@@ -19,13 +19,11 @@ import sys
 from pathlib import Path
 
 import hypothesis
-import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from jitclient.failures import answered
-from jitclient.handshake import look
+from jitclient.handshake import ask
 from jitclient.settings import Settings
 from jitclient.wire.messages import Status, Verb
 
@@ -85,11 +83,7 @@ class World:
         return f"{os.getpid()}.{next(self._numbers)}"
 
     def traces(self):
-        connection = look(Settings(address=self._address))
-        try:
-            return answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status).traces
-        finally:
-            connection.close()
+        return ask(Settings(address=self._address), Verb.STATUS, None, Status).traces
 
     def run(self, files, style):
         """The daemon's answer, the answer of `jax.jit`, and how often the daemon traced."""

@@ -67,18 +67,13 @@ SCALE = float(os.environ.get("UM_SCALE", 0)) + time.time()
 """
 COUNTED = ("value", "traces", "hits", "client_traces", "local_runs")
 PROGRAM = f"""
-import json, msgspec, numpy as np, jitclient, um_reads
-from jitclient.failures import answered
-from jitclient.handshake import look
+import json, numpy as np, jitclient, um_reads
+from jitclient.handshake import ask
 from jitclient.settings import settings
 from jitclient.wire.messages import Status, Verb
 
 def counts():
-    connection = look(settings())
-    try:
-        status = answered(connection.request(Verb.STATUS, msgspec.msgpack.encode(None)), Status)
-    finally:
-        connection.close()
+    status = ask(settings(), Verb.STATUS, None, Status)
     return [getattr(status, name) for name in {COUNTED[1:]}]
 
 def called(number):
