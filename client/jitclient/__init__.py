@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from jitclient.array import Array as Array
     from jitclient.batching import auto_vmap as auto_vmap
+    from jitclient.decorator import function_key as function_key
+    from jitclient.decorator import jit as jit
     from jitclient.devices import devices as devices
     from jitclient.errors import ArrayLost as ArrayLost
     from jitclient.errors import CaptureError as CaptureError
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
     from jitclient.process import connect as connect
-    from jitclient.remote_function import function_key as function_key
-    from jitclient.remote_function import jit as jit
     from jitclient.transfer import block_until_ready as block_until_ready
     from jitclient.transfer import device_get as device_get
     from jitclient.transfer import device_put as device_put
@@ -34,8 +34,8 @@ _HOMES = {
     "device_put": "transfer",
     "devices": "devices",
     "explain": "explanation",
-    "function_key": "remote_function",
-    "jit": "remote_function",
+    "function_key": "decorator",
+    "jit": "decorator",
 }
 _ERRORS = (
     "AddressTaken",

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient import context, labels, process, tree
+from jitclient.decorator import jit
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.handshake import ask
 from jitclient.interop import is_tracer
 from jitclient.preparing import identify
-from jitclient.remote_function import RemoteFunction, jit
+from jitclient.remote_function import RemoteFunction
 from jitclient.specialisation import Specialisation
 from jitclient.wire.explaining import Difference, Explain, Explained
 from jitclient.wire.messages import EntryInfo, Verb

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from jitclient import tree
+from jitclient import static_leaves, tree
 from jitclient.capture import Capture
 from jitclient.capture.parts import parts_of
 from jitclient.context import DEFAULTS
 from jitclient.deps import Input
 from jitclient.naming import argument_name, leaf_names
 from jitclient.specialisation import Specialisation
+from jitclient.static_leaves import StaticLeaf
 from jitclient.wire import values
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
@@ -120,5 +121,7 @@ def _node_text(structure: tree.Structure) -> str:
         return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
     if kind is type(None):
         return "None"
+    if kind is StaticLeaf:
+        return f"{static_leaves.value_of(meta)!r}"
     kept = f"; {meta!r}" if meta and values.is_plain(meta) else ""
     return f"{kind.__name__}({', '.join(texts)}{kept})"

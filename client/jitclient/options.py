@@ -103,6 +103,19 @@ class JitOptions:
         return {name: value for name, value in self.given().items() if not name.startswith(told)}
 
 
+def joined(
+    positional: Sequence[Any], keywords: Mapping[str, Any], statics: Iterable[Static]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments out of what `JitOptions.split` made of them."""
+    args, kwargs = list(positional), dict(keywords)
+    for where, value in statics:
+        if isinstance(where, int):
+            args.insert(where, value)  # in rising order, so each lands where it stood
+        else:
+            kwargs[where] = value
+    return tuple(args), kwargs
+
+
 def _check_hashable(where: int | str, value: Any) -> None:
     try:
         hash(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitclient import tree
 from jitclient.naming import leaf_names
-from jitclient.options import Static
+from jitclient.options import Static, joined
 
 
 class OverLeaves:
@@ -37,12 +37,7 @@ class OverLeaves:
 
     def _call(self, leaves: tuple[Any, ...]) -> list[Any]:
         positional, keywords = self._unflatten(leaves)
-        args, kwargs = list(positional), dict(keywords)
-        for where, value in self._statics:
-            if isinstance(where, int):
-                args.insert(where, value)  # in rising order, so each lands where it stood
-            else:
-                kwargs[where] = value
+        args, kwargs = joined(positional, keywords, self._statics)
         results, self.out_tree = tree.flatten(self._fun(*args, **kwargs))
         self._check(results)
         return results

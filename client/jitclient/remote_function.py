@@ -1,11 +1,11 @@
-"""`jit`: a function whose calls run on the daemon."""
+"""A function whose calls run on the daemon."""
 
 import functools
 import types
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from jitclient import accounts, calling, context, device_options, process, trace_state, tree
+from jitclient import accounts, calling, context, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
 from jitclient.avals import abstract
@@ -27,38 +27,6 @@ from jitclient.warned import warn
 from jitclient.wire.messages import Spec
 
 _Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
-
-
-def jit(fun: Callable[..., Any] | None = None, /, *, deps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Runs a function on the daemon, compiled there once for all processes that call it alike.
-
-    Works bare (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
-
-    Args:
-        fun: what `jax.jit` takes: a function of trees of arrays, without side effects.
-        deps: what `fun` reads while it is traced besides its arguments and Python's objects: paths of files
-            (`pathlib.Path`), names of variables of the environment (strings), other values. Without it, a function that
-            reads such things is traced once in every process.
-        **options: the keywords of `jax.jit`, with the same meaning.
-
-    Returns:
-        A function whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
-
-    Raises:
-        TypeError, ValueError: the keywords do not fit the function.
-
-    Example:
-        >>> @jitclient.jit
-        ... def step(params, x):
-        ...     return params["w"] @ x
-    """
-    if fun is None:
-        return functools.partial(jit, deps=deps, **options)
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
-    given = JitOptions.of(fun, options)
-    device_options.check(fun, given)
-    return RemoteFunction(fun, given, Deps.of(deps))
 
 
 class RemoteFunction:
@@ -135,7 +103,9 @@ class RemoteFunction:
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The function traced in this process, for a look at its jaxpr; arguments as for `lower`. Imports jax."""
-        here = self._jitted_here.trace(*_abstract(args), **_abstract(kwargs))
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        here = jitted.trace(*given, **keywords)
         return here if self._steps_aside() else Traced(here, self.lower(*args, **kwargs))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -145,7 +115,9 @@ class RemoteFunction:
             >>> step.eval_shape(params, x)["w"].shape
             (8, 8)
         """
-        return self._jitted_here.eval_shape(*_abstract(args), **_abstract(kwargs))
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.eval_shape(*given, **keywords)
 
     def clear_cache(self) -> None:
         """Forgets what this process knows of the function; the daemon keeps its programs."""
@@ -252,13 +224,22 @@ class RemoteFunction:
 
     def _local(self, *args: Any, **kwargs: Any) -> Any:
         jitted = self._jitted_here  # jax is loaded from here on
-        leaves, shape = tree.flatten((args, kwargs))
-        here = [leaf.in_process() if type(leaf) is Array else leaf for leaf in leaves]
-        args, kwargs = tree.unflattener(tree.structure_of(shape))(here)
-        return jitted(*args, **kwargs)
+        given, keywords = self._arguments_here(args, kwargs, Array.in_process)
+        return jitted(*given, **keywords)
 
     def _lowered_here(self, args: Any, kwargs: Any) -> Any:
-        return self._jitted_here.lower(*_abstract(args), **_abstract(kwargs))
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.lower(*given, **keywords)
+
+    def _arguments_here(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for this process's own jax, which takes no handles."""
+        leaves, shape = tree.flatten((args, kwargs))
+        here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
+        found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
+        return found
 
     @functools.cached_property
     def _jitted_here(self) -> Any:
@@ -272,11 +253,8 @@ class RemoteFunction:
             warn(f"{self.__name__} runs in this process: {error}", RuntimeWarning)
 
 
-def _abstract(arguments: Any) -> Any:
-    """A tree of arguments with its handles as what JAX takes in place of an array."""
-    leaves, shape = tree.flatten(arguments)
-    known = [abstract(leaf.spec) if type(leaf) is Array else leaf for leaf in leaves]
-    return tree.unflattener(tree.structure_of(shape))(known)
+def _abstract(handle: Array) -> Any:
+    return abstract(handle.spec)
 
 
 def _settled(key: _Key, program: Program) -> _Key:
@@ -285,18 +263,3 @@ def _settled(key: _Key, program: Program) -> _Key:
     """
     shape, specs, statics, here, _ = key
     return tree.shape_now(shape), specs, statics, here, program.stamp
-
-
-def function_key(fun: Callable[..., Any]) -> str:
-    """The digest of the function's capture: equal for equal code and captured values, wherever and however it runs.
-
-    Raises:
-        CaptureError: the function cannot be captured; the message says why.
-
-    Example:
-        >>> jitclient.function_key(step)
-        '5b1c0de3a4f7…'
-    """
-    if isinstance(fun, RemoteFunction):
-        return fun.current_capture().key
-    return capture(fun).key

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jitclient import static_leaves
 from jitclient.errors import CaptureError
+from jitclient.static_leaves import StaticLeaf
 from jitclient.wire import values
 
 
@@ -74,6 +76,8 @@ def treedef_of(structure: Structure) -> Any:
     if structure is LEAF:
         return tree_util.tree_structure(0)
     kind, meta, children = structure
+    if kind is StaticLeaf:
+        static_leaves.register()
     meta = list(meta) if kind is dict else meta
     data = None if kind is type(None) else (kind, meta)
     if data is None:
@@ -154,6 +158,8 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     if kind is collections.defaultdict:
         keys = _sorted_keys(tree)
         return Branch(kind, (tree.default_factory, keys), tuple(_flatten(tree[key], leaves) for key in keys))
+    if kind is StaticLeaf:
+        return Branch(kind, tree.meta, ())
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return Branch(kind, None, tuple(_flatten(item, leaves) for item in tree))
     leaves.append(tree)
@@ -174,6 +180,8 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
     parts = [_build(child, leaves) for child in children]
     if kind is type(None):
         return None
+    if kind is StaticLeaf:
+        return static_leaves.value_of(meta)
     if kind in (dict, collections.OrderedDict):
         return kind(zip(meta, parts, strict=True))
     if kind is collections.defaultdict:

@@ -16,7 +16,7 @@ def main():
     if "--with-jax" in sys.argv:
         import jax.numpy  # noqa: F401  (no backend starts before the fork)
     import jitclient.process
-    import jitclient.remote_function  # noqa: F401
+    import jitclient.decorator  # noqa: F401
 
     for line in sys.stdin:
         reader, writer = os.pipe()

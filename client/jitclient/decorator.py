@@ -1,0 +1,69 @@
+"""`jit`, and the key of what it jits."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jitclient import device_options
+from jitclient.auto_static import AutoStaticFunction
+from jitclient.capture import capture
+from jitclient.deps import Deps
+from jitclient.options import JitOptions
+from jitclient.remote_function import RemoteFunction
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    deps: Iterable[Any] | None = None,
+    auto_static: bool = False,
+    **options: Any,
+) -> Any:
+    """Runs a function on the daemon, compiled there once for all processes that call it alike.
+
+    Works bare (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
+
+    Args:
+        fun: what `jax.jit` takes: a function of trees of arrays, without side effects.
+        deps: what `fun` reads while it is traced besides its arguments and Python's objects: paths of files
+            (`pathlib.Path`), names of variables of the environment (strings), other values. Without it, a function that
+            reads such things is traced once in every process.
+        auto_static: whether all that is no array in the arguments, however deep in their trees, is static: numbers,
+            strings, functions. There is one program for each structure, and each set of static values.
+        **options: the keywords of `jax.jit`, with the same meaning.
+
+    Returns:
+        A function whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
+
+    Raises:
+        TypeError, ValueError: the keywords do not fit the function.
+
+    Example:
+        >>> @jitclient.jit
+        ... def step(params, x):
+        ...     return params["w"] @ x
+    """
+    if fun is None:
+        return functools.partial(jit, deps=deps, auto_static=auto_static, **options)
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+    given = JitOptions.of(fun, options)
+    device_options.check(fun, given)
+    kind = AutoStaticFunction if auto_static else RemoteFunction
+    return kind(fun, given, Deps.of(deps))
+
+
+def function_key(fun: Callable[..., Any]) -> str:
+    """The digest of the function's capture: equal for equal code and captured values, wherever and however it runs.
+
+    Raises:
+        CaptureError: the function cannot be captured; the message says why.
+
+    Example:
+        >>> jitclient.function_key(step)
+        '5b1c0de3a4f7…'
+    """
+    if isinstance(fun, RemoteFunction):
+        return fun.current_capture().key
+    return capture(fun).key
