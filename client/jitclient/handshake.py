@@ -29,6 +29,7 @@ from jitclient.wire.stream import WireStream
 
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+_RETRY_SHARE = 9  # a daemon that cannot be had costs its callers a tenth of their time at most
 
 MUST_AGREE = ("jax", "jaxlib")
 """Packages whose versions must be the daemon's, where the client has loaded them."""
@@ -41,6 +42,29 @@ class Reached:
     connection: ClientConnection
     address: Address
     welcome: Welcome
+
+
+class Finder:
+    """Reaches a daemon whenever a session asks; one that cannot be had is not tried for again at each call."""
+
+    def __init__(self, chosen: Settings) -> None:
+        self._settings = chosen
+        self._refusal: DaemonUnavailable | Incompatible | None = None
+        self._until = 0.0  # the refusal is taken for granted
+
+    def reach(self, token: bytes) -> Reached:
+        """What the function of that name does, or what it raised a short while ago."""
+        start = time.monotonic()
+        if self._refusal is not None and start < self._until:
+            raise type(self._refusal)(*self._refusal.args)
+        try:
+            reached = reach(self._settings, token)
+        except (DaemonUnavailable, Incompatible) as error:
+            now = time.monotonic()
+            self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
+            raise
+        self._refusal = None
+        return reached
 
 
 def reach(chosen: Settings, token: bytes = b"") -> Reached:

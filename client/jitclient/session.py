@@ -5,11 +5,9 @@ read; the next exchange connects again and resumes by the session's token.
 """
 
 import contextlib
-import dataclasses
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,13 +19,11 @@ from jitclient.errors import (
     ArrayLost,
     CaptureError,
     DaemonDraining,
-    DaemonUnavailable,
-    Incompatible,
     JitserverError,
     SessionBusy,
 )
 from jitclient.failures import answered
-from jitclient.handshake import Reached, reach
+from jitclient.handshake import Finder
 from jitclient.settings import Settings
 from jitclient.wire import values
 from jitclient.wire.address import Address
@@ -51,18 +47,9 @@ from jitclient.wire.messages import (
 )
 
 _GOODBYE_SECONDS = 2.0
-_RETRY_SHARE = 9  # a daemon that cannot be had costs its callers a tenth of their time at most
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
 _decode_done = msgspec.msgpack.Decoder(Done).decode
-
-
-@dataclasses.dataclass(frozen=True)
-class _Refusal:
-    """Why there was no daemon to talk to, and until when that is taken for granted."""
-
-    error: DaemonUnavailable | Incompatible
-    until: float
 
 
 class Session:
@@ -78,7 +65,7 @@ class Session:
         self._token = b""
         self._next_handle = 1
         self._first_own_handle = _NONE
-        self._refusal: _Refusal | None = None
+        self._finder = Finder(chosen)
         self._joined = False
         self._exchanging = False
         self._report = Report()
@@ -215,7 +202,7 @@ class Session:
 
     def _connect(self) -> ClientConnection:
         if self._connection is None:
-            reached = self._reach()
+            reached = self._finder.reach(self._token)
             welcome = reached.welcome
             if not welcome.resumed:
                 self.generation += 1
@@ -226,19 +213,6 @@ class Session:
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
         return self._connection
-
-    def _reach(self) -> Reached:
-        if self._refusal is not None and time.monotonic() < self._refusal.until:
-            raise type(self._refusal.error)(*self._refusal.error.args)
-        start = time.monotonic()
-        try:
-            reached = reach(self.settings, self._token)
-        except (DaemonUnavailable, Incompatible) as error:
-            now = time.monotonic()
-            self._refusal = _Refusal(error, now + _RETRY_SHARE * (now - start))
-            raise
-        self._refusal = None
-        return reached
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:

@@ -174,7 +174,7 @@ def test_a_daemon_that_cannot_be_had_is_asked_again_only_after_a_while(monkeypat
         asked.append(now)
         raise errors.DaemonUnavailable("none")
 
-    monkeypatch.setattr(client_session, "reach", slowly)
+    monkeypatch.setattr(handshake, "reach", slowly)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     session = client_session.Session(Settings(autostart=False))
     for _ in range(12):
