@@ -28,11 +28,12 @@ def answer(engine: Engine, session: Session, body: bytes, read: Read, draining: 
     puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
     calls = [(call, *_arguments(session, call, read)) for call in run.calls]
     failures: list[tuple[int, Failure]] = []
+    taken: list[tuple[int, int]] = []
     session.forget(run.drop)
     for put, data in puts:
         _put(engine, session, put, data, failures)
     for call, program, arguments in calls:
-        _call(engine, session, call, program, arguments, draining, failures)
+        _call(engine, session, call, program, arguments, draining, failures, taken)
     for handle in run.wait:
         _wait(session, handle, failures)
     attachments: list[memoryview] = []
@@ -41,16 +42,7 @@ def answer(engine: Engine, session: Session, body: bytes, read: Read, draining: 
     made = [put.handle for put in run.puts]
     for call, program, _ in calls:
         made += range(call.results, call.results + len(program.results))
-    return Answered(_encode(Done(tuple(failures), values, _deleted(session, run.calls))), attachments, made)
-
-
-def _deleted(session: Session, calls: tuple[Call, ...]) -> tuple[int, ...]:
-    """Handles whose arrays a program took: not all that is donated is of use to it."""
-    given = [
-        call.arguments[position] for call in calls for position in session.executable(call.executable).program.donated
-    ]
-    handles = [value for value in given if isinstance(value, int) and value in session.arrays]
-    return tuple(handle for handle in handles if session.arrays[handle].is_deleted())
+    return Answered(_encode(Done(tuple(failures), values, tuple(taken))), attachments, made)
 
 
 # ---- reading
@@ -95,6 +87,7 @@ def _call(
     arguments: list[int | Data],
     draining: bool,
     failures: list[tuple[int, Failure]],
+    taken: list[tuple[int, int]],
 ) -> None:
     try:
         if draining:
@@ -103,7 +96,11 @@ def _call(
             session.array(value) if isinstance(value, int) else engine.incoming(value, spec)
             for value, spec in zip(arguments, program.specs, strict=True)
         ]
+        for position in program.donated:
+            leaves[position] = engine.on_device(leaves[position])
         results = engine.run(program, leaves)
+        # Not all that is donated is of use to a program: what is not lives on, as in JAX.
+        taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
     except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
         failures.append((call.results, failure_of(error, program.loaded, session.locations(call.executable))))
     else:

@@ -129,6 +129,7 @@ class JitService(Service):  # type: ignore[misc]
             tree=entry.program.tree,
             donated=entry.program.donated,
             seconds=entry.info.seconds if made else {},
+            warnings=entry.program.warnings,
         )
 
     # ---- looking inside

@@ -35,19 +35,32 @@ class JitOptions:
         """The options for `fun` out of the keywords as the user gave them.
 
         Raises:
-            TypeError: an unknown keyword, or one of a wrong type.
-            ValueError: a number or name that is none of the function's arguments.
+            TypeError: an unknown keyword, or one of a wrong type; a function that jit does not take.
+            ValueError: a number or name that is none of the function's arguments, or both static and donated.
         """
         unknown = set(given) - {field.name for field in dataclasses.fields(cls)}
         if unknown:
             raise TypeError(f"jit() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        _check_function(fun)
         signature = _signature(fun)
+        if signature is None and given.get("donate_argnames") is not None:
+            raise ValueError(
+                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of donate_argnames."
+            )
         options = dict(given)
         for kind in ("static", "donate"):
             numbers, names = given.get(f"{kind}_argnums"), given.get(f"{kind}_argnames")
             numbers, names = _completed(signature, f"{kind}_arg", numbers, names)
             options[f"{kind}_argnums"], options[f"{kind}_argnames"] = numbers, names
-        return cls(**options)
+        made = cls(**options)
+        made._check_apart()
+        return made
+
+    def _check_apart(self) -> None:
+        for kind in ("argnames", "argnums"):
+            both = set(getattr(self, f"static_{kind}")) & set(getattr(self, f"donate_{kind}"))
+            if both:
+                raise ValueError(f"static_{kind} and donate_{kind} cannot intersect; both have {sorted(both)[0]!r}")
 
     def given(self) -> dict[str, Any]:
         """Those that differ from JAX's defaults."""
@@ -116,6 +129,13 @@ def joined(
     return tuple(args), kwargs
 
 
+def _check_function(fun: Callable[..., Any]) -> None:
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
 def _check_hashable(where: int | str, value: Any) -> None:
     try:
         hash(value)
@@ -162,10 +182,10 @@ def _check_known(
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if not open_ended and any(not -len(positional) <= n < len(positional) for n in numbers):
         raise ValueError(f"{what}nums is {numbers}, but the function has {len(positional)} positional arguments")
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    known = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
-    strangers = [name for name in names if name not in known]
+    unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = {p.name for p in parameters} - unnamed
+    strangers = [name for name in names if name in unnamed or not (any_name or name in known)]
     if strangers:
         raise ValueError(f"{what}names has {strangers[0]!r}, which is no argument of the function")
 

@@ -8,8 +8,11 @@ from jitclient import tree
 from jitclient.arguments import outgoing
 from jitclient.array import FETCHED_WITH_CALL, Array
 from jitclient.capture import Capture
+from jitclient.errors import ProtocolError
 from jitclient.failures import to_exception
+from jitclient.interop import is_jax_array
 from jitclient.session import Session
+from jitclient.warned import warn
 from jitclient.wire import values
 from jitclient.wire.arrays import inline_most, nbytes_of
 from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
@@ -39,7 +42,9 @@ class Program:
         structure: tree.Structure,
         stamp: Hashable = (),
     ) -> "Program":
-        """The program that the daemon prepared, whose results have that structure."""
+        """The program that the daemon prepared, whose results have that structure. Warns as its trace did."""
+        for warned in prepared.warnings:
+            warn(warned.text, _category(warned.category))
         return cls(
             session=session,
             generation=generation,
@@ -69,6 +74,8 @@ class Program:
         with session.connected():
             if session.generation != self.generation:
                 raise Outdated
+            if self.prepared.donated:
+                _refuse_twice(leaves, self.prepared.donated)
             attachments: list[memoryview] = []
             pairs = zip(leaves, self.specs, strict=True)
             most = inline_most(len(leaves))
@@ -81,22 +88,40 @@ class Program:
             done, fetched = session.run(message, attachments, [results[n] for n in self.looks])
         for _, failure in done.failures:
             raise to_exception(failure, self.capture.object_at if self.capture else values.nothing)
-        for position in self.prepared.donated:
-            _note_donation(leaves[position], arguments[position], done.deleted)
+        for call_made, position in done.taken:
+            if call_made == first:
+                _note_donation(leaves[position])
         for n, value in zip(self.looks, fetched, strict=True):
             if not isinstance(value, Failure):
                 arrays[n].set_value(value)
         return self.unflatten(arrays)
 
 
+def _category(named: values.Value) -> type[Warning]:
+    try:
+        found = values.decode(named, values.nothing)
+    except ProtocolError:  # of a package that this process has not loaded
+        return UserWarning
+    return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
+
+
 class Outdated(Exception):  # noqa: N818
     """The session started anew since the program was prepared."""
 
 
-def _note_donation(leaf: Any, sent: Any, deleted: Sequence[int]) -> None:
-    # As in JAX, a donated array that the program had no use for lives on.
-    if type(leaf) is Array and sent in deleted:
+def _note_donation(leaf: Any) -> None:
+    if type(leaf) is Array:
         leaf.deleted = True
+    elif is_jax_array(leaf):
+        leaf.delete()
+
+
+def _refuse_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
+    """What the runtime does where it sees that two arguments are one: those that travel by value it sees apart."""
+    given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
+    for position in donated:
+        if given.count(id(leaves[position])) > 1:
+            raise RuntimeError(f"Attempt to donate the same buffer twice: argument leaf {position} is given once more")
 
 
 def _small(results: Sequence[Spec]) -> tuple[int, ...]:

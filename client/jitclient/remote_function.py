@@ -195,9 +195,9 @@ class RemoteFunction:
             except NotAnArray as error:
                 names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
                 raise TypeError(
-                    f"{self.__name__}: argument {names[n]} is of type {error}, which is no array or "
-                    "scalar; if it is meant to be a constant of the program, name it in static_argnums or "
-                    "static_argnames"
+                    f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
+                    f"of type {error} and was passed to the function at path {names[n]}. If it is meant to be a constant "
+                    "of the program, name it in static_argnums or static_argnames."
                 ) from None
         return tuple(specs)
 

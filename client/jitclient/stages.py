@@ -148,9 +148,11 @@ class Compiled:
         return getattr(self._lowered, name)
 
     def _check(self, leaves: list[Any], shape: Any) -> None:
-        if any(map(is_tracer, leaves)):
+        tracers = [leaf for leaf in leaves if is_tracer(leaf)]
+        if tracers:
             raise TypeError(
-                "Cannot apply JAX transformations to a function lowered and compiled for a particular signature."
+                "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                f"Detected argument of Tracer type {type(tracers[0])}."
             )
         given = tree.structure_of(shape)
         if given != self._wanted.structure:
@@ -160,7 +162,7 @@ class Compiled:
             )
         specs = [abstract_spec(leaf, x64(self._wanted.context)) for leaf in leaves]
         differ = [
-            f"Argument {name} compiled with {_text(want)} and called with {_text(got)}"
+            f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
             for name, want, got in zip(self._names(), self._wanted.specs, specs, strict=True)
             if (want.shape, want.dtype) != (got.shape, got.dtype)
         ]

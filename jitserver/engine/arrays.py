@@ -31,6 +31,11 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
         return array
 
 
+def on_device(value: Any) -> jax.Array:
+    """An argument as an array of JAX's, which tells whether a program took it."""
+    return value if isinstance(value, jax.Array) else jax.numpy.array(value)
+
+
 def to_host(array: jax.Array) -> HostArray:
     """The value of an array, once it is computed."""
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):

@@ -18,7 +18,7 @@ from jitserver.cache.memory import Memory
 from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
 from jitserver.counters import Counters
-from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, program
+from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, program, warned
 from jitserver.engine.failures import TraceFailed
 from jitserver.engine.program import Program, Say
 
@@ -39,6 +39,7 @@ class Engine:
         self._once: Once[Entry] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
         ambient.watch_files()
+        warned.watch()
         context.of_process()  # starts the backend now, not under the first call
 
     # ---- programs
@@ -142,6 +143,7 @@ class Engine:
         return built.run(*arguments)
 
     incoming = staticmethod(arrays.incoming)
+    on_device = staticmethod(arrays.on_device)
     resident = staticmethod(arrays.resident)
     to_host = staticmethod(arrays.to_host)
 

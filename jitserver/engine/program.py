@@ -15,8 +15,8 @@ from jitclient.capture import Loaded
 from jitclient.errors import CaptureError
 from jitclient.over_leaves import OverLeaves
 from jitclient.wire import values
-from jitclient.wire.messages import Signature, Spec, Traced
-from jitserver.engine import ambient, context, placed
+from jitclient.wire.messages import Signature, Spec, Traced, Warned
+from jitserver.engine import ambient, context, placed, warned
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -35,6 +35,7 @@ class Program:
     loaded: Loaded | None  # for the tracebacks of what its callbacks raise
     seconds: dict[str, float]
     code_bytes: int
+    warnings: tuple[Warned, ...]
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> Program:
@@ -86,7 +87,7 @@ def _build(
     settings = tuple((key, values.decode(value, deref)) for key, value in signature.context)
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
-    with context.entered(settings):
+    with context.entered(settings), warned.collected() as warnings:
         with _timed(seconds, "trace", say, "tracing"), ambient.refused():
             traced = jitted.trace(*map(abstract, signature.leaves))
             _refuse_leaks(jitted, len(traced.jaxpr.in_avals), signature.leaves)
@@ -108,6 +109,7 @@ def _build(
         loaded=None,
         seconds=seconds,
         code_bytes=_code_bytes(compiled),
+        warnings=tuple(warnings),
     )
 
 

@@ -53,6 +53,8 @@ def test_positional_only_arguments_have_no_name() -> None:
         ({"static_argnums": "a"}, TypeError),
         ({"static_argnames": 1}, TypeError),
         ({"nonsense": 1}, TypeError),
+        ({"static_argnums": 0, "donate_argnums": 0}, ValueError),
+        ({"static_argnames": "d", "donate_argnames": ("d",)}, ValueError),
     ],
 )
 def test_mistakes_are_refused_as_jax_refuses_them(given: dict[str, Any], error: type[Exception]) -> None:
@@ -60,6 +62,51 @@ def test_mistakes_are_refused_as_jax_refuses_them(given: dict[str, Any], error: 
         jax.jit(fun, **given)
     with pytest.raises(error):
         JitOptions.of(fun, given)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("rest", "b")])
+def test_arguments_that_have_no_name_in_a_call_are_refused(names: tuple[str, ...]) -> None:
+    def mixed(a: Any, /, b: Any, *rest: Any, **more: Any) -> Any:
+        return a, b, rest, more
+
+    for make in (
+        lambda: jax.jit(mixed, static_argnames=names),
+        lambda: JitOptions.of(mixed, {"static_argnames": names}),
+    ):
+        with pytest.raises(ValueError, match=names[0]):
+            make()
+
+
+def test_what_is_no_plain_function_is_refused() -> None:
+    def generator() -> Any:
+        yield 1
+
+    for fun, error in ((generator, "generator function"), (staticmethod(fun_of_two), "staticmethod")):
+        for make in (lambda fun=fun: jax.jit(fun), lambda fun=fun: JitOptions.of(fun, {})):
+            with pytest.raises(TypeError, match=error):
+                make()
+
+
+def fun_of_two(a: Any, b: Any) -> Any:
+    return a, b
+
+
+class NoSignature:
+    @property
+    def __signature__(self) -> Any:
+        raise TypeError("no signature")
+
+    def __call__(self, *args: Any) -> Any:
+        return args
+
+
+def test_names_of_what_has_no_signature_cannot_be_donated() -> None:
+    for make in (
+        lambda: jax.jit(NoSignature(), donate_argnames="a"),
+        lambda: JitOptions.of(NoSignature(), {"donate_argnames": "a"}),
+    ):
+        with pytest.raises(ValueError, match="Getting the signature of function"):
+            make()
 
 
 def test_open_ended_functions_take_any_number_and_name() -> None:

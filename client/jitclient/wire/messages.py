@@ -187,6 +187,13 @@ class Prepare(Message):
     parts: bytes = b""  # what the call is made of, for people: see explaining.py
 
 
+class Warned(Part, frozen=True):
+    """A warning: its class, and what it says."""
+
+    category: Value
+    text: str
+
+
 class Prepared(Message):
     """A program that the session holds: its name in calls, and what its results look like."""
 
@@ -195,6 +202,7 @@ class Prepared(Message):
     tree: Node | None
     donated: tuple[int, ...]  # positions among the leaves
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
+    warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
 
 
 class Inspect(Message):
@@ -248,7 +256,7 @@ class Done(Message):
 
     failures: tuple[tuple[int, Failure], ...]
     values: tuple[bytes | Attached | Failure, ...]
-    deleted: tuple[int, ...] = ()  # handles whose arrays were donated and used
+    taken: tuple[tuple[int, int], ...] = ()  # a call by its first result, and the leaf that it was given and used up
 
 
 class Busy(Message):

@@ -1,0 +1,45 @@
+"""Warnings of what is traced and compiled for a client, who is to see them as if that had happened there."""
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from jitclient.errors import CaptureError
+from jitclient.wire import values
+from jitclient.wire.messages import Warned
+
+_here = threading.local()
+
+
+def watch() -> None:
+    """Has this process tell every warning, and each to the thread that raises it."""
+    warnings.simplefilter("always")
+    show = warnings.showwarning
+
+    def told(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        found = getattr(_here, "found", None)
+        if found is None:
+            show(message, category, *where)
+        else:
+            found[Warned(_named(category), str(message))] = None
+
+    warnings.showwarning = told  # type: ignore[assignment]  # the rest it hands on as it is
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[dict[Warned, None]]:
+    """The warnings that this thread raises meanwhile, each once."""
+    _here.found = {}
+    try:
+        yield _here.found
+    finally:
+        _here.found = None
+
+
+def _named(category: type[Warning]) -> values.Value:
+    try:
+        return values.encode(category)
+    except CaptureError:  # a class of the user's own
+        return values.encode(UserWarning)
