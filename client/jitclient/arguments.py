@@ -47,7 +47,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
     if is_jax_array(leaf):
         weak = bool(leaf.aval.weak_type)
-        return Spec(leaf.shape, dtype_name(leaf.dtype, x64), weak, shardings.of_array(leaf))
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # it stays what it is
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     for scalar, make in _SCALARS.items():  # such as the members of an IntEnum

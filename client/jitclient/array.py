@@ -1,14 +1,18 @@
 """The client's handle on an array that lives on the daemon."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jitclient.avals import KEY_IMPLEMENTATIONS, key_dtype
+from jitclient import interop
+from jitclient.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.errors import ArrayLost, DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.failures import to_exception
+from jitclient.operations import Operations
+from jitclient.placement import Placement
 from jitclient.session import Session
 from jitclient.wire.arrays import HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Done, Failure, Run, Spec
@@ -17,9 +21,10 @@ FETCHED_WITH_CALL = 64 << 10
 """Results up to so many bytes in all come back with the answer to their call."""
 
 
-class Array:
+class Array(Operations, Placement):
     """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
-    is read-only, as JAX's are. When the last handle goes, the daemon frees the array.
+    is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
+    the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
 
     Attributes:
         shape: a tuple of ints.
@@ -34,7 +39,7 @@ class Array:
         0.25
     """
 
-    __slots__ = ("__weakref__", "_generation", "_handle", "_session", "_value", "deleted", "spec")
+    __slots__ = ("__weakref__", "_generation", "_handle", "_local", "_session", "_value", "deleted", "spec")
     __array_priority__ = 100
 
     def __init__(self, session: Session, handle: int, spec: Spec) -> None:
@@ -42,11 +47,16 @@ class Array:
         self._handle = handle
         self._generation = session.generation
         self._value: HostArray | None = None
+        self._local: weakref.ref[Any] | None = None
         self.spec = spec
         self.deleted = False
 
     def __del__(self) -> None:
         self._session.drop(self._handle, self._generation)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return interop.class_in_jax(Array)
 
     # ---- what is known without a look
 
@@ -70,6 +80,13 @@ class Array:
         return self.spec.weak_type
 
     @property
+    def aval(self) -> Any:
+        """What jax traces in place of it."""
+        if "jax" not in sys.modules:
+            raise AttributeError("aval is said in jax's words: import jax")
+        return aval_of(self.spec)
+
+    @property
     def ndim(self) -> int:
         """How many axes it has."""
         return len(self.spec.shape)
@@ -80,13 +97,24 @@ class Array:
         return int(np.prod(self.spec.shape, dtype=np.int64))
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
         return nbytes_of(self.spec)
 
     def is_deleted(self) -> bool:
-        """Whether it was donated to a call."""
+        """Whether it was donated to a call, or deleted."""
         return self.deleted
+
+    def delete(self) -> None:
+        """Has the daemon free it now. Whatever uses it later raises."""
+        self.deleted = True
+        self._value = None
+        self._session.drop(self._handle, self._generation)
 
     # ---- looks
 
@@ -100,6 +128,10 @@ class Array:
         if copy:
             return np.array(value, dtype=dtype)
         return value if dtype is None else np.asarray(value, dtype=dtype)
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the elements."""
+        return np.asarray(self).tobytes(order)
 
     def key_data(self) -> HostArray:
         """The words behind typed PRNG keys, uint32 with one axis more."""
@@ -137,71 +169,58 @@ class Array:
         return complex(self._scalar())
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            many = "array with more than one element is ambiguous. Use a.any() or a.all()"
+            none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+            raise ValueError(f"The truth value of an {many if self.size else none}")
         return bool(np.asarray(self))
 
     def __index__(self) -> int:
-        value = np.asarray(self)
-        if value.ndim or value.dtype.kind not in "iu":
-            raise TypeError("only integer scalar arrays can be converted to a scalar index")
-        return int(value)
+        if self.spec.shape or not self.spec.dtype.startswith(("int", "uint")):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(np.asarray(self))
+
+    def __hex__(self) -> str:
+        return hex(self)
+
+    def __oct__(self) -> str:
+        return oct(self)
 
     def __len__(self) -> int:
         if not self.spec.shape:
             raise TypeError("len() of unsized object")
         return self.spec.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
-        if not self.spec.shape:
-            raise TypeError("iteration over a 0-d array")
-        return iter(np.asarray(self))
-
-    def __getitem__(self, index: Any) -> Any:
-        return np.asarray(self)[index]
-
     def __format__(self, spec: str) -> str:
-        return format(np.asarray(self)[()] if not self.spec.shape else np.asarray(self), spec)
+        return format(np.asarray(self) if self.spec.shape else np.asarray(self)[()], spec)
+
+    def __str__(self) -> str:
+        return repr(self) if is_key(self.spec) else str(np.asarray(self))
 
     def __repr__(self) -> str:
         kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
         if self.deleted:
             return f"Array({list(self.spec.shape)}, {kind}, deleted)"
-        value = self.key_data() if is_key(self.spec) else np.asarray(self)
-        return f"Array({np.array2string(value, separator=', ', prefix='Array(')}, {kind})"
-
-    # Comparisons are looks. Without them `==` would compare handles, and be False in silence.
-
-    def __eq__(self, other: object) -> Any:
-        return np.asarray(self) == other
-
-    def __ne__(self, other: object) -> Any:
-        return np.asarray(self) != other
-
-    def __lt__(self, other: Any) -> Any:
-        return np.asarray(self) < other
-
-    def __le__(self, other: Any) -> Any:
-        return np.asarray(self) <= other
-
-    def __gt__(self, other: Any) -> Any:
-        return np.asarray(self) > other
-
-    def __ge__(self, other: Any) -> Any:
-        return np.asarray(self) >= other
+        if is_key(self.spec):
+            return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
+        return _shown(self._fetched(), self.spec.shape, kind)
 
     __hash__ = None  # type: ignore[assignment]  # as in JAX: its value could change under donation
-
-    def __copy__(self) -> "Array":
-        return self  # it never changes
-
-    def __deepcopy__(self, memo: Any) -> "Array":
-        return self
 
     def __reduce__(self) -> Any:
         return by_value, (np.asarray(self._fetched()), self.spec)
 
     def in_process(self) -> Any:
-        """Its value as an array of this process's own jax, if that is loaded; or else of numpy."""
-        return by_value(self._fetched(), self.spec)
+        """Its value as an array of this process's own jax, if that is loaded; or else of numpy.
+
+        The same one as long as somebody holds it, so that a trace that uses it twice has one constant.
+        """
+        self._check_alive()
+        local = self._local() if self._local is not None else None
+        if local is None or local.is_deleted():
+            local = by_value(self._fetched(), self.spec)
+            self._local = weakref.ref(local) if "jax" in sys.modules else None
+        return local
 
     # ---- as an argument
 
@@ -255,16 +274,18 @@ class Array:
 
     def _check_alive(self) -> None:
         if self.deleted:
-            raise RuntimeError(f"{self._label()} has been deleted: it was donated to a call")
+            raise RuntimeError(f"Array has been deleted with shape={self._short()}.")
 
     def _label(self) -> str:
-        return f"Array with shape={self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
+        return f"Array with shape={self._short()}"
+
+    def _short(self) -> str:
+        return f"{self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
 
     def _scalar(self) -> Any:
-        value = np.asarray(self)
-        if value.ndim:
-            raise TypeError("Only scalar arrays can be converted to Python scalars")
-        return value[()]
+        if self.spec.shape:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        return np.asarray(self)[()]
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:
@@ -272,9 +293,23 @@ def by_value(value: HostArray, spec: Spec) -> Any:
     jax = sys.modules.get("jax")
     if jax is None:
         return value
-    if is_key(spec):
-        return jax.random.wrap_key_data(value, impl=KEY_IMPLEMENTATIONS[spec.dtype])
-    if spec.weak_type and not spec.shape:
-        return jax.numpy.asarray(value.item())
-    with jax.enable_x64(True):  # it was narrowed when it was made, if it was to be
-        return jax.numpy.asarray(value)
+    # Its dtype is what it is: where 64 bits are off it was narrowed when it was made, if it was to be.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        array = jax.numpy.asarray(value)
+        if is_key(spec):
+            return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])
+        return interop.weakly_typed(array) if spec.weak_type else array
+
+
+def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
+    """What `repr` shows, laid out as JAX does."""
+    width = np.get_printoptions()["linewidth"]
+    elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+    if not value.size:
+        elements = f"[], shape={shape}"
+    last_line = len(elements) - elements.rfind("\n") + 1
+    gap = " " * len("Array(") if last_line + len(kind) + 2 > width else " "
+    return f"Array({elements},{gap}{kind})"
+
+
+interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)

@@ -11,14 +11,30 @@ from jitclient.wire.shardings import Sharding
 KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 """JAX's name of the PRNG implementation, by the name of its keys' dtype."""
 
+WIDE = ("float64", "int64", "uint64", "complex128")
+"""The dtypes that new arrays have only where `jax_enable_x64` is on. Those that have them keep them."""
+
 
 def abstract(spec: Spec) -> Any:
     """What jit traces in place of the array."""
     import jax
 
-    dtype = key_dtype(spec.dtype) if is_key(spec) else dtype_named(spec.dtype)
+    if spec.dtype in WIDE and spec.sharding is None:  # which the other form loses where 64 bits are off
+        return aval_of(spec)
     sharding = None if spec.sharding is None else to_jax(spec.sharding)
-    return jax.ShapeDtypeStruct(spec.shape, dtype, weak_type=spec.weak_type, sharding=sharding)
+    return jax.ShapeDtypeStruct(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=sharding)
+
+
+def aval_of(spec: Spec) -> Any:
+    """The type that JAX gives the array. 64-bit types stay, wherever they are off."""
+    import jax
+
+    return jax.core.ShapedArray(spec.shape, dtype_of(spec), weak_type=spec.weak_type)
+
+
+def dtype_of(spec: Spec) -> Any:
+    """The dtype in this process: numpy's, or jax's for keys."""
+    return key_dtype(spec.dtype) if is_key(spec) else dtype_named(spec.dtype)
 
 
 def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:

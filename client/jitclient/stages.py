@@ -16,6 +16,7 @@ from jitclient.avals import abstract
 from jitclient.context import x64
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.failures import without_machinery
+from jitclient.interop import is_tracer
 from jitclient.naming import leaf_names
 from jitclient.program import Program
 from jitclient.session import Session

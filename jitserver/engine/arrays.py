@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jitclient.avals import KEY_IMPLEMENTATIONS
+from jitclient.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.shardings import to_jax
 from jitclient.wire.arrays import HostArray, is_key, shaped, unpack
 from jitclient.wire.messages import Spec
@@ -14,6 +14,9 @@ from jitclient.wire.messages import Spec
 def incoming(data: bytes | HostArray, spec: Spec) -> Any:
     """An argument for a program, out of bytes off the wire."""
     host = unpack(data, spec) if isinstance(data, bytes) else shaped(data, spec)
+    if spec.dtype in WIDE:
+        with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
+            return jax.device_put(host)
     if not is_key(spec):
         return host
     return jax.random.wrap_key_data(jax.numpy.asarray(host), impl=KEY_IMPLEMENTATIONS[spec.dtype])
@@ -26,9 +29,8 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
         Incompatible: there are fewer devices.
     """
     value = incoming(data, spec)
-    with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
-        array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
-        return array
+    array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
+    return array
 
 
 def on_device(value: Any) -> jax.Array:

@@ -1,0 +1,134 @@
+"""What this process's own jax, where the program has loaded it, is told of our arrays: that they are arrays.
+
+`isinstance(array, jax.Array)` then holds, and jnp, lax, jit, grad, vmap, scan and `device_put` take one by its value.
+What is not public in jax is used here and nowhere else in the client. Where a version of jax lacks it, our arrays are
+no `jax.Array`s, one warning says so, and JAX takes them as `np.asarray(array)`.
+"""
+
+import contextlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_known = False
+"""Whether this process's jax knows our arrays."""
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether a value belongs to a trace that is under way in this process."""
+    jax = _jax()
+    return jax is not None and isinstance(value, jax.core.Tracer)
+
+
+def is_jax_array(value: Any) -> bool:
+    """Whether a value is an array of the client's own jax."""
+    jax = _jax()
+    return jax is not None and isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+def class_in_jax(cls: type) -> type:
+    """What `array.__class__` says: `jax.Array` where jax knows our arrays."""
+    return sys.modules["jax"].Array if _known else cls
+
+
+def window(start: Any, size: int) -> Any:
+    """An index that means `start : start + size`, where only the size is known to the program. Imports jax."""
+    try:
+        from jax._src.indexing import dslice
+    except ImportError:  # under its public name it is part of a large package
+        from jax.experimental.pallas import ds as dslice
+    return dslice(start, size)
+
+
+def weakly_typed(array: Any) -> Any:
+    """The array with a Python scalar's place in promotion. Imports jax."""
+    try:
+        from jax._src.lax.lax import _convert_element_type
+    except ImportError:
+        return array
+    return _convert_element_type(array, array.dtype, weak_type=True)
+
+
+# ---- making jax know
+
+
+def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
+    """Makes jax take instances of `cls` for arrays: now, or when the program loads it.
+
+    Args:
+        cls: the class of arrays.
+        aval_of: what jax is to trace in place of one.
+        value_of: one as an array of jax's own.
+    """
+    if _jax() is not None:
+        _introduce(cls, aval_of, value_of)
+    else:
+        sys.meta_path.insert(0, _WhenLoaded("jax", lambda: _introduce(cls, aval_of, value_of)))
+
+
+def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
+    global _known
+    try:
+        _register(cls, aval_of, value_of)
+    except Exception as error:  # jax's own rooms: how another version differs is anything
+        warnings.warn(
+            f"jax {sys.modules['jax'].__version__} cannot be told of jitclient.Array ({error!r}): pass arrays to its "
+            "functions as np.asarray(array)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    else:
+        _known = True
+
+
+def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
+    from jax._src import core, dtypes
+    from jax._src.interpreters import mlir, pxla
+
+    def shard(arrays: Any, *how: Any) -> Any:
+        return pxla.shard_args(*how, [value_of(array) for array in arrays])
+
+    def constant(val: Any, aval: Any) -> Any:
+        return mlir.ir_constant(value_of(val))
+
+    dtypes.register_canonicalize_value_handler(cls, value_of)
+    mlir.register_constant_handler(cls, constant)
+    pxla.shard_arg_handlers[cls] = shard
+    core.pytype_aval_mappings[cls] = aval_of
+
+
+def _jax() -> Any:
+    """The jax of this process, once all of it is there."""
+    jax = sys.modules.get("jax")
+    return jax if hasattr(jax, "Array") else None
+
+
+class _WhenLoaded:
+    """Stands first among the finders of modules, until one module was loaded; then does what was asked, once."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self._name = name
+        self._action = action
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
+        if name != self._name:
+            return None
+        with contextlib.suppress(ValueError):  # another thread was faster
+            sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            self._follow(spec.loader)
+        return spec
+
+    def _follow(self, loader: Any) -> None:
+        load = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            load(module)
+            self._action()
+
+        loader.exec_module = exec_module
