@@ -9,31 +9,13 @@ from typing import Any
 
 from jitclient import shardings
 from jitclient.errors import CaptureError
+from jitclient.jax_settings import CARRIED, REFUSED, REFUSED_WHEN_MADE
 from jitclient.settings import BOOLEANS
 from jitclient.wire.shardings import Mesh
 
-DEFAULTS: dict[str, Any] = {
-    "jax_enable_x64": False,
-    "jax_default_matmul_precision": None,
-    "jax_numpy_dtype_promotion": "standard",
-    "jax_numpy_rank_promotion": "allow",
-    "jax_default_device": None,
-    "jax_default_prng_impl": "threefry2x32",
-    "jax_threefry_partitionable": True,
-    "jax_allow_f16_reductions": True,
-    "jax_debug_infs": False,
-    "jax_debug_key_reuse": False,
-    "jax_debug_nans": False,
-    "jax_enable_custom_prng": False,
-    "jax_legacy_prng_key": "allow",
-    "jax_softmax_custom_jvp": False,
-}
-"""The settings that travel with a call, and what JAX has where the user set nothing."""
+DEFAULTS = CARRIED
 
-_UNCARRIED: dict[str, Any] = {"jax_random_seed_offset": 0, "jax_high_dynamic_range_gumbel": False}
-"""Settings that change what is traced, and that JAX can give to a whole process only."""
-
-_ALL = {**DEFAULTS, **_UNCARRIED}
+_ALL = {**CARRIED, **REFUSED}
 
 Context = tuple[tuple[str, Any], ...]
 
@@ -48,7 +30,7 @@ def current() -> Context:
     """
     jax = sys.modules.get("jax")
     if jax is None:
-        return _from_environment()
+        return _from_environment(_ALL)
     names, read, defaults = _readers()
     values = read(jax.config)
     mesh = jax.sharding.get_abstract_mesh()
@@ -66,8 +48,8 @@ def check_carried(context: Context) -> None:
     Raises:
         CaptureError: there is one.
     """
-    for name, value in context:
-        if name in _UNCARRIED:
+    for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
+        if name in REFUSED or name in REFUSED_WHEN_MADE:
             raise CaptureError(f"the setting {name} = {value!r} holds in this process only")
 
 
@@ -96,8 +78,17 @@ def _readers() -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple
     return names, operator.attrgetter(*names), tuple(_ALL[name] for name in names)
 
 
-def _from_environment() -> Context:
-    texts = [(name, os.environ.get(name.upper()), default) for name, default in _ALL.items()]
+def _differing(table: dict[str, Any]) -> Context:
+    """The settings of a table that differ from what it says."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return _from_environment(table)
+    values = [(name, _plain(getattr(jax.config, name, default)), default) for name, default in table.items()]
+    return tuple((name, value) for name, value, default in values if value != default)
+
+
+def _from_environment(table: dict[str, Any]) -> Context:
+    texts = [(name, os.environ.get(name.upper()), default) for name, default in table.items()]
     made = [(name, _parsed(text, default), default) for name, text, default in texts if text is not None]
     return tuple((name, value) for name, value, default in made if value != default)
 

@@ -196,8 +196,8 @@ class RemoteFunction:
                 names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
                 raise TypeError(
                     f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
-                    f"of type {error} and was passed to the function at path {names[n]}. If it is meant to be a constant "
-                    "of the program, name it in static_argnums or static_argnames."
+                    f"of type {error} and was passed to the function at path {names[n]}. If it is meant to be a "
+                    "constant of the program, name it in static_argnums or static_argnames."
                 ) from None
         return tuple(specs)
 

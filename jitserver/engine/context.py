@@ -44,11 +44,13 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "jax_default_prng_impl": jax.default_prng_impl,
     "jax_threefry_partitionable": jax.threefry_partitionable,
     "jax_allow_f16_reductions": jax.allow_f16_reductions,
+    "jax_auto_pcast": jax.auto_pcast,
     "jax_debug_infs": jax.debug_infs,
     "jax_debug_key_reuse": jax.debug_key_reuse,
     "jax_debug_nans": jax.debug_nans,
     "jax_enable_custom_prng": jax.enable_custom_prng,
     "jax_legacy_prng_key": jax.legacy_prng_key,
+    "jax_remove_size_one_mesh_axis_from_type": jax.remove_size_one_mesh_axis_from_type,
     "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
     "mesh": _on_mesh,
 }

@@ -9,13 +9,39 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient import context
+from jitclient import context, jax_settings
+from jitserver.engine.context import _ENTER
 from jitserver.process import prepare_process
 
+TABLES = (
+    jax_settings.CARRIED,
+    jax_settings.REFUSED,
+    jax_settings.REFUSED_WHEN_MADE,
+    jax_settings.OBEYED,
+    jax_settings.OF_DEVICES,
+    jax_settings.WITHOUT_MEANING,
+)
 
-def test_the_table_has_the_defaults_of_jax() -> None:
-    assert {name: getattr(jax.config, name) for name in context._ALL} == context._ALL
+
+def test_every_setting_of_jax_is_in_one_table() -> None:
+    known = [name for table in TABLES for name in table]
+    assert sorted(set(known)) == sorted(known)
+    unknown = sorted(set(jax.config.values) - set(known))
+    assert not unknown, (
+        f"this jax has settings that client/jitclient/jax_settings.py does not know: {unknown}. Read what each does; one "
+        "that changes a value, a type or an error goes to CARRIED if jax has a context manager for it (which "
+        "jitserver/engine/context.py enters), else to REFUSED; one of backends to OF_DEVICES; others to WITHOUT_MEANING"
+    )
+
+
+@pytest.mark.parametrize("table", ["CARRIED", "REFUSED", "REFUSED_WHEN_MADE"])
+def test_the_tables_have_the_defaults_of_jax(table: str) -> None:
+    assert context._differing(getattr(jax_settings, table)) == ()
     assert context.current() == ()
+
+
+def test_the_daemon_can_enter_what_travels() -> None:
+    assert set(jax_settings.CARRIED) <= set(_ENTER)
 
 
 def test_a_daemon_keeps_no_settings_of_who_started_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -28,7 +54,8 @@ def test_a_daemon_keeps_no_settings_of_who_started_it(monkeypatch: pytest.Monkey
 def test_settings_are_read_from_the_environment_before_jax_is_there(run_script: Callable[..., Any]) -> None:
     program = """
         import json, sys
-        from jitclient import context
+        from jitclient import context, jax_settings
+from jitserver.engine.context import _ENTER
 
         found = [context.current(), context.jit_is_disabled()]
         assert "jax" not in sys.modules
@@ -72,3 +99,18 @@ def test_a_setting_that_cannot_travel_keeps_the_call_here() -> None:
     finally:
         jax.config.update("jax_random_seed_offset", 0)
     assert float(draw(np.float32(1))) == plain
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("jax_use_direct_linearize", False), ("jax_explicit_x64_dtypes", "error"), ("jax_no_execution", True)],
+)
+def test_a_program_is_not_made_under_a_setting_of_the_process(name: str, value: Any) -> None:
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        with pytest.raises(jitclient.CaptureError, match=name):
+            jitclient.jit(lambda x: x + len(name))(np.float32(1))
+    finally:
+        jax.config.update(name, before)
