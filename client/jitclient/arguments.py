@@ -41,7 +41,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         return _SCALARS[kind](x64)
     if isinstance(leaf, (np.ndarray, np.generic)):
         if kind is not np.ndarray and isinstance(leaf, np.ma.MaskedArray):
-            raise ValueError("numpy masked arrays are not supported: pass arr.filled(...), or the mask beside the array")
+            raise ValueError("numpy masked arrays are not supported: pass arr.filled(...), or the mask too")
         if not leaf.dtype.isnative:
             raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64))

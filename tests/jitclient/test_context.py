@@ -28,8 +28,8 @@ def test_every_setting_of_jax_is_in_one_table() -> None:
     assert sorted(set(known)) == sorted(known)
     unknown = sorted(set(jax.config.values) - set(known))
     assert not unknown, (
-        f"this jax has settings that client/jitclient/jax_settings.py does not know: {unknown}. Read what each does; one "
-        "that changes a value, a type or an error goes to CARRIED if jax has a context manager for it (which "
+        f"this jax has settings that client/jitclient/jax_settings.py does not know: {unknown}. Read what each does. "
+        "One that changes a value, a type or an error goes to CARRIED if jax has a context manager for it (which "
         "jitserver/engine/context.py enters), else to REFUSED; one of backends to OF_DEVICES; others to WITHOUT_MEANING"
     )
 
@@ -54,8 +54,7 @@ def test_a_daemon_keeps_no_settings_of_who_started_it(monkeypatch: pytest.Monkey
 def test_settings_are_read_from_the_environment_before_jax_is_there(run_script: Callable[..., Any]) -> None:
     program = """
         import json, sys
-        from jitclient import context, jax_settings
-from jitserver.engine.context import _ENTER
+        from jitclient import context
 
         found = [context.current(), context.jit_is_disabled()]
         assert "jax" not in sys.modules
