@@ -79,7 +79,7 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
         ("tuple", tuple(_argument(operands, value, n in call.arrays) for n, value in enumerate(call.args))),
         ("dict", tuple((key, _argument(operands, value, key in call.arrays)) for key, value in call.kwargs.items())),
     )
-    return run(_call, call.name, (call.name, ("tuple", template)), operands, in_process)
+    return run(_call, call.name.strip("_"), (call.name, ("tuple", template)), operands, in_process)
 
 
 def template_of_constant(value: Any) -> Template:

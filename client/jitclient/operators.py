@@ -46,7 +46,7 @@ def apply(name: str, array: Any, other: Any) -> Any:
 def _apply(name: str, array: Any, other: Any) -> Any:
     if is_for_here(other):
         return getattr(array.in_process(), name)(here(other))
-    return on_daemon(_call, name, (name,), array, other)
+    return on_daemon(_call, name.strip("_"), (name,), array, other)
 
 
 def _call(name: str, array: Any, other: Any) -> Any:

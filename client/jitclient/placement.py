@@ -1,9 +1,12 @@
-"""Where an array is, in the words of this process's own jax: on its default device, as far as it can tell."""
+"""Where an array is, in the words of this process's own jax."""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from jitclient.shardings import to_jax
+from jitclient.wire.messages import Spec
 
 
 class Placement:
@@ -13,6 +16,8 @@ class Placement:
 
     if TYPE_CHECKING:
 
+        spec: Spec
+
         @property
         def nbytes(self) -> int: ...
         def in_process(self) -> Any: ...
@@ -20,13 +25,9 @@ class Placement:
 
     @property
     def sharding(self) -> Any:
-        """The sharding that an array made in this process would have."""
-        jax = _jax("sharding")
-        device = jax.config.jax_default_device
-        if isinstance(device, jax.sharding.Sharding):
-            return device
-        device = device if isinstance(device, jax.Device) else jax.local_devices(backend=device)[0]
-        return jax.sharding.SingleDeviceSharding(device)
+        """How it lies on the devices, as if they were this process's own."""
+        _jax("sharding")
+        return to_jax(self.spec.sharding)
 
     def devices(self) -> set[Any]:
         """The devices of its sharding."""
@@ -35,35 +36,45 @@ class Placement:
 
     @property
     def device(self) -> Any:
-        """Its one device."""
-        (device,) = self.devices()
-        return device
+        """Its one device; its sharding, if they are several."""
+        devices = self.devices()
+        return self.sharding if len(devices) > 1 else devices.pop()
 
     @property
     def committed(self) -> bool:
-        """Whether it must stay where it is: never, here."""
-        return False
+        """Whether somebody placed it."""
+        return self.spec.sharding is not None
 
     _committed = committed
-    is_fully_addressable = is_fully_replicated = property(lambda self: True)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every one of its devices has all of it."""
+        return self.spec.sharding is None or bool(self.sharding.is_fully_replicated)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process reaches all of it."""
+        return True
 
     @property
     def format(self) -> Any:
         """The layout and sharding that an array made in this process would have."""
-        _jax("format")
-        return self.in_process().format
+        return self._placed("format").format
 
     @property
     def addressable_shards(self) -> Any:
-        """Its one shard, fetched."""
-        _jax("addressable_shards")
-        return self.in_process().addressable_shards
+        """Its shards, fetched."""
+        return self._placed("addressable_shards").addressable_shards
 
     global_shards = addressable_shards
 
     def addressable_data(self, index: int) -> Any:
         """The part on the device of that number."""
-        return (self,)[index]
+        return self if self.spec.sharding is None and index == 0 else self.addressable_shards[index].data
+
+    def _placed(self, name: str) -> Any:
+        return _jax(name).device_put(self.in_process(), self.sharding)
 
     def on_device_size_in_bytes(self) -> int:
         """Bytes that it takes on its device."""

@@ -15,7 +15,6 @@ from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import jitclient
-from jitclient import shardings
 
 MESH = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Auto))
 EXPLICIT = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Explicit))
@@ -199,14 +198,10 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def place_of(leaf: Any) -> Any:
-    return shardings.to_jax(leaf.spec.sharding) if type(leaf) is jitclient.Array else leaf.sharding
-
-
 def described(tree: Any) -> Any:
     """Values, types and places of the leaves."""
     leaves, treedef = jax.tree.flatten(tree)
-    places = [place_of(leaf).devices_indices_map(leaf.shape) for leaf in leaves]
+    places = [leaf.sharding.devices_indices_map(leaf.shape) for leaf in leaves]
     texts = [sorted((device.id, str(index)) for device, index in place.items()) for place in places]
     return str(treedef), [
         (str(leaf.dtype), np.asarray(leaf).tolist(), text) for leaf, text in zip(leaves, texts, strict=True)

@@ -34,7 +34,7 @@ READS = """
 
     values = [reads({{"a": np.ones(3, np.float32)}}, 2, old=jitclient.device_put(np.float32(1))) for _ in range(3)]
     y, n = values[0]["y"], values[0]["n"]
-    print(json.dumps([float(y[0]), y.weak_type, n.weak_type, float(values[2]["old"])]))
+    print(json.dumps([float(np.asarray(y)[0]), y.weak_type, n.weak_type, float(values[2]["old"])]))
 """
 
 USES = {
