@@ -135,7 +135,7 @@ def test_bare_functions_and_methods_are_explained_as_they_would_be_jitted(daemon
     assert jitclient.explain(plain, x).level == "L1"
     Model.of_class(x)
     assert jitclient.explain(Model.of_class, x).level == "L0"
-    with pytest.raises(TypeError, match=r"argument x is of type .*Model"):
+    with pytest.raises(TypeError, match=r"Error interpreting argument .*Model.* at path x"):
         jitclient.explain(Model().of_class)
 
 
