@@ -42,7 +42,6 @@ REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_disable_bwd_checks": False,
     "jax_disable_vmap_shmap_error": False,
     "jax_embedded_constants_max_bytes": 32,
-    "jax_enable_checks": False,
     "jax_enable_pgle": False,
     "jax_error_checking_behavior_divide": "ignore",
     "jax_error_checking_behavior_nan": "ignore",
@@ -122,6 +121,7 @@ WITHOUT_MEANING = (
     "jax_disallow_mesh_context_manager",
     "jax_dump_ir_modes",
     "jax_dump_ir_to",
+    "jax_enable_checks",
     "jax_enable_compilation_cache",
     "jax_explain_cache_misses",
     "jax_export_calling_convention_version",
@@ -155,4 +155,4 @@ WITHOUT_MEANING = (
     "jax_transfer_guard_device_to_host",
     "jax_transfer_guard_host_to_device",
 )
-"""They are about caches, logs, text and guards of this process's own jax, and about no value of a program."""
+"""They are about caches, logs, text, guards and self-checks of this process's own jax, and about no value of a program."""
