@@ -34,6 +34,15 @@ def class_in_jax(cls: type) -> type:
     return sys.modules["jax"].Array if _known else cls
 
 
+def has_backend() -> bool:
+    """Whether jax has begun to compute somewhere; also where it does not say."""
+    try:
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:
+        return True
+    return bool(backends_are_initialized())
+
+
 def window(start: Any, size: int) -> Any:
     """An index that means `start : start + size`, where only the size is known to the program. Imports jax."""
     try:
@@ -55,6 +64,18 @@ def weakly_typed(array: Any) -> Any:
 # ---- making jax know
 
 
+def when_loaded(action: Callable[[], None]) -> None:
+    """Does something with this process's jax: now, or when the program loads it."""
+    if _jax() is not None:
+        action()
+        return
+    waiting = next((finder for finder in sys.meta_path if isinstance(finder, _WhenLoaded)), None)
+    if waiting is None:
+        waiting = _WhenLoaded("jax")
+        sys.meta_path.insert(0, waiting)
+    waiting.actions.append(action)
+
+
 def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
     """Makes jax take instances of `cls` for arrays: now, or when the program loads it.
 
@@ -63,10 +84,7 @@ def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
         aval_of: what jax is to trace in place of one.
         value_of: one as an array of jax's own.
     """
-    if _jax() is not None:
-        _introduce(cls, aval_of, value_of)
-    else:
-        sys.meta_path.insert(0, _WhenLoaded("jax", lambda: _introduce(cls, aval_of, value_of)))
+    when_loaded(lambda: _introduce(cls, aval_of, value_of))
 
 
 def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
@@ -94,7 +112,10 @@ def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
     def constant(val: Any, aval: Any) -> Any:
         return mlir.ir_constant(value_of(val))
 
-    dtypes.register_canonicalize_value_handler(cls, value_of)
+    if hasattr(dtypes, "register_canonicalize_value_handler"):
+        dtypes.register_canonicalize_value_handler(cls, value_of)
+    else:  # before jax 0.10.2
+        dtypes.canonicalize_value_handlers[cls] = value_of
     mlir.register_constant_handler(cls, constant)
     pxla.shard_arg_handlers[cls] = shard
     core.pytype_aval_mappings[cls] = aval_of
@@ -109,9 +130,9 @@ def _jax() -> Any:
 class _WhenLoaded:
     """Stands first among the finders of modules, until one module was loaded; then does what was asked, once."""
 
-    def __init__(self, name: str, action: Callable[[], None]) -> None:
+    def __init__(self, name: str) -> None:
+        self.actions: list[Callable[[], None]] = []
         self._name = name
-        self._action = action
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
         if name != self._name:
@@ -129,6 +150,7 @@ class _WhenLoaded:
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             load(module)
-            self._action()
+            for action in self.actions:
+                action()
 
         loader.exec_module = exec_module

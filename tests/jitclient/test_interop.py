@@ -1,6 +1,7 @@
 """JAX's own functions in this process take arrays of the daemon's, however late jax is loaded."""
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from jax import lax
 
 import jitclient
+from jitclient import interop
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -234,3 +236,13 @@ def test_the_class_is_ours_to_whoever_asks_for_the_type() -> None:
     x = jitclient.device_put(1.0)
     assert type(x) is jitclient.Array
     assert functools.reduce(lambda a, b: a + b, [x, x, x]).item() == 3
+
+
+def test_what_another_jax_may_have_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = jnp.arange(5.0)
+    expected = x.at[interop.window(jnp.int32(1), 2)].set(9).tolist()
+    assert interop.weakly_typed(x).weak_type
+    monkeypatch.setitem(sys.modules, "jax._src.indexing", None)
+    monkeypatch.setitem(sys.modules, "jax._src.lax.lax", None)
+    assert x.at[interop.window(jnp.int32(1), 2)].set(9).tolist() == expected == [0, 9, 9, 3, 4]
+    assert interop.weakly_typed(x) is x

@@ -5,6 +5,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -350,3 +351,39 @@ def test_many_shapes_earn_no_warning() -> None:
         warnings.simplefilter("error")
         for n in range(1, 9):
             jitclient.device_put(np.zeros(n, np.int8)) + 1
+
+
+def test_what_was_fetched_outlives_its_daemon(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address) as daemon:
+        done = run_script(
+            f"""
+            import json, os, signal, warnings
+            import numpy as np, jitclient
+            x = jitclient.device_put(np.ones(3, np.float32))
+            y = jitclient.device_put(np.ones(3, np.float32))
+            np.asarray(x)
+            os.kill({daemon.pid}, signal.SIGKILL)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                results = [(x + n).tolist() for n in range(2)]
+            try:
+                y + 1
+            except jitclient.ArrayLost as error:
+                lost = str(error)
+            print(json.dumps([results, [str(w.message) for w in caught], lost]))
+            """,
+            env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
+        )
+    results, (warning,), lost = done
+    assert results == [[1, 1, 1], [2, 2, 2]]
+    assert warning.startswith("add runs in this process: ")
+    assert lost.startswith("Array with shape=float32[3] was lost with its daemon")
+
+
+def test_warnings_of_jax_arrive(counts: Callable[..., dict[str, Any]]) -> None:
+    size = counts()["entries"] + 100  # new to the daemon
+    with pytest.warns(UserWarning, match="float64 requested in astype is not available"):
+        jitclient.device_put(np.zeros(size, np.float32)).astype(np.float64)
