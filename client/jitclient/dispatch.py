@@ -3,7 +3,9 @@
 It is this process where the operation is part of a trace, and where an argument cannot be part of a program.
 """
 
+import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -18,8 +20,10 @@ def is_for_here(*values: Any) -> bool:
 
 
 def here(value: Any) -> Any:
-    """A value for an operation in this process."""
+    """A value for an operation in this process. Brings jax in, where it is installed: it knows what is wrong."""
     if isinstance(value, Remote):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("jax")
         return value.in_process()
     return tuple(map(here, value)) if type(value) is tuple else value
 

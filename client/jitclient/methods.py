@@ -63,7 +63,7 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """What `array.name(*args, **kwargs)` gives, or the property of that name."""
 
     def in_process() -> Any:
-        found = getattr(array.in_process(), name)
+        found = getattr(here(array), name)
         if not callable(found):
             return found
         return found(*map(here, args), **{key: here(value) for key, value in kwargs.items()})

@@ -30,7 +30,7 @@ class Operations(Remote):
 
     def __getitem__(self, index: Any) -> Any:
         if is_for_here(*(index if type(index) is tuple else (index,))):
-            return self.in_process()[here(index)]
+            return here(self)[here(index)]
         found = indexing.basic(index, self.shape)
         if found is not None:
             plan, starts = found
@@ -41,13 +41,13 @@ class Operations(Remote):
         try:
             template = indexing.template_of(index, self.shape, operands)
         except IndexError:
-            return self.in_process()[here(index)]  # JAX knows what to say
-        return run(_item, "getitem", (template,), operands, lambda: self.in_process()[here(index)])
+            return here(self)[here(index)]  # JAX knows what to say
+        return run(_item, "getitem", (template,), operands, lambda: here(self)[here(index)])
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return iter(self.in_process()) if is_for_here() else self._rows()
+        return iter(here(self)) if is_for_here() else self._rows()
 
     def _rows(self) -> Iterator[Any]:
         for start in range(0, self.shape[0], _ROWS_AT_ONCE):

@@ -45,7 +45,7 @@ def apply(name: str, array: Any, other: Any) -> Any:
 
 def _apply(name: str, array: Any, other: Any) -> Any:
     if is_for_here(other):
-        return getattr(array.in_process(), name)(here(other))
+        return getattr(here(array), name)(here(other))
     return on_daemon(_call, name.strip("_"), (name,), array, other)
 
 

@@ -46,7 +46,7 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
     array, index = place.array, place.index
 
     def in_process() -> Any:
-        there = array.in_process().at[here(index)]
+        there = here(array).at[here(index)]
         return getattr(there, name)(*map(here, args), **{key: here(value) for key, value in kwargs.items()})
 
     if is_for_here(array, *(index if type(index) is tuple else (index,)), *args, *kwargs.values()):
