@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient import device_options
+from jitclient import client_device, device_options, process
 from jitclient.auto_static import AutoStaticFunction
 from jitclient.capture import capture
 from jitclient.deps import Deps
@@ -48,6 +48,8 @@ def jit(
         return functools.partial(jit, deps=deps, auto_static=auto_static, **options)
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
+    if not process.inside_daemon:
+        client_device.pin()
     given = JitOptions.of(fun, options)
     device_options.check(fun, given)
     kind = AutoStaticFunction if auto_static else RemoteFunction

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from jitclient import accounts, calling, context, process, trace_state, tree
+from jitclient import accounts, calling, client_device, context, process, trace_state, tree
 from jitclient.arguments import NotAnArray, spec_of
 from jitclient.array import Array
 from jitclient.avals import abstract
@@ -61,6 +61,8 @@ class RemoteFunction:
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
                 raise
+            if isinstance(error, DaemonUnavailable):
+                client_device.release()
             self._warn(error)
             process.session().count_local_run()
             with accounts.of_local_run(self.__name__, error):
@@ -206,6 +208,7 @@ class RemoteFunction:
             program = from_capture(stay, wanted, self.current_capture())
         except CaptureError as error:
             program = from_trace(stay, wanted, error)
+        client_device.say_so(stay.platform)
         if program.prepared.seconds:  # it was made just now
             kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
             self._misses.note(wanted, kind)
@@ -243,14 +246,19 @@ class RemoteFunction:
 
     @functools.cached_property
     def _jitted_here(self) -> Any:
-        import jax  # the one place where the client itself brings jax in
-
-        return jax.jit(self.__wrapped__, **self._options.given())
+        return _jax().jit(self.__wrapped__, **self._options.given())
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            warn(f"{self.__name__} runs in this process: {error}", RuntimeWarning)
+            platform = _jax().default_backend()
+            warn(f"{self.__name__} runs in this process, on the {platform}: {error}", RuntimeWarning)
+
+
+def _jax() -> Any:
+    import jax  # the one place where the client itself brings jax in
+
+    return jax
 
 
 def _abstract(handle: Array) -> Any:

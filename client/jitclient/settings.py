@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from jitclient.errors import SettingsError
 
@@ -26,6 +26,8 @@ class Settings:
             warning; `error` raises the typed error instead.
         progress: JITSERVER_PROGRESS: whether a long compile shows itself on a terminal (default: yes).
         explain: JITSERVER_EXPLAIN: whether each miss says on stderr why it was one, and what it cost (default: no).
+        client_device: JITSERVER_CLIENT_DEVICE: `cpu` has jax itself compute on the CPU in a client, so that it leaves
+            the accelerator to the daemon; `keep` leaves it as it is.
     """
 
     address: str | None = None
@@ -33,6 +35,7 @@ class Settings:
     fallback: Literal["local", "error"] = "local"
     progress: bool = True
     explain: bool = False
+    client_device: Literal["cpu", "keep"] = "cpu"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -44,9 +47,10 @@ class Settings:
         return cls(
             address=environment.get("JITSERVER_ADDRESS") or None,
             autostart=_boolean(environment, "JITSERVER_AUTOSTART"),
-            fallback=_fallback(environment.get("JITSERVER_FALLBACK", "local")),
+            fallback=_one_of(environment, "JITSERVER_FALLBACK", "local", "error"),
             progress=_boolean(environment, "JITSERVER_PROGRESS"),
             explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
+            client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
         )
 
 
@@ -63,8 +67,8 @@ def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> b
     return BOOLEANS[text.lower()]
 
 
-def _fallback(text: str) -> Literal["local", "error"]:
-    match text:
-        case "local" | "error":
-            return text
-    raise SettingsError(f"JITSERVER_FALLBACK={text!r}: expected 'local' or 'error'")
+def _one_of(environment: Mapping[str, str], name: str, default: str, other: str) -> Any:
+    text = environment.get(name, default)
+    if text not in (default, other):
+        raise SettingsError(f"{name}={text!r}: expected {default!r} or {other!r}")
+    return text

@@ -109,7 +109,7 @@ def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Pat
     }[name]
     value, [warning] = run_script(LOCALLY, env=env)
     assert value == 2
-    assert "runs in this process: " in warning
+    assert "runs in this process, on the cpu: " in warning
     assert str(short_path / "jitserver") in warning
 
 

@@ -189,7 +189,7 @@ def test_with_local_fallback_it_runs_here_and_warns_once(run_script: Callable[..
     values, warned = result
     assert values == [4.0, 5.0]
     assert len(warned) == 1
-    assert "reads runs in this process" in warned[0]
+    assert "reads runs in this process, on the cpu: " in warned[0]
 
 
 def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ from jitclient.settings import Settings
 
 
 def test_defaults() -> None:
-    expected = Settings(None, autostart=True, fallback="local", progress=True, explain=False)
+    expected = Settings(None, autostart=True, fallback="local", progress=True, explain=False, client_device="cpu")
     assert Settings.from_environment({}) == expected
 
 
@@ -18,11 +18,15 @@ def test_all_of_them() -> None:
         "JITSERVER_FALLBACK": "error",
         "JITSERVER_PROGRESS": "0",
         "JITSERVER_EXPLAIN": "1",
+        "JITSERVER_CLIENT_DEVICE": "keep",
     }
-    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True)
+    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, "keep")
 
 
-@pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in ("AUTOSTART", "EXPLAIN", "FALLBACK", "PROGRESS")])
+NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS")
+
+
+@pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])
 def test_a_bad_value_names_the_variable(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}='perhaps'"):
         Settings.from_environment({name: "perhaps"})
