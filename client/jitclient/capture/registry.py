@@ -32,19 +32,21 @@ def registration_of(cls: type) -> Registration | None:
 
 
 def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
-    place = getattr(flatten, "__qualname__", "")
+    place = getattr(flatten, "__qualname__", "").removeprefix("_")
     if place.startswith("register_dataclass."):
         data, meta = _closed_over(flatten, "data_fields"), _closed_over(flatten, "meta_fields")
         return "dataclass", (tuple(data), tuple(meta), _dropped_fields(cls, {*data, *meta}))
     if place == "register_pytree_with_keys.<locals>.flatten_func_impl":
         keyed = _closed_over(flatten, "flatten_with_keys")
-        if getattr(keyed, "__qualname__", "").startswith("register_static."):
+        if getattr(keyed, "__qualname__", "").removeprefix("_").startswith("register_static."):
             return "static", ()
         if isinstance(keyed, operator.methodcaller):
             return "class_with_keys", ()
         return "keys", (keyed, unflatten)
     if isinstance(flatten, operator.methodcaller):
         return ("class_with_keys" if hasattr(cls, "tree_flatten_with_keys") else "class"), ()
+    if getattr(flatten, "__module__", "") == "jax._src.tree_util":
+        raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
     return "node", (flatten, unflatten)
 
 

@@ -1,5 +1,7 @@
 """The one file that reads JAX's own registry, and what happens where it cannot."""
 
+import types
+
 import jax
 import pytest
 
@@ -31,6 +33,32 @@ def test_registration_is_read():
 def test_a_registry_that_does_not_tell(monkeypatch, broken):
     monkeypatch.setattr("jax._src.tree_util._registry", broken)
     assert registration_of(Plain) is None
+    with pytest.raises(CaptureError, match="Node"):
+        registration_of(Node)
+
+
+def test_functions_that_jax_made_are_recognised():
+    class Keyed:
+        pass
+
+    class Static(str):
+        pass
+
+    flatten = lambda tree: (((jax.tree_util.GetAttrKey("w"), 1),), None)
+    jax.tree_util.register_pytree_with_keys(Keyed, flatten, lambda _, children: Keyed())
+    jax.tree_util.register_static(Static)
+    kind, (keyed, _) = registration_of(Keyed)
+    assert (kind, keyed) == ("keys", flatten)
+    assert registration_of(Static) == ("static", ())
+
+
+def test_functions_of_a_later_jax_are_not_mistaken_for_the_users(monkeypatch):
+    def flatten(tree):
+        return [], None
+
+    flatten.__module__ = "jax._src.tree_util"
+    entry = types.SimpleNamespace(to_iter=flatten, from_iter=None)
+    monkeypatch.setitem(jax._src.tree_util._registry, Node, entry)
     with pytest.raises(CaptureError, match="Node"):
         registration_of(Node)
 
