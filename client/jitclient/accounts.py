@@ -1,6 +1,7 @@
-"""What JITSERVER_EXPLAIN=1 says: a line for whatever a call took besides running, why that was so, and its price."""
+"""What JITSERVER_EXPLAIN=1 and `jax.log_compiles` say: a line for whatever a call took besides running."""
 
 import contextlib
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from jitclient.specialisation import Specialisation
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Lookup, Prepared, Verb
 
+_log = logging.getLogger("jitclient")
 _MOST_CAUSES = 3
 _told: set[tuple[str, str]] = set()
 
@@ -44,6 +46,12 @@ class Account:
             program = labels.of_call(self.wanted.name, self.wanted.specs)
             with contextlib.suppress(JitserverError):  # the program is there: nothing may fail for want of a reason
                 _say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+
+    def log(self, prepared: Prepared) -> None:
+        """Logs what `jax.log_compiles` asks for, unless the program was found."""
+        if prepared.seconds:
+            stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
+            _log.warning("%s was made on the daemon: %s", labels.of_call(self.wanted.name, self.wanted.specs), stages)
 
     def _cause(self, session: Session, lookup: Lookup) -> str:
         if self.why is not None:

@@ -60,15 +60,24 @@ def on_mesh(context: Context) -> bool:
 
 def jit_is_disabled() -> bool:
     """Whether the program runs under `jax.disable_jit`."""
-    jax = sys.modules.get("jax")
-    if jax is None:
-        return BOOLEANS.get(os.environ.get("JAX_DISABLE_JIT", "").lower(), False)
-    return bool(jax.config.jax_disable_jit)
+    return _is_on("jax_disable_jit")
+
+
+def logs_compiles() -> bool:
+    """Whether the program runs under `jax.log_compiles`."""
+    return _is_on("jax_log_compiles")
 
 
 def x64(context: Context) -> bool:
     """Whether 64-bit types are kept."""
     return bool(dict(context).get("jax_enable_x64", False))
+
+
+def _is_on(name: str) -> bool:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return BOOLEANS.get(os.environ.get(name.upper(), "").lower(), False)
+    return bool(getattr(jax.config, name))
 
 
 @functools.cache

@@ -71,8 +71,8 @@ REFUSED_WHEN_MADE: dict[str, Any] = {
 }
 """Likewise, and so rarely set that only a call whose program is not at hand looks at them."""
 
-OBEYED = ("jax_disable_jit",)
-"""They decide whether a call goes to the daemon at all."""
+OBEYED = ("jax_disable_jit", "jax_log_compiles")
+"""They hold in the client: whether a call goes to the daemon at all, and what is said of it."""
 
 OF_DEVICES = (
     "jax_backend_target",
@@ -130,7 +130,6 @@ WITHOUT_MEANING = (
     "jax_include_debug_info_in_dumps",
     "jax_include_full_tracebacks_in_locations",
     "jax_log_checkpoint_residuals",
-    "jax_log_compiles",
     "jax_logging_level",
     "jax_pallas_verbose_errors",
     "jax_persistent_cache_enable_xla_caches",
@@ -155,4 +154,4 @@ WITHOUT_MEANING = (
     "jax_transfer_guard_device_to_host",
     "jax_transfer_guard_host_to_device",
 )
-"""They are about caches, logs, text, guards and self-checks of this process's own jax, and about no value of a program."""
+"""They are about caches, logs, text, guards and checks of this process's own jax, and about no value of a program."""

@@ -11,7 +11,7 @@ from jitclient import device_options, key_parts, labels, progress, tree
 from jitclient.accounts import Account
 from jitclient.capture import Capture, capture
 from jitclient.client_trace import ClientTrace, trace
-from jitclient.context import Context, check_carried, on_mesh
+from jitclient.context import Context, check_carried, logs_compiles, on_mesh
 from jitclient.deps import Input, stamp_of
 from jitclient.errors import CaptureError
 from jitclient.program import Program
@@ -178,6 +178,8 @@ def _ask(
         prepared, generation = session.prepare(lookup, make_with_parts, deref, say)
     if session.settings.explain:
         account.say(session, lookup, prepared)
+    if logs_compiles():
+        account.log(prepared)
     return prepared, generation
 
 

@@ -113,3 +113,17 @@ def test_a_program_is_not_made_under_a_setting_of_the_process(name: str, value: 
             jitclient.jit(lambda x: x + len(name))(np.float32(1))
     finally:
         jax.config.update(name, before)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_log_compiles_logs_what_is_made_and_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    step = jitclient.jit(lambda x: jnp.sin(x) * 1.625)
+    with jax.log_compiles():
+        for _ in range(2):
+            step(np.ones(3, np.float32))
+    said = [record.getMessage() for record in caplog.records if record.name == "jitclient"]
+    assert len(said) == 1
+    assert said[0].startswith("<lambda>(f32[3]) was made on the daemon: ")
+    assert "compile" in said[0]
+    step(np.ones(4, np.float32))
+    assert len([record for record in caplog.records if record.name == "jitclient"]) == 1
