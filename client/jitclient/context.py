@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jitclient import shardings
+from jitclient import interop, shardings
 from jitclient.errors import CaptureError
-from jitclient.jax_settings import CARRIED, REFUSED, REFUSED_WHEN_MADE
+from jitclient.jax_settings import CARRIED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
 from jitclient.settings import BOOLEANS
 from jitclient.wire.shardings import Mesh
 
@@ -31,6 +31,21 @@ def current() -> Context:
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(_ALL)
+    state = interop.trace_context()
+    if state is None:
+        return _read(jax)
+    global _last
+    state, last = (state, _outside(jax.config)), _last
+    if state != last[0]:
+        _last = last = (state, _read(jax))
+    return last[1]
+
+
+_outside = operator.attrgetter(*OUTSIDE_OF_TRACE_CONTEXT)
+_last: tuple[Any, Context] = (None, ())
+
+
+def _read(jax: Any) -> Context:
     names, read, defaults = _readers()
     values = read(jax.config)
     mesh = jax.sharding.get_abstract_mesh()

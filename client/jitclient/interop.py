@@ -6,6 +6,7 @@ no `jax.Array`s, one warning says so, and JAX takes them as `np.asarray(array)`.
 """
 
 import contextlib
+import functools
 import importlib.util
 import sys
 import warnings
@@ -41,6 +42,22 @@ def has_backend() -> bool:
     except ImportError:
         return True
     return bool(backends_are_initialized())
+
+
+def trace_context() -> Any:
+    """Whatever decides what jax traces now, in one object that is quick to have and to compare; None where it cannot be
+    had.
+    """
+    return _trace_context()()
+
+
+@functools.cache
+def _trace_context() -> Callable[[], Any]:
+    try:
+        from jax._src.config import trace_context
+    except ImportError:
+        return lambda: None
+    return trace_context  # type: ignore[no-any-return]
 
 
 def window(start: Any, size: int) -> Any:

@@ -23,53 +23,63 @@ CARRIED: dict[str, Any] = {
 """They travel with a call. With each, what JAX has where the user set nothing."""
 
 REFUSED: dict[str, Any] = {
-    "jax_explicit_x64_dtypes": 1,
-    "jax_high_dynamic_range_gumbel": False,
-    "jax_no_execution": False,
-    "jax_no_tracing": False,
-    "jax_random_seed_offset": 0,
-}
-"""They change what a call does, and JAX can give them to a whole process only: such a call stays in its process."""
-
-REFUSED_WHEN_MADE: dict[str, Any] = {
     "check_vma": False,
     "eager_constant_folding": False,
-    "jax_bcoo_cusparse_lowering": False,
     "jax_check_static_indices": False,
-    "jax_check_tracer_leaks": False,
-    "jax_compiler_enable_remat_pass": True,
     "jax_custom_vjp3": False,
-    "jax_disable_bwd_checks": False,
-    "jax_disable_vmap_shmap_error": False,
     "jax_embedded_constants_max_bytes": 32,
     "jax_enable_pgle": False,
     "jax_error_checking_behavior_divide": "ignore",
     "jax_error_checking_behavior_nan": "ignore",
     "jax_error_checking_behavior_oob": "ignore",
-    "jax_exec_time_optimization_effort": 0.0,
-    "jax_experimental_unsafe_xla_runtime_errors": False,
-    "jax_memory_fitting_effort": 0.0,
-    "jax_memory_fitting_level": "O2",
-    "jax_mosaic_allow_hlo": False,
+    "jax_explicit_x64_dtypes": 1,
+    "jax_high_dynamic_range_gumbel": False,
     "jax_mutable_array_checks": True,
-    "jax_optimization_level": "UNKNOWN",
+    "jax_no_execution": False,
+    "jax_no_tracing": False,
     "jax_pallas_enable_debug_checks": False,
-    "jax_pallas_poison_buffers": False,
     "jax_pallas_use_mosaic_gpu": True,
     "jax_ragged_dot_use_gpu_pallas_triton_lowering": False,
-    "jax_ragged_dot_use_ragged_dot_instruction": True,
-    "jax_refs_to_pins": False,
+    "jax_random_seed_offset": 0,
     "jax_remat3": False,
     "jax_scan3": False,
     "jax_threefry_gpu_kernel_lowering": False,
     "jax_use_direct_linearize": True,
     "jax_use_emit_pipeline_primitive": False,
-    "jax_use_magma": "auto",
     "jax_use_shardy_partitioner": True,
     "jax_use_simplified_jaxpr_constants": False,
     "jax_xla_profile_version": 0,
 }
-"""Likewise, and so rarely set that only a call whose program is not at hand looks at them."""
+"""They change what a call does, and JAX can give them to a whole process only: such a call stays in its process."""
+
+REFUSED_WHEN_MADE: dict[str, Any] = {
+    "jax_bcoo_cusparse_lowering": False,
+    "jax_check_tracer_leaks": False,
+    "jax_compiler_enable_remat_pass": True,
+    "jax_disable_bwd_checks": False,
+    "jax_disable_vmap_shmap_error": False,
+    "jax_exec_time_optimization_effort": 0.0,
+    "jax_experimental_unsafe_xla_runtime_errors": False,
+    "jax_memory_fitting_effort": 0.0,
+    "jax_memory_fitting_level": "O2",
+    "jax_mosaic_allow_hlo": False,
+    "jax_optimization_level": "UNKNOWN",
+    "jax_pallas_poison_buffers": False,
+    "jax_ragged_dot_use_ragged_dot_instruction": True,
+    "jax_refs_to_pins": False,
+    "jax_use_magma": "auto",
+}
+"""Likewise, but they are about compiling: a call whose program is at hand does not look at them."""
+
+OUTSIDE_OF_TRACE_CONTEXT = (
+    "jax_debug_infs",
+    "jax_debug_nans",
+    "jax_default_prng_impl",
+    "jax_enable_custom_prng",
+    "jax_legacy_prng_key",
+    "jax_no_tracing",
+)
+"""Those of the first two tables that do not belong to what jax itself calls the context of a trace."""
 
 OBEYED = ("jax_disable_jit", "jax_log_compiles")
 """They hold in the client: whether a call goes to the daemon at all, and what is said of it."""

@@ -1,5 +1,6 @@
 """Settings of JAX: those that travel, and those that keep a call in its process."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -127,3 +128,45 @@ def test_log_compiles_logs_what_is_made_and_only_that(caplog: pytest.LogCaptureF
     assert "compile" in said[0]
     step(np.ones(4, np.float32))
     assert len([record for record in caplog.records if record.name == "jitclient"]) == 1
+
+
+VALUES = {
+    "jax_default_matmul_precision": "float32",
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise",
+    "jax_default_prng_impl": "rbg",
+    "jax_legacy_prng_key": "error",
+    "jax_explicit_x64_dtypes": "error",
+    "jax_default_device": "cpu",
+    "jax_random_seed_offset": 3,
+    "jax_embedded_constants_max_bytes": 1,
+    "jax_xla_profile_version": 2,
+}
+
+
+@pytest.mark.parametrize("name", [*jax_settings.CARRIED, *jax_settings.REFUSED])
+def test_a_change_of_any_setting_is_seen_by_the_next_call(name: str) -> None:
+    before = getattr(jax.config, name)
+    value = VALUES.get(name, "raise" if before == "ignore" else not before)
+    assert context.current() == ()
+    jax.config.update(name, value)
+    try:
+        assert [setting for setting, _ in context.current()] == [name]
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(context.current()))
+        thread.start()
+        thread.join()
+        assert seen == [context.current()]
+    finally:
+        jax.config.update(name, before)
+    assert context.current() == ()
+
+
+def test_where_jax_does_not_tell_its_context_at_once_the_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    context.interop._trace_context.cache_clear()
+    monkeypatch.delattr("jax._src.config.trace_context")
+    assert context.interop.trace_context() is None
+    with jax.enable_x64(True):
+        assert context.current() == (("jax_enable_x64", True),)
+    assert context.current() == ()
+    context.interop._trace_context.cache_clear()
