@@ -21,7 +21,7 @@ class Misses:
 
     def note(self, wanted: Specialisation, alike: Hashable) -> None:
         """Notes that a program was made for `wanted`; `alike` is what else decides a program than the specs."""
-        if getattr(wanted.fun, "__module__", "").startswith("jitclient."):
+        if (getattr(wanted.fun, "__module__", None) or "").startswith("jitclient."):
             return  # an operation on an array: there is nothing to pad
         ranks = tuple((len(spec.shape), spec.dtype, spec.weak_type) for spec in wanted.specs)
         met = self._shapes.setdefault((alike, ranks), [])
