@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from jitclient.errors import CaptureError
 from jitclient.over_leaves import OverLeaves
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
-from jitserver.engine import ambient, context, placed, warned
+from jitserver.engine import ambient, context, leaks, placed, warned
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -49,6 +49,9 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
     structure = tree.decode(signature.tree, loaded.object_at)
     over_leaves = OverLeaves(loaded.fn, name, structure, statics)
     built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree)
+    with warned.collected() as warnings:
+        leaks.warn_of_kept(loaded, name)
+    built.warnings += tuple(warnings)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
     built.loaded = loaded
     return built
@@ -90,7 +93,7 @@ def _build(
     with context.entered(settings), warned.collected() as warnings:
         with _timed(seconds, "trace", say, "tracing"), ambient.refused():
             traced = jitted.trace(*map(abstract, signature.leaves))
-            _refuse_leaks(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+            leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
         if traced.jaxpr.effects:
             raise CaptureError(
                 "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
@@ -111,14 +114,6 @@ def _build(
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
     )
-
-
-def _refuse_leaks(jitted: Any, n_inputs: int, leaves: Sequence[Spec]) -> None:
-    """Raises JAX's own error for a value that escaped from a trace inside. A call would meet it; what is made ahead of
-    time takes the value for one more argument.
-    """
-    if n_inputs > len(leaves):
-        jitted(*(jax.numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, leaves)))
 
 
 @contextlib.contextmanager

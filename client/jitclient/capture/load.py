@@ -18,14 +18,15 @@ class Loaded:
     Attributes:
         fn: the function.
         extras: the values that were captured with it.
+        made: every object that was made for it, and by which step.
     """
 
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
         self.fn = fn
         self.extras = extras
-        made = [step[0] for step in builder.steps if step[0] in MAKING]
-        objects = zip(made, builder.objects, strict=True)
-        self._numbering = Numbering(extras, [obj for op, obj in objects if op in NAMEABLE])
+        ops = [step[0] for step in builder.steps if step[0] in MAKING]
+        self.made: list[tuple[str, Any]] = list(zip(ops, builder.objects, strict=True))
+        self._numbering = Numbering(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self._groups = builder.plan.groups()
         self._places = places
 
