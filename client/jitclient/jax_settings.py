@@ -64,10 +64,12 @@ REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_memory_fitting_level": "O2",
     "jax_mosaic_allow_hlo": False,
     "jax_optimization_level": "UNKNOWN",
+    "jax_pallas_auto_assign_collective_ids": "no",
     "jax_pallas_poison_buffers": False,
     "jax_ragged_dot_use_ragged_dot_instruction": True,
     "jax_refs_to_pins": False,
     "jax_use_magma": "auto",
+    "jax_use_rgv3": True,
 }
 """Likewise, but they are about compiling: a call whose program is at hand does not look at them."""
 
@@ -163,5 +165,6 @@ WITHOUT_MEANING = (
     "jax_transfer_guard_device_to_device",
     "jax_transfer_guard_device_to_host",
     "jax_transfer_guard_host_to_device",
+    "jax_use_cpp_shard_args",
 )
 """They are about caches, logs, text, guards and checks of this process's own jax, and about no value of a program."""
