@@ -15,7 +15,6 @@ class Placement:
     __slots__ = ()
 
     if TYPE_CHECKING:
-
         spec: Spec
 
         @property

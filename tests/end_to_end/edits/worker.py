@@ -15,8 +15,6 @@ from pathlib import Path
 def main():
     if "--with-jax" in sys.argv:
         import jax.numpy  # noqa: F401  (no backend starts before the fork)
-    import jitclient.process
-    import jitclient.decorator  # noqa: F401
 
     for line in sys.stdin:
         reader, writer = os.pipe()
