@@ -56,7 +56,7 @@ def _source(walker: Walker, name: str, is_named: bool) -> Node | None:
 
 def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, live: ModuleType | None) -> None:
     assert spec.origin is not None
-    code, outline = _module_code(spec.origin)
+    code, outline = _module_code(spec.origin, "docs" in walker.options)
     walker.watch.file(spec.origin)
     walker.watch.name(sys.modules, name, MISSING if live is None else live)
     is_package = spec.submodule_search_locations is not None
@@ -108,21 +108,30 @@ def _describe_live(walker: Walker, node: Node, name: str, live: ModuleType) -> N
     node.needs.append((whole(walker, vars(live)), True))
 
 
-_compiled: dict[tuple[str, int, int], tuple[CodeType, Outline]] = {}
+_compiled: dict[tuple[str, bool, int, int], tuple[CodeType, Outline]] = {}
 
 
-def _module_code(path: str) -> tuple[CodeType, Outline]:
-    """The code of a source file, and its outline; its docstring is left out unless the file may read it."""
+def _module_code(path: str, keep_docs: bool) -> tuple[CodeType, Outline]:
+    """The code of a source file, and its outline, without docstrings that nothing reads."""
     try:
         stat = os.stat(path)
-        key = (path, stat.st_mtime_ns, stat.st_size)
+        key = (path, keep_docs, stat.st_mtime_ns, stat.st_size)
         if key not in _compiled:
             with open(path, "rb") as file:
                 text = file.read()
             tree = ast.parse(text, path)
-            if ast.get_docstring(tree) is not None and b"__doc__" not in text:
-                del tree.body[0]
+            if not keep_docs and b"__doc__" not in text:
+                _leave_out_docs(tree)
             _compiled[key] = compile(tree, path, "exec", dont_inherit=True), outline_of(tree.body)
         return _compiled[key]
     except (OSError, SyntaxError, ValueError) as error:
         raise CaptureError(f"the source of an imported module cannot be read: {error}") from error
+
+
+def _leave_out_docs(tree: ast.Module) -> None:
+    """Those of functions are no part of their code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+            if isinstance(node, ast.ClassDef) and not node.body:
+                node.body.append(ast.Pass(lineno=node.lineno, col_offset=node.col_offset))

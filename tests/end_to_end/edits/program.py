@@ -120,13 +120,13 @@ class Writer:
 
     def _face(self):
         """The function that is jitted."""
-        imports, body = [], []
+        imports, inside, calls = [], [], []
         for part in self.program.children(None):
-            above, inside, call = self._link(part, 0)
+            above, below, call = self._link(part, 0)
             imports += above
-            body += inside
-            body.append(f"local_a = local_a * 0.75 + {call}(local_a)")
-        lines = "".join(f"    {line}\n" for line in body)
+            inside += below  # before all calls: what is imported below is local in the whole body
+            calls.append(f"local_a = local_a * 0.75 + {call}(local_a)")
+        lines = "".join(f"    {line}\n" for line in (*inside, *calls))
         return imports, (
             f"def fn(x, salt={self.program.salt!r}):\n    DOC\n    local_a = x if salt else -x\n"
             f"{lines}    return local_a\n"

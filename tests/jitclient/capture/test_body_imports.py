@@ -169,3 +169,20 @@ def test_a_name_that_the_source_deletes_or_may_not_bind_changes_nothing(write, m
     imported = capture(module.fn)
     monkeypatch.delitem(sys.modules, "um_inner")
     assert imported.key == capture(module.fn).key
+
+
+def test_a_docstring_that_nothing_reads_changes_nothing(write):
+    keys = set()
+    for doc in ("", "    'one'\n", "    'two'\n"):
+        write(um_inner=f"class A:\n{doc}    k = 1\nclass B(A):\n{doc or '    pass'}\n")
+        keys.add(key_and_value(write(um_body=BODY.format("um_inner.B.k * x")))[0].key)
+    assert len(keys) == 1
+
+
+def test_a_docstring_that_something_reads_matters(write):
+    read = "len(um_inner.A.__doc__)"
+    values = []
+    for doc in ("one", "three"):
+        write(um_inner=f"class A:\n    '{doc}'\n    k = 1\n")
+        values.append(key_and_value(write(um_body=BODY.format(read)))[1])
+    assert values == [3, 5]
