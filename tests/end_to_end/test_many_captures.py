@@ -84,9 +84,9 @@ LOOK = """
         loaded = vars(vars(logging)["sys"])["modules"]
         found = {
             "imported": list(loaded),
-            "modules": sum(isinstance(o, types.ModuleType) and o.__name__ == home for o in objects),
+            "modules": sum(issubclass(type(o), types.ModuleType) and o.__name__ == home for o in objects),
             "functions": sum(type(o) is types.FunctionType and o.__globals__.get("__name__") == home for o in objects),
-            "classes": sorted(o.__name__ for o in objects if isinstance(o, type) and o.__module__ == home),
+            "classes": sorted(o.__name__ for o in objects if issubclass(type(o), type) and o.__module__ == home),
             "captures": sum(type(o).__name__ == "Loaded" for o in objects),
         }
         text = json.dumps(found).encode()
