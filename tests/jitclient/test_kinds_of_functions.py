@@ -153,13 +153,13 @@ def test_methods_are_jitted_where_they_are_defined() -> None:
 
             @staticmethod
             @jit
-            def plain(x: Any) -> Any:
+            def shifted(x: Any) -> Any:
                 return x - 1
 
         return Layer()
 
     ours, theirs = define(jitclient.jit), define(jax.jit)
-    for name in ("scaled", "of_class", "plain"):
+    for name in ("scaled", "of_class", "shifted"):
         same(getattr(ours, name)(X), getattr(theirs, name)(X))
 
 

@@ -153,10 +153,6 @@ def test_methods_and_partials_are_lowered_too() -> None:
     class Model:
         w = 3.0
 
-        @jitclient.jit
-        def plain(x: Any) -> Any:
-            return x * 2
-
         @functools.partial(jitclient.jit, static_argnums=0)
         def apply(self, x: Any) -> Any:
             return x * self.w
