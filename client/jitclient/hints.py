@@ -42,7 +42,8 @@ def _hint_for(error: BaseException) -> str | None:
     for cls in type(error).__mro__:
         if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
             return f"hint: {_BY_CLASS[cls.__name__]}"
-    found = [hint for text, hint in _BY_TEXT.items() if text in str(error)]
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a __str__ is its author's
+    found = [hint for text, hint in _BY_TEXT.items() if text in said]
     return f"hint: {found[0]}" if found else None
 
 
