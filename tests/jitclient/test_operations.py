@@ -379,7 +379,7 @@ def test_what_was_fetched_outlives_its_daemon(
         )
     results, (warning,), lost = done
     assert results == [[1, 1, 1], [2, 2, 2]]
-    assert warning.startswith("add runs in this process: ")
+    assert warning.startswith("add runs in this process, on the cpu: ")
     assert lost.startswith("Array with shape=float32[3] was lost with its daemon")
 
 
