@@ -62,9 +62,13 @@ def _trace_context() -> Callable[[], Any]:
 
 def window(start: Any, size: int) -> Any:
     """An index that means `start : start + size`, where only the size is known to the program. Imports jax."""
+    import jax
+
+    if hasattr(jax, "ds"):
+        return jax.ds(start, size)
     try:
         from jax._src.indexing import dslice
-    except ImportError:  # under its public name it is part of a large package
+    except ImportError:  # under its older public name it is part of a large package
         from jax.experimental.pallas import ds as dslice
     return dslice(start, size)
 
