@@ -1,3 +1,3 @@
 """jitserver: the daemon that keeps JAX functions compiled, and the command line that looks into it."""
 
-from jitclient import __version__ as __version__
+from jitclient.version import __version__ as __version__

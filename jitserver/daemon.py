@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from jitclient import process as client_process
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
+from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address
 from jitserver import calls, notify
 from jitserver.acceptor import Acceptor

@@ -6,10 +6,10 @@ Importing this module is cheap: what a name needs is loaded when the name is fir
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from jitclient.array import Array as Array
+    from jitclient.arrays.array import Array as Array
     from jitclient.batching import auto_vmap as auto_vmap
     from jitclient.decorator import function_key as function_key
     from jitclient.decorator import jit as jit
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from jitclient.errors import JitserverError as JitserverError
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
-    from jitclient.process import connect as connect
+    from jitclient.sessions.process import connect as connect
     from jitclient.transfer import block_until_ready as block_until_ready
     from jitclient.transfer import device_get as device_get
     from jitclient.transfer import device_put as device_put
 
 _HOMES = {
-    "Array": "array",
+    "Array": "arrays.array",
     "Explanation": "explanation",
     "auto_vmap": "batching",
     "block_until_ready": "transfer",
-    "connect": "process",
+    "connect": "sessions.process",
     "device_get": "transfer",
     "device_put": "transfer",
     "devices": "devices",

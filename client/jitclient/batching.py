@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jitclient import tree
+from jitclient.trees import tree
 
 
 def auto_vmap(

@@ -4,12 +4,14 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient import client_device, device_options, process
-from jitclient.auto_static import AutoStaticFunction
+from jitclient.calls import device_options
+from jitclient.calls.auto_static import AutoStaticFunction
+from jitclient.calls.deps import Deps
+from jitclient.calls.options import JitOptions
+from jitclient.calls.remote_function import RemoteFunction
 from jitclient.capture import capture
-from jitclient.deps import Deps
-from jitclient.options import JitOptions
-from jitclient.remote_function import RemoteFunction
+from jitclient.local_jax import client_device
+from jitclient.sessions import process
 
 
 def jit(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jitclient import process
+from jitclient.sessions import process
 from jitclient.wire.messages import DeviceInfo, Verb
 
 

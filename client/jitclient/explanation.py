@@ -5,14 +5,17 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from jitclient import context, labels, process, tree
+from jitclient.calls.preparing import identify
+from jitclient.calls.remote_function import RemoteFunction
+from jitclient.calls.specialisation import Specialisation
 from jitclient.decorator import jit
 from jitclient.errors import CaptureError, DaemonError
-from jitclient.handshake import ask
-from jitclient.interop import is_tracer
-from jitclient.preparing import identify
-from jitclient.remote_function import RemoteFunction
-from jitclient.specialisation import Specialisation
+from jitclient.local_jax import context
+from jitclient.local_jax.interop import is_tracer
+from jitclient.notices import labels
+from jitclient.sessions import process
+from jitclient.sessions.handshake import ask
+from jitclient.trees import tree
 from jitclient.wire.explaining import Difference, Explain, Explained
 from jitclient.wire.messages import EntryInfo, Verb
 

@@ -4,10 +4,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jitclient import context, process, tree
-from jitclient.arguments import outgoing, spec_of
-from jitclient.array import Array
-from jitclient.failures import to_exception
+from jitclient.arrays.array import Array
+from jitclient.calls.arguments import outgoing, spec_of
+from jitclient.local_jax import context
+from jitclient.sessions import process
+from jitclient.sessions.failures import to_exception
+from jitclient.trees import tree
 from jitclient.wire.arrays import inline_most
 from jitclient.wire.messages import Put, Run
 

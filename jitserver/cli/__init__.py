@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from jitclient import __version__
 from jitclient.errors import JitserverError
+from jitclient.version import __version__
 
 _COMMANDS = {
     "cache": "cache",

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from jitclient import handshake
 from jitclient.errors import DaemonUnavailable
-from jitclient.labels import seconds as seconds
+from jitclient.notices.labels import seconds as seconds
+from jitclient.sessions import handshake
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses
 from jitclient.wire.messages import Verb

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jitclient import launch
+from jitclient.sessions import launch
 from jitclient.wire.messages import EntryInfo, Match, Status, Verb
 from jitserver.cli.common import ask_daemon, home, json_option, print_json, print_table, seconds
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from jitclient import handshake, launch
 from jitclient.errors import DaemonLost, DaemonUnavailable
+from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb

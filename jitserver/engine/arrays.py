@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jitclient.avals import KEY_IMPLEMENTATIONS, WIDE
-from jitclient.shardings import to_jax
+from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, WIDE
+from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.arrays import HostArray, is_key, shaped, unpack
 from jitclient.wire.messages import Spec
 

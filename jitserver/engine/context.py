@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
-from jitclient import shardings
 from jitclient.capture import FORMAT
-from jitclient.context import DEFAULTS
+from jitclient.local_jax import shardings
+from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.engine.packages import Packages

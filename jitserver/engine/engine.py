@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
-from jitclient import labels
 from jitclient.capture import class_count, load
 from jitclient.errors import AmbientInput
+from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
 from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from jitclient.avals import abstract
 from jitclient.capture import Loaded
+from jitclient.local_jax.avals import abstract
 from jitclient.wire.messages import Spec
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from jitclient import device_options, shardings
-from jitclient.avals import spec_of_aval
+from jitclient.calls import device_options
+from jitclient.local_jax import shardings
+from jitclient.local_jax.avals import spec_of_aval
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec
 

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 from jax import export
 
-from jitclient import tree
-from jitclient.avals import abstract
+from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
 from jitclient.errors import CaptureError
-from jitclient.over_leaves import OverLeaves
+from jitclient.local_jax.avals import abstract
+from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
 from jitserver.engine import ambient, context, leaks, placed, warned

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from jitclient import launch
+from jitclient.sessions import launch
 from jitclient.wire.address import PROCESS_SETTINGS
 from jitserver.systemd.target import SUFFIXES, Target
 

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 import jitclient
-from jitclient.handshake import ask
+from jitclient.sessions.handshake import ask
 from jitclient.settings import settings
 from jitclient.wire.messages import Status, Verb
 

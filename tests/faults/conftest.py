@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient import process as client_process
-from jitclient.failures import answered
-from jitclient.handshake import ask
-from jitclient.session import Session
+from jitclient.sessions import process as client_process
+from jitclient.sessions.failures import answered
+from jitclient.sessions.handshake import ask
+from jitclient.sessions.session import Session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
 from jitclient.wire.channel import WireChannel

@@ -138,7 +138,7 @@ def test_a_daemon_that_hangs_is_given_up(
         big = add(np.zeros((300, 300), np.float32))
         assert float(add(np.float32(1))) == 2
         monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.3)
-        monkeypatch.setattr("jitclient.session._GOODBYE_SECONDS", 0.3)
+        monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
         stop(daemon, until)
         try:
             with pytest.raises(errors.DaemonSilent, match="said nothing"):
@@ -154,8 +154,8 @@ def test_a_daemon_that_hangs_is_given_up(
 
 def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, start_client: Any, until: Any) -> None:
     source = """
-    import jitclient.session
-    jitclient.session._GOODBYE_SECONDS = 0.3
+    import jitclient.sessions.session
+    jitclient.sessions.session._GOODBYE_SECONDS = 0.3
     session = jitclient.connect()
     session.count_local_run()  # it has something to tell
     print("ready")
@@ -177,7 +177,7 @@ def test_a_daemon_that_takes_nothing_is_given_up(
     serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "STALL_SECONDS", 0.3)
-    monkeypatch.setattr("jitclient.session._GOODBYE_SECONDS", 0.3)
+    monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
     with serve() as daemon, client_of(daemon.address):
         stop(daemon, until)
         try:

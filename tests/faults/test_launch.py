@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from jitclient import errors, handshake, launch
-from jitclient import session as client_session
+from jitclient import errors
+from jitclient.sessions import handshake, launch
+from jitclient.sessions import session as client_session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
 
@@ -132,8 +133,8 @@ def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypa
 
 
 OTHERS = {
-    "protocol": ("jitclient.handshake.PROTOCOL = 999", "protocol is 999 here and"),
-    "Python": ("jitclient.handshake.platform.python_version = lambda: '3.99.1'", "Python is 3.99 here and 3."),
+    "protocol": ("jitclient.sessions.handshake.PROTOCOL = 999", "protocol is 999 here and"),
+    "Python": ("jitclient.sessions.handshake.platform.python_version = lambda: '3.99.1'", "Python is 3.99 here and 3."),
     "jax": (
         "sys.modules['jax'] = type(sys)('jax'); sys.modules['jax'].__version__ = '0.0.1'",
         "jax is 0.0.1 here and ",
@@ -147,7 +148,7 @@ def test_versions_that_do_not_fit_are_told_of_both_sides_and_leave_no_session(
 ) -> None:
     patch, words = OTHERS[name]
     source = f"""
-    import json, jitclient.handshake
+    import json, jitclient.sessions.handshake
     {patch}
     try:
         jitclient.connect()

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from jitclient.handshake import ask
+from jitclient.sessions.handshake import ask
 from jitclient.settings import Settings
 from jitclient.wire.messages import Status, Verb
 

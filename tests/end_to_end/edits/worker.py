@@ -16,7 +16,7 @@ def main():
     if "--with-jax" in sys.argv:
         import jax.numpy  # noqa: F401  (no backend starts before the fork)
     import jitclient.decorator
-    import jitclient.process  # noqa: F401
+    import jitclient.sessions.process  # noqa: F401
 
     for line in sys.stdin:
         reader, writer = os.pipe()

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from jitclient import tree
 from jitclient.errors import CaptureError, ProtocolError
+from jitclient.trees import tree
 from jitclient.wire import values
 
 atoms = (

@@ -68,7 +68,7 @@ SCALE = float(os.environ.get("UM_SCALE", 0)) + time.time()
 COUNTED = ("value", "traces", "hits", "client_traces", "local_runs")
 PROGRAM = f"""
 import json, numpy as np, jitclient, um_reads
-from jitclient.handshake import ask
+from jitclient.sessions.handshake import ask
 from jitclient.settings import settings
 from jitclient.wire.messages import Status, Verb
 

@@ -1,0 +1,1 @@
+"""The handle on an array of the daemon, and all that can be done with one."""

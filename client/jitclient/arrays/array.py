@@ -1,0 +1,315 @@
+"""The client's handle on an array that lives on the daemon."""
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitclient.arrays.operations import Operations
+from jitclient.errors import ArrayLost, DaemonLost, DaemonSilent, DaemonUnavailable
+from jitclient.local_jax import interop
+from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
+from jitclient.local_jax.placement import Placement
+from jitclient.sessions.failures import to_exception
+from jitclient.sessions.session import Session
+from jitclient.wire.arrays import HostArray, dtype_named, is_key, nbytes_of
+from jitclient.wire.messages import Done, Failure, Run, Spec
+
+FETCHED_WITH_CALL = 64 << 10
+"""Results up to so many bytes in all come back with the answer to their call."""
+
+
+class Array(Operations, Placement):
+    """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
+    is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
+    the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
+
+    Attributes:
+        shape: a tuple of ints.
+        dtype: a numpy dtype, bfloat16 and its kin included; JAX's own for typed PRNG keys.
+        weak_type: whether JAX's promotion rules treat it as a Python scalar's.
+
+    Example:
+        >>> loss = step(params, x, y)
+        >>> loss
+        Array(0.25, dtype=float32)
+        >>> float(loss)
+        0.25
+    """
+
+    __slots__ = ("__weakref__", "_generation", "_handle", "_local", "_session", "_value", "deleted", "spec")
+    __array_priority__ = 100
+
+    def __init__(self, session: Session, handle: int, spec: Spec) -> None:
+        self._session = session
+        self._handle = handle
+        self._generation = session.generation
+        self._value: HostArray | None = None
+        self._local: weakref.ref[Any] | None = None
+        self.spec = spec
+        self.deleted = False
+
+    def __del__(self) -> None:
+        self._session.drop(self._handle, self._generation)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return interop.class_in_jax(Array)
+
+    # ---- what is known without a look
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its axes."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+        if not is_key(self.spec):
+            return dtype_named(self.spec.dtype)
+        if "jax" not in sys.modules:
+            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, is one that only jax has: import jax")
+        return key_dtype(self.spec.dtype)
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether JAX's promotion rules treat it as a Python scalar's."""
+        return self.spec.weak_type
+
+    @property
+    def aval(self) -> Any:
+        """What jax traces in place of it."""
+        if "jax" not in sys.modules:
+            raise AttributeError("aval is said in jax's words: import jax")
+        return aval_of(self.spec)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return int(np.prod(self.spec.shape, dtype=np.int64))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return nbytes_of(self.spec)
+
+    def is_deleted(self) -> bool:
+        """Whether it was donated to a call, or deleted."""
+        return self.deleted
+
+    def delete(self) -> None:
+        """Has the daemon free it now. Whatever uses it later raises."""
+        self.deleted = True
+        self._value = None
+        self._session.drop(self._handle, self._generation)
+
+    # ---- looks
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        value = self._fetched()
+        if is_key(self.spec):
+            raise TypeError(
+                f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
+                "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
+            )
+        if copy:
+            return np.array(value, dtype=dtype)
+        return value if dtype is None else np.asarray(value, dtype=dtype)
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the elements."""
+        return np.asarray(self).tobytes(order)
+
+    def key_data(self) -> HostArray:
+        """The words behind typed PRNG keys, uint32 with one axis more."""
+        return self._fetched()
+
+    def block_until_ready(self) -> "Array":
+        """Waits until it is computed; returns itself.
+
+        Raises:
+            BaseException: what the call raised that should have made it.
+        """
+        self._exchange(fetch=False)
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether it is computed. Calls are answered when they are done, so it is."""
+        self._check_alive()
+        return True
+
+    def item(self, *position: int) -> Any:
+        """One element as a Python scalar; without a position, the only one."""
+        return np.asarray(self).item(*position)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python scalars."""
+        return np.asarray(self).tolist()
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            many = "array with more than one element is ambiguous. Use a.any() or a.all()"
+            none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+            raise ValueError(f"The truth value of an {many if self.size else none}")
+        return bool(np.asarray(self))
+
+    def __index__(self) -> int:
+        if self.spec.shape or not self.spec.dtype.startswith(("int", "uint")):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(np.asarray(self))
+
+    def __hex__(self) -> str:
+        return hex(self)
+
+    def __oct__(self) -> str:
+        return oct(self)
+
+    def __len__(self) -> int:
+        if not self.spec.shape:
+            raise TypeError("len() of unsized object")
+        return self.spec.shape[0]
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self) if self.spec.shape else np.asarray(self)[()], spec)
+
+    def __str__(self) -> str:
+        return repr(self) if is_key(self.spec) else str(np.asarray(self))
+
+    def __repr__(self) -> str:
+        kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
+        if self.deleted:
+            return f"Array({list(self.spec.shape)}, {kind}, deleted)"
+        if is_key(self.spec):
+            return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
+        return _shown(self._fetched(), self.spec.shape, kind)
+
+    __hash__ = None  # type: ignore[assignment]  # as in JAX: its value could change under donation
+
+    def __reduce__(self) -> Any:
+        return by_value, (np.asarray(self._fetched()), self.spec)
+
+    def in_process(self) -> Any:
+        """Its value as an array of this process's own jax, if that is loaded; or else of numpy.
+
+        The same one as long as somebody holds it, so that a trace that uses it twice has one constant.
+        """
+        self._check_alive()
+        local = self._local() if self._local is not None else None
+        if local is None or local.is_deleted():
+            local = by_value(self._fetched(), self.spec)
+            self._local = weakref.ref(local) if "jax" in sys.modules else None
+        return local
+
+    # ---- as an argument
+
+    def handle_in(self, session: Session) -> int | None:
+        """Its name at the daemon of `session`, or None where only its value can be sent there.
+
+        Raises:
+            RuntimeError: it was donated.
+            ArrayLost: its daemon is gone, and its value was never fetched.
+        """
+        self._check_alive()
+        if session is self._session and session.generation == self._generation:
+            return self._handle
+        if self._value is None and session is self._session:
+            raise ArrayLost(f"{self._label()} was lost with its daemon, which has ended")
+        return None
+
+    def set_value(self, value: HostArray) -> None:
+        """Keeps a value that came with the answer to a call."""
+        self._value = value
+
+    # ---- fetching
+
+    def _fetched(self) -> HostArray:
+        self._check_alive()
+        if self._value is None:
+            self._value = self._exchange(fetch=True)
+        assert self._value is not None
+        return self._value
+
+    def _exchange(self, fetch: bool) -> HostArray | None:
+        self._check_alive()
+        if self._value is not None:
+            return self._value
+        message = Run(fetch=(self._handle,)) if fetch else Run(wait=(self._handle,))
+        done, values = self._ask(message, [self.spec] if fetch else [])
+        for failure in [failure for _, failure in done.failures] + [v for v in values if isinstance(v, Failure)]:
+            raise to_exception(failure)
+        return values[0] if fetch else None  # type: ignore[return-value]
+
+    def _ask(self, message: Run, specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
+        try:
+            try:
+                return self._session.run(message, [], specs, self._generation)
+            except DaemonSilent:
+                raise
+            except DaemonLost:  # a look changes nothing: it may be repeated, where the session lives on
+                return self._session.run(message, [], specs, self._generation)
+        except (ArrayLost, DaemonUnavailable) as error:
+            raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
+
+    def _check_alive(self) -> None:
+        if self.deleted:
+            raise RuntimeError(f"Array has been deleted with shape={self._short()}.")
+
+    def _label(self) -> str:
+        return f"Array with shape={self._short()}"
+
+    def _short(self) -> str:
+        return f"{self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
+
+    def _scalar(self) -> Any:
+        if self.spec.shape:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        return np.asarray(self)[()]
+
+
+def by_value(value: HostArray, spec: Spec) -> Any:
+    """An array in this process: jax's where jax is loaded, or else numpy's. What pickling and captures hold."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return value
+    # Its dtype is what it is: where 64 bits are off it was narrowed when it was made, if it was to be.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        array = jax.numpy.asarray(value)
+        if is_key(spec):
+            return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])
+        return interop.weakly_typed(array) if spec.weak_type else array
+
+
+def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
+    """What `repr` shows, laid out as JAX does."""
+    width = np.get_printoptions()["linewidth"]
+    elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+    if not value.size:
+        elements = f"[], shape={shape}"
+    last_line = len(elements) - elements.rfind("\n") + 1
+    gap = " " * len("Array(") if last_line + len(kind) + 2 > width else " "
+    return f"Array({elements},{gap}{kind})"
+
+
+interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)

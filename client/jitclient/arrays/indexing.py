@@ -1,0 +1,184 @@
+"""`array[index]` and `array.at[index]`, where what an index points to is an argument of the program, and no part of it.
+
+One program serves `array[i]` for every `i`, and `array[i : i + 32]` too: sizes and steps are constants of the
+program, starts are not.
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitclient.arrays.operands import Operands, Template, constant, is_array
+
+_INT32 = range(-(2**31), 2**31)
+
+
+class Axis(NamedTuple):
+    """What is taken of one axis. Its start is an argument, unless all of it is taken."""
+
+    size: int
+    step: int
+    backwards: bool
+    dropped: bool
+    moves: bool
+
+
+class Plan(NamedTuple):
+    """How a basic index takes its part: what of each axis, and where the result has new axes of length one."""
+
+    axes: tuple[Axis, ...]
+    added: tuple[int, ...]
+
+    def plain(self) -> tuple[Any, ...]:
+        """Itself as tuples, which can be a constant of a program."""
+        return tuple(map(tuple, self.axes)), self.added
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the result is the array itself."""
+        return not self.added and all(not axis.moves and not axis.backwards for axis in self.axes)
+
+
+def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
+    """The plan of an index of integers, slices, None and `...`, and the starts it needs; None for all other indices,
+    wrong ones included.
+    """
+    if max(shape, default=0) not in _INT32:
+        return None
+    items = _filled(index if type(index) is tuple else (index,), len(shape))
+    if items is None:
+        return None
+    axes: list[Axis] = []
+    starts: list[int] = []
+    added: list[int] = []
+    lengths = iter(shape)
+    for item in items:
+        if item is None:
+            added.append(len(added) + sum(not axis.dropped for axis in axes))
+            continue
+        found = _axis(item, next(lengths))
+        if found is None:
+            return None
+        axis, start = found
+        axes.append(axis)
+        starts += [start] if axis.moves else []
+    return Plan(tuple(axes), tuple(added)), starts
+
+
+def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
+    """The part of an array that a plan takes. Runs where jax is."""
+    from jax import lax
+
+    axes, added = tuple(Axis(*axis) for axis in plan[0]), plan[1]
+    given = iter(range(len(axes)))
+    firsts = [starts[next(given)] if axis.moves else np.int32(0) for axis in axes]
+    extents = [(axis.size - 1) * axis.step + 1 if axis.size else 0 for axis in axes]
+    if any(axis.moves for axis in axes):
+        array = lax.dynamic_slice(array, firsts, extents)
+    if any(axis.step > 1 for axis in axes):
+        array = lax.slice(array, [0] * array.ndim, array.shape, [axis.step for axis in axes])
+    array = lax.rev(array, [n for n, axis in enumerate(axes) if axis.backwards])
+    array = lax.squeeze(array, [n for n, axis in enumerate(axes) if axis.dropped])
+    return lax.expand_dims(array, added)
+
+
+def template_of(index: Any, shape: Sequence[int], operands: Operands) -> Template:
+    """The template of any index. Masks are looked at, as what they choose decides the shape of the result.
+
+    Raises:
+        IndexError: a mask does not fit.
+    """
+    items = list(index) if type(index) is tuple else [index]
+    written: list[Template] = []
+    for item, axis in zip(items, _first_axes(items, len(shape)), strict=True):
+        if _is_mask(item):
+            written += map(operands.operand, _chosen(np.asarray(item), shape[axis : axis + item.ndim]))
+        else:
+            written.append(_template_of_item(item, shape[axis : axis + 1], operands))
+    return written[0] if type(index) is not tuple and len(written) == 1 else ("tuple", tuple(written))
+
+
+# ---- basic indices
+
+
+def _filled(items: tuple[Any, ...], ndim: int) -> list[Any] | None:
+    """The items with `...` and what is left out written as full slices; None where they are no basic index."""
+    if not all(item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item) for item in items):
+        return None
+    missing = ndim - sum(item is not None and item is not Ellipsis for item in items)
+    dots = [n for n, item in enumerate(items) if item is Ellipsis]
+    if missing < 0 or len(dots) > 1:
+        return None
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]]
+
+
+def _axis(item: Any, length: int) -> tuple[Axis, int] | None:
+    if not isinstance(item, slice):
+        start = operator.index(item)
+        if start not in _INT32:
+            return None
+        start += length if start < 0 else 0
+        # As in JAX, what lies outside is the nearest that lies inside.
+        one = Axis(1, 1, backwards=False, dropped=True, moves=length > 1)
+        return (one, min(max(start, 0), length - 1)) if length else None
+    try:
+        numbers = range(*item.indices(length))
+    except (TypeError, ValueError):
+        return None
+    backwards = numbers.step < 0
+    numbers = numbers[::-1] if backwards else numbers
+    size, step = len(numbers), numbers.step if len(numbers) > 1 else 1
+    axis = Axis(size, step, backwards and size > 1, dropped=False, moves=size < length)
+    return axis, numbers.start if size else 0
+
+
+def _is_integer(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
+
+
+# ---- other indices
+
+
+def _template_of_item(item: Any, length: Sequence[int], operands: Operands) -> Template:
+    if _is_integer(item):
+        number = operator.index(item)
+        return operands.operand(number) if number in _INT32 and length != (0,) else constant(number)
+    if is_array(item) and item.dtype == bool:  # a scalar: a mask was met before
+        return constant(bool(item))
+    if isinstance(item, slice) and length and length[0] in _INT32:
+        found = _axis(item, length[0])
+        if found is not None and found[0].moves and found[0].step == 1 and not found[0].backwards:
+            return "window", (operands.operand(np.int32(found[1])), found[0].size)
+    return operands.template(item)
+
+
+def _is_mask(item: Any) -> bool:
+    return is_array(item) and item.ndim > 0 and item.dtype == bool
+
+
+def _chosen(mask: Any, expected: Sequence[int]) -> tuple[Any, ...]:
+    if mask.shape != tuple(expected):
+        raise IndexError(f"a mask of shape {mask.shape} chooses among {tuple(expected)}")
+    return np.nonzero(mask)
+
+
+def _first_axes(items: list[Any], ndim: int) -> list[int]:
+    """The axis at which each item begins."""
+    consumed = [_consumed(item) for item in items]
+    after = ndim - sum(consumed)
+    axes, axis = [], 0
+    for item, count in zip(items, consumed, strict=True):
+        axes.append(axis)
+        axis += after if item is Ellipsis else count
+    return axes
+
+
+def _consumed(item: Any) -> int:
+    if item is None or item is Ellipsis or isinstance(item, (bool, np.bool_)):
+        return 0
+    if is_array(item) and item.dtype == bool:
+        return int(item.ndim)
+    return 1

@@ -1,0 +1,113 @@
+"""The methods and properties of an array that give arrays: one table, and what calls them on the daemon."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from jitclient.arrays.dispatch import here, is_for_here, run
+from jitclient.arrays.operands import Operands, Template, constant, is_array, read
+from jitclient.arrays.sizes import MethodCall, sized
+
+PROPERTIES = ("T", "mT", "real", "imag", "flat")
+
+METHODS: dict[str, tuple[int | str, ...]] = {
+    "__contains__": (0,),
+    "all": ("where",),
+    "any": ("where",),
+    "argmax": (),
+    "argmin": (),
+    "argpartition": (),
+    "argsort": (),
+    "astype": (),
+    "byteswap": (),
+    "choose": (0, "choices"),
+    "clip": (0, 1, "min", "max"),
+    "compress": (0, "condition", "fill_value"),
+    "conj": (),
+    "conjugate": (),
+    "copy": (),
+    "cumprod": (),
+    "cumsum": (),
+    "diagonal": (),
+    "dot": (0, "b"),
+    "flatten": (),
+    "max": (3, 4, "initial", "where"),
+    "mean": ("where",),
+    "min": (3, 4, "initial", "where"),
+    "nonzero": (),
+    "prod": (4, 5, "initial", "where"),
+    "ptp": (),
+    "ravel": (),
+    "repeat": (0, "repeats"),
+    "reshape": (),
+    "round": (),
+    "searchsorted": (0, 2, "v", "sorter"),
+    "sort": (),
+    "squeeze": (),
+    "std": ("where",),
+    "sum": (4, 5, "initial", "where"),
+    "swapaxes": (),
+    "take": (0, "indices"),
+    "trace": (),
+    "transpose": (),
+    "var": ("where",),
+    "view": (),
+}
+"""The methods, and which of their arguments are arrays: scalars too are arguments of the program there. All others are
+constants of it.
+"""
+
+
+def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `array.name(*args, **kwargs)` gives, or the property of that name."""
+
+    def in_process() -> Any:
+        found = getattr(here(array), name)
+        if not callable(found):
+            return found
+        return found(*map(here, args), **{key: here(value) for key, value in kwargs.items()})
+
+    if is_for_here(array, *args, *kwargs.values()):
+        return in_process()
+    try:
+        call = sized(MethodCall(name, args, kwargs, METHODS.get(name, ())), array)
+    except (TypeError, ValueError, IndexError):
+        return in_process()
+    operands = Operands([array])
+    template = (
+        ("tuple", tuple(_argument(operands, value, n in call.arrays) for n, value in enumerate(call.args))),
+        ("dict", tuple((key, _argument(operands, value, key in call.arrays)) for key, value in call.kwargs.items())),
+    )
+    return run(_call, call.name.strip("_"), (call.name, ("tuple", template)), operands, in_process)
+
+
+def template_of_constant(value: Any) -> Template:
+    """The template of a constant; as in JAX, an integer array of no axes is an integer."""
+    if type(value) in (tuple, list):
+        return type(value).__name__, tuple(map(template_of_constant, value))
+    if not is_array(value):
+        return constant(value)
+    return constant(operator.index(value)) if is_integer(value) else ("object", value)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, be it as an array of no axes."""
+    if is_array(value):
+        return value.shape == () and np.issubdtype(value.dtype, np.integer)
+    return isinstance(value, int)
+
+
+def _call(name: str, template: Template, *operands: Any) -> Any:
+    """A method or property of the first operand. Runs where jax is."""
+    found = getattr(operands[0], name)
+    if not callable(found):
+        return found
+    args, kwargs = read(template, operands)
+    return found(*args, **kwargs)
+
+
+def _argument(operands: Operands, value: Any, is_array: bool) -> Template:
+    if not is_array:
+        return template_of_constant(value)
+    return operands.operand(value) if isinstance(value, (int, float, complex)) else operands.template(value)

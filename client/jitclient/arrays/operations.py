@@ -1,0 +1,110 @@
+"""What can be done with an array on the daemon without a look at it: it is done there, and gives arrays there.
+
+The same with and without jax in this process. JAX itself does it, so that values, dtypes, weak types and errors are
+its own.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitclient.arrays import indexing, operators
+from jitclient.arrays.dispatch import add_method, here, is_for_here, on_daemon, run
+from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
+from jitclient.arrays.operands import Operands, Remote, Template, read
+from jitclient.arrays.updates import At
+
+_UNARY = ("neg", "pos", "abs", "invert", "round")
+_ROWS_AT_ONCE = 100
+
+
+class Operations(Remote):
+    """The methods and operators out of the tables, and what is made of them."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        if is_for_here(*(index if type(index) is tuple else (index,))):
+            return here(self)[here(index)]
+        found = indexing.basic(index, self.shape)
+        if found is not None:
+            plan, starts = found
+            if plan.takes_all:
+                return self
+            return on_daemon(indexing.take, "getitem", (plan.plain(),), self, np.asarray(starts, np.int32))
+        operands = Operands([self])
+        try:
+            template = indexing.template_of(index, self.shape, operands)
+        except IndexError:
+            return here(self)[here(index)]  # JAX knows what to say
+        return run(_item, "getitem", (template,), operands, lambda: here(self)[here(index)])
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return iter(here(self)) if is_for_here() else self._rows()
+
+    def _rows(self) -> Iterator[Any]:
+        for start in range(0, self.shape[0], _ROWS_AT_ONCE):
+            yield from on_daemon(_unstack, "unstack", (), self[start : start + _ROWS_AT_ONCE])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "JAX arrays are immutable and do not support in-place item assignment. "
+            "Instead of x[idx] = y, use x = x.at[idx].set(y) or another .at[] method"
+        )
+
+    def __contains__(self, other: Any) -> bool:
+        return bool(call_method("__contains__", self, (other,), {}))
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    @property
+    def at(self) -> At:
+        """Updated copies, as `jax.Array.at` makes them: `array.at[index].set(value)`."""
+        return At(self)
+
+
+def _item(template: Template, *operands: Any) -> Any:
+    return operands[0][read(template, operands)]
+
+
+def _unstack(array: Any) -> Any:
+    from jax import numpy as jnp
+
+    return jnp.unstack(array)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Operations, *args: Any, **kwargs: Any) -> Any:
+        return call_method(name, self, args, kwargs)
+
+    return method
+
+
+def _operator(name: str) -> Callable[[Operations, Any], Any]:
+    def method(self: Operations, other: Any) -> Any:
+        return operators.apply(name, self, other)
+
+    return method
+
+
+for _name in METHODS:
+    if _name not in vars(Operations):
+        add_method(Operations, _name, _method(_name))
+for _name in _UNARY:
+    add_method(Operations, f"__{_name}__", _method(f"__{_name}__"))
+for _name in operators.NAMES:
+    add_method(Operations, f"__{_name}__", _operator(_name))
+for _name in PROPERTIES:
+    _getter = _method(_name)
+    add_method(Operations, _name, _getter, property(_getter))

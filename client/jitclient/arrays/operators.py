@@ -1,0 +1,62 @@
+"""The operators that take two arrays."""
+
+import operator
+from typing import Any
+
+import jitclient
+from jitclient.arrays.dispatch import here, is_for_here, on_daemon
+from jitclient.arrays.methods import call_method, is_integer
+from jitclient.arrays.operands import Remote, is_array
+from jitclient.local_jax import interop
+
+NAMES = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "matmul", "pow", "and", "or", "xor", "lshift"),
+    *("rshift", "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rdivmod", "rmatmul", "rpow", "rand", "ror"),
+    *("rxor", "rlshift", "rrshift", "eq", "ne", "lt", "le", "gt", "ge"),
+)
+
+_NO_OPERANDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("add", "radd"), ("+", (tuple, list))),
+    **dict.fromkeys(("mul", "rmul"), ("*", (tuple, list))),
+    **dict.fromkeys(("eq", "ne"), ("==", (tuple, list, dict, set))),
+}
+"""What JAX refuses, because Python, left alone, would find a meaning of its own."""
+
+
+def apply(name: str, array: Any, other: Any) -> Any:
+    """What the array's operator of that name gives.
+
+    Raises:
+        TypeError: the other operand is no array, and of a type that JAX refuses in so many words.
+    """
+    convert = getattr(other, "__jax_array__", None)
+    if convert is not None:
+        other = convert()
+    sign, refused = _NO_OPERANDS.get(name, ("", ()))
+    if type(other) in refused:
+        left, right = (other, array) if name.startswith("r") else (array, other)
+        raise TypeError(f"unsupported operand type(s) for {sign}: {type(left).__name__!r} and {type(right).__name__!r}")
+    if not isinstance(other, (int, float, complex)) and not is_array(other) and not interop.is_tracer(other):
+        return NotImplemented
+    if name in ("pow", "rpow") and not is_for_here(other):
+        return _power(name, array, other)
+    return _apply(f"__{name}__", array, other)
+
+
+def _apply(name: str, array: Any, other: Any) -> Any:
+    if is_for_here(other):
+        return getattr(here(array), name)(here(other))
+    return on_daemon(_call, name.strip("_"), (name,), array, other)
+
+
+def _call(name: str, array: Any, other: Any) -> Any:
+    return getattr(array, name)(other)
+
+
+def _power(name: str, array: Any, other: Any) -> Any:
+    """As in JAX, a power that is an integer is a constant: it is made of multiplications."""
+    base, exponent = (array, other) if name == "pow" else (other, array)
+    if not is_integer(exponent):
+        return _apply(f"__{name}__", array, other)
+    base = base if isinstance(base, Remote) else jitclient.device_put(base)
+    return call_method("__pow__", base, (operator.index(exponent),), {})

@@ -1,0 +1,1 @@
+"""From the call of a jitted function to the program that answers it."""

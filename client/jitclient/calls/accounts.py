@@ -1,0 +1,84 @@
+"""What JITSERVER_EXPLAIN=1 and `jax.log_compiles` say: a line for whatever a call took besides running."""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from jitclient.calls.specialisation import Specialisation
+from jitclient.errors import JitserverError
+from jitclient.notices import labels
+from jitclient.sessions.session import Session
+from jitclient.settings import settings
+from jitclient.wire.explaining import Explain, Explained
+from jitclient.wire.messages import Lookup, Prepared, Verb
+
+_log = logging.getLogger("jitclient")
+_MOST_CAUSES = 3
+_told: set[tuple[str, str]] = set()
+
+
+class Account:
+    """What getting one program took.
+
+    Attributes:
+        wanted: what the program is for.
+        parts: what decides it, in words.
+        why: what kept the daemon from tracing it.
+        traced_seconds: what a trace in this process took, if there was one.
+    """
+
+    def __init__(self, wanted: Specialisation, parts: Callable[[], bytes], why: Exception | None = None) -> None:
+        self.wanted = wanted
+        self.parts = parts
+        self.why = why
+        self.traced_seconds: float | None = None
+
+    def say(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
+        """Says it on stderr, unless the program was found."""
+        took = []
+        if self.traced_seconds is not None:
+            took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
+        if prepared.seconds:
+            took.append(f"compiled in {labels.seconds(sum(prepared.seconds.values()))}")
+        if took:
+            program = labels.of_call(self.wanted.name, self.wanted.specs)
+            with contextlib.suppress(JitserverError):  # the program is there: nothing may fail for want of a reason
+                _say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+
+    def log(self, prepared: Prepared) -> None:
+        """Logs what `jax.log_compiles` asks for, unless the program was found."""
+        if prepared.seconds:
+            stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
+            _log.warning("%s was made on the daemon: %s", labels.of_call(self.wanted.name, self.wanted.specs), stages)
+
+    def _cause(self, session: Session, lookup: Lookup) -> str:
+        if self.why is not None:
+            return _in_one_line(self.why)
+        question = Explain(lookup, self.wanted.name, self.parts())
+        explained: Explained = session.ask(Verb.EXPLAIN, question, Explained)
+        if explained.nearest is None:
+            return "the first program of that name"
+        causes = [str(difference) for difference in explained.differences]
+        more = [f"and {len(causes) - _MOST_CAUSES} more differences"] if len(causes) > _MOST_CAUSES else []
+        return "; ".join(causes[:_MOST_CAUSES] + more)
+
+
+@contextlib.contextmanager
+def of_local_run(name: str, why: Exception) -> Iterator[None]:
+    """Says on stderr that a function runs in this process, why, and what its first call took."""
+    start = time.perf_counter()
+    yield
+    text = _in_one_line(why)
+    if settings().explain and (name, text) not in _told:
+        _told.add((name, text))
+        _say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _say(text: str) -> None:
+    print(f"jitserver: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,97 @@
+"""The leaves of a call's arguments: what jit specialises on, and the form in which each is sent."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitclient.arrays.array import Array
+from jitclient.local_jax import shardings
+from jitclient.local_jax.interop import is_jax_array
+from jitclient.sessions.session import Session
+from jitclient.wire.arrays import HostArray, pack
+from jitclient.wire.messages import Attached, Spec
+
+NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+"""What becomes of 64-bit types where `jax_enable_x64` is off."""
+
+_SCALARS: dict[type, Callable[[bool], Spec]] = {
+    bool: lambda x64: Spec((), "bool"),
+    int: lambda x64: Spec((), "int64" if x64 else "int32", weak_type=True),
+    float: lambda x64: Spec((), "float64" if x64 else "float32", weak_type=True),
+    complex: lambda x64: Spec((), "complex128" if x64 else "complex64", weak_type=True),
+}
+
+
+class NotAnArray(TypeError):  # noqa: N818
+    """A leaf that jit cannot take as an array; the caller knows its path and says it."""
+
+
+def spec_of(leaf: Any, x64: bool) -> Spec:
+    """What jit specialises on for one leaf.
+
+    Raises:
+        NotAnArray: it is none, nor a scalar.
+    """
+    kind = type(leaf)
+    if kind is Array:
+        return leaf.spec  # type: ignore[no-any-return]
+    if kind in _SCALARS:
+        return _SCALARS[kind](x64)
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        if kind is not np.ndarray and isinstance(leaf, np.ma.MaskedArray):
+            raise ValueError("numpy masked arrays are not supported: pass arr.filled(...), or the mask too")
+        if not leaf.dtype.isnative:
+            raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
+    if is_jax_array(leaf):
+        weak = bool(leaf.aval.weak_type)
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # it stays what it is
+    if hasattr(leaf, "__jax_array__"):
+        return spec_of(leaf.__jax_array__(), x64)
+    for scalar, make in _SCALARS.items():  # such as the members of an IntEnum
+        if isinstance(leaf, scalar):
+            return make(x64)
+    raise NotAnArray(kind.__qualname__)
+
+
+def value_of(leaf: Any, spec: Spec) -> HostArray:
+    """The bytes of one leaf, as an array in this process.
+
+    Raises:
+        OverflowError: a Python integer does not fit its type.
+    """
+    if type(leaf) is Array:
+        return leaf.key_data() if spec.dtype.startswith("key<") else np.asarray(leaf)
+    if spec.dtype.startswith("key<"):
+        return np.asarray(sys.modules["jax"].random.key_data(leaf))
+    if not isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) and hasattr(leaf, "__jax_array__"):
+        leaf = leaf.__jax_array__()
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        return np.asarray(int(leaf), spec.dtype)  # numpy checks its range
+    array = np.asarray(leaf)
+    return array if array.dtype.name == spec.dtype else array.astype(spec.dtype)
+
+
+def outgoing(
+    leaf: Any, spec: Spec, session: Session, attachments: list[memoryview], most: int
+) -> int | bytes | Attached:
+    """The form of one leaf in a call: a handle where it lives on the daemon already, or its bytes."""
+    if type(leaf) is Array:
+        handle = leaf.handle_in(session)
+        if handle is not None:
+            return handle
+    return pack(value_of(leaf, spec), attachments, most)
+
+
+def dtype_name(dtype: Any, x64: bool) -> str:
+    """JAX's name of a dtype, 64-bit types narrowed where they are off.
+
+    Raises:
+        NotAnArray: no array of JAX's has it.
+    """
+    name = getattr(dtype, "name", "") or str(dtype)
+    if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):
+        raise NotAnArray(f"array of dtype {name}")
+    return name if x64 else NARROWED.get(name, name)

@@ -1,0 +1,99 @@
+"""`jit(auto_static=True)`: whatever is no array in the arguments is static."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jitclient.arrays.array import Array
+from jitclient.calls.options import JitOptions, Static, joined
+from jitclient.calls.remote_function import RemoteFunction
+from jitclient.calls.specialisation import Specialisation
+from jitclient.local_jax import context
+from jitclient.trees import static_leaves, tree
+from jitclient.trees.naming import leaf_names
+from jitclient.trees.static_leaves import StaticLeaf
+
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class AutoStaticFunction(RemoteFunction):
+    """A function whose calls run on the daemon, with static leaves in its arguments. Made by `jit`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._marked(args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return rebuild, (self.__wrapped__, self._options.given())
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._marked(args, kwargs)
+        return super().lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._marked(args, kwargs)
+        return super().trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._marked(args, kwargs)
+        return super().eval_shape(*args, **kwargs)
+
+    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
+        args, kwargs = self._marked(args, kwargs)
+        return super().look(args, kwargs)
+
+    @functools.cached_property
+    def _jitted_here(self) -> Any:
+        static_leaves.register()
+        return super()._jitted_here
+
+    def _arguments_here(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
+    ) -> _Arguments:
+        bare = super()._arguments_here(args, kwargs, of_handle)
+        return bare if context.jit_is_disabled() else self._marked(*bare)
+
+    def _marked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
+        """The arguments, with a `StaticLeaf` for each leaf that is no array; those named as static stay as they are.
+
+        Raises:
+            ValueError: such a leaf cannot be hashed.
+        """
+        positional, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((positional, keywords))
+        if all(map(_is_array, leaves)):
+            return tuple(args), dict(kwargs)
+        if "jax" in sys.modules:
+            static_leaves.register()
+        structure = tree.structure_of(shape)
+        marked = [
+            leaf if _is_array(leaf) else self._static(leaf, n, structure, statics) for n, leaf in enumerate(leaves)
+        ]
+        positional, keywords = tree.unflattener(structure)(marked)
+        return joined(positional, keywords, statics)
+
+    def _static(self, leaf: Any, number: int, structure: tree.Structure, statics: Iterable[Static]) -> StaticLeaf:
+        try:
+            hash(leaf)
+        except TypeError as error:
+            names = leaf_names(self.__wrapped__, structure, [where for where, _ in statics])
+            raise ValueError(
+                f"{self.__name__}: argument {names[number]} is no array, so it is static, but a "
+                f"{type(leaf).__qualname__} cannot be hashed ({error})"
+            ) from error
+        return StaticLeaf(leaf)
+
+
+def rebuild(fun: Callable[..., Any], options: Mapping[str, Any]) -> AutoStaticFunction:
+    """What a captured one becomes on the daemon, and a pickled one elsewhere."""
+    return AutoStaticFunction(fun, JitOptions(**options))
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, (Array, np.ndarray, np.generic)) or hasattr(leaf, "__jax_array__"):
+        return True
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(leaf, jax.Array)  # as tracers are

@@ -1,0 +1,37 @@
+"""Getting a call done while daemons come and go."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitclient.calls.program import Outdated, Program
+from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent
+from jitclient.sessions.session import Session
+
+_ATTEMPTS = 5  # to reach a daemon that restarts under us
+
+
+def call(stay: Session, program_at: Callable[[Session], Program], leaves: Sequence[Any]) -> Any:
+    """Runs a program once on the leaves of its arguments. `program_at` gets it where the daemon is another by now.
+
+    Raises:
+        DaemonLost: the daemon went away; nothing tells whether the call ran.
+        BaseException: what making the program or calling it raised.
+    """
+    lost: DaemonLost | None = None
+    for _ in range(_ATTEMPTS):
+        program: Program | None = None
+        try:
+            program = program_at(stay)
+            return program.call(leaves)
+        except (Outdated, NotSent):
+            continue  # it did not run
+        except DaemonDraining:
+            stay.disconnect()  # nor did it now; the next daemon takes it
+        except DaemonLost as error:
+            # Whether it ran is unknown: only what changes nothing and loses nothing may run again, and once, as it
+            # may be what ended the daemon.
+            changes = program is not None and program.prepared.donated
+            if changes or lost is not None or isinstance(error, DaemonSilent):
+                raise
+            lost = error
+    raise DaemonLost(f"the daemon at {stay.address} restarted {_ATTEMPTS} times during one call") from lost

@@ -1,0 +1,78 @@
+"""Tracing in this process what the daemon cannot trace: functions that read files, the environment or the clock, and
+those that no capture can hold. The daemon compiles the program, and shares it with whoever sends the same text.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from jitclient.calls.options import Static
+from jitclient.calls.over_leaves import OverLeaves
+from jitclient.errors import CaptureError
+from jitclient.local_jax.avals import abstract, spec_of_aval
+from jitclient.trees import tree
+from jitclient.wire.messages import Spec
+
+_one_at_a_time = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientTrace:
+    """A program without effects, in JAX's own serialized form, and what its text does not say."""
+
+    program: bytes
+    key: str  # digest of the program
+    results: tuple[Spec, ...]
+    structure: tree.Structure
+
+
+def trace(
+    fun: Callable[..., Any],
+    name: str,
+    structure: tree.Structure,
+    statics: Iterable[Static],
+    specs: Iterable[Spec],
+    platform: str,
+) -> ClientTrace:
+    """Traces and lowers a function for the daemon's platform, with the JAX settings in force here. Imports jax.
+
+    Raises:
+        CaptureError: the program calls back into Python, so it can run in this process only.
+        BaseException: what the function raised.
+    """
+    import jax
+    from jax import export
+
+    over_leaves = OverLeaves(fun, name, structure, statics)
+    jitted = jax.jit(over_leaves.function)
+    arguments = list(map(abstract, specs))
+    with _without_locations():
+        traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
+        try:
+            program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())
+        except Exception as error:  # effects, callbacks, custom calls without guarantee: each has its own
+            raise CaptureError(f"its program cannot leave this process: {error}") from error
+    return ClientTrace(
+        program=program,
+        key=hashlib.blake2b(program, digest_size=16).hexdigest(),
+        results=tuple(map(spec_of_aval, traced.out_avals)),
+        structure=tree.structure_of(over_leaves.out_tree),
+    )
+
+
+@contextlib.contextmanager
+def _without_locations() -> Iterator[None]:
+    """Keeps file names and lines out of the program's text, so that moved code has the same."""
+    import jax
+
+    name = "jax_traceback_in_locations_limit"  # of the whole process, hence the lock
+    with _one_at_a_time:
+        before = getattr(jax.config, name)
+        jax.config.update(name, 0)
+        try:
+            yield
+        finally:
+            jax.config.update(name, before)

@@ -1,0 +1,204 @@
+"""The keywords of `jax.jit`, and what they say of one call's arguments."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from jitclient.trees import tree
+
+Static = tuple[int | str, Any]
+
+_ABOUT_DEVICES = ("device", "backend", "in_shardings", "out_shardings")
+
+
+@dataclasses.dataclass(frozen=True)
+class JitOptions:
+    """The keywords of `jax.jit`, with JAX's meaning; numbers and names of static and donated arguments complete each
+    other from the function's signature.
+    """
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+    keep_unused: bool = False
+    inline: bool = False
+    device: Any = None
+    backend: str | None = None
+    in_shardings: Any = None
+    out_shardings: Any = None
+    compiler_options: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, fun: Callable[..., Any], given: Mapping[str, Any]) -> "JitOptions":
+        """The options for `fun` out of the keywords as the user gave them.
+
+        Raises:
+            TypeError: an unknown keyword, or one of a wrong type; a function that jit does not take.
+            ValueError: a number or name that is none of the function's arguments, or both static and donated.
+        """
+        unknown = set(given) - {field.name for field in dataclasses.fields(cls)}
+        if unknown:
+            raise TypeError(f"jit() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        _check_function(fun)
+        signature = _signature(fun)
+        if signature is None and given.get("donate_argnames") is not None:
+            raise ValueError(
+                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of donate_argnames."
+            )
+        options = dict(given)
+        for kind in ("static", "donate"):
+            numbers, names = given.get(f"{kind}_argnums"), given.get(f"{kind}_argnames")
+            numbers, names = _completed(signature, f"{kind}_arg", numbers, names)
+            options[f"{kind}_argnums"], options[f"{kind}_argnames"] = numbers, names
+        made = cls(**options)
+        made._check_apart()
+        return made
+
+    def _check_apart(self) -> None:
+        for kind in ("argnames", "argnums"):
+            both = set(getattr(self, f"static_{kind}")) & set(getattr(self, f"donate_{kind}"))
+            if both:
+                raise ValueError(f"static_{kind} and donate_{kind} cannot intersect; both have {sorted(both)[0]!r}")
+
+    def given(self) -> dict[str, Any]:
+        """Those that differ from JAX's defaults."""
+        defaults = JitOptions()
+        return {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != getattr(defaults, field.name)
+        }
+
+    def about_devices(self) -> dict[str, Any]:
+        """Those that say where arguments and results are."""
+        return {name: value for name, value in self.given().items() if name in _ABOUT_DEVICES}
+
+    def split(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
+        """A call's arguments without the static ones, and the static ones by position or name.
+
+        Raises:
+            ValueError: a static argument is not hashable.
+        """
+        if not self.static_argnums and not self.static_argnames:
+            return tuple(args), dict(kwargs), ()
+        numbers = {n % len(args) if n < 0 else n for n in self.static_argnums if -len(args) <= n < len(args)}
+        statics: list[Static] = [(n, args[n]) for n in sorted(numbers)]
+        statics += [(name, kwargs[name]) for name in sorted(kwargs) if name in self.static_argnames]
+        for where, value in statics:
+            _check_hashable(where, value)
+        dynamic = tuple(arg for n, arg in enumerate(args) if n not in numbers)
+        return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_argnames}, tuple(statics)
+
+    def donated_leaves(self, structure: tree.Structure, statics: Sequence[Static]) -> tuple[int, ...]:
+        """Positions of the donated leaves among those of `(positional, keywords)`, static arguments left out."""
+        if not self.donate_argnums and not self.donate_argnames:
+            return ()
+        assert structure is not None
+        positional, keywords = structure.children
+        assert positional is not None
+        assert keywords is not None
+        left_out = {where for where, _ in statics if isinstance(where, int)}
+        count = len(positional.children) + len(left_out)
+        numbers = {n % count if n < 0 and count else n for n in self.donate_argnums}
+        places = [place for place in range(count) if place not in left_out]
+        chosen = [place in numbers for place in places] + [name in self.donate_argnames for name in keywords.meta]
+        sizes = map(tree.size, positional.children + keywords.children)
+        flags = [flag for flag, size in zip(chosen, sizes, strict=True) for _ in range(size)]
+        return tuple(position for position, flag in enumerate(flags) if flag)
+
+    def of_program(self) -> dict[str, Any]:
+        """Those that are left for the program: what is static, donated or placed, a signature has in its own words."""
+        told = ("static_", "donate_", *_ABOUT_DEVICES)
+        return {name: value for name, value in self.given().items() if not name.startswith(told)}
+
+
+def joined(
+    positional: Sequence[Any], keywords: Mapping[str, Any], statics: Iterable[Static]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments out of what `JitOptions.split` made of them."""
+    args, kwargs = list(positional), dict(keywords)
+    for where, value in statics:
+        if isinstance(where, int):
+            args.insert(where, value)  # in rising order, so each lands where it stood
+        else:
+            kwargs[where] = value
+    return tuple(args), kwargs
+
+
+def _check_function(fun: Callable[..., Any]) -> None:
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
+def _check_hashable(where: int | str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ValueError(
+            f"Non-hashable static arguments are not supported: argument {where!r} is a {type(value).__qualname__}, "
+            f"which cannot be hashed ({error})"
+        ) from error
+
+
+def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
+def _completed(
+    signature: inspect.Signature | None, what: str, numbers: Any, names: Any
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    given_numbers = None if numbers is None else _integers(numbers, f"{what}nums")
+    given_names = None if names is None else _strings(names, f"{what}names")
+    if signature is None:
+        return given_numbers or (), given_names or ()
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    _check_known(parameters, positional, given_numbers or (), given_names or (), what)
+    if given_numbers is None and given_names is not None:
+        given_numbers = tuple(n for n, p in enumerate(positional) if p.name in given_names)
+    elif given_names is None and given_numbers is not None:
+        # As in JAX, a number from the end names nothing: which argument it means depends on the call.
+        keywordable = [(n, p) for n, p in enumerate(positional) if p.kind is p.POSITIONAL_OR_KEYWORD]
+        given_names = tuple(p.name for n, p in keywordable if n in given_numbers)
+    return given_numbers or (), given_names or ()
+
+
+def _check_known(
+    parameters: list[inspect.Parameter],
+    positional: list[inspect.Parameter],
+    numbers: tuple[int, ...],
+    names: tuple[str, ...],
+    what: str,
+) -> None:
+    open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if not open_ended and any(not -len(positional) <= n < len(positional) for n in numbers):
+        raise ValueError(f"{what}nums is {numbers}, but the function has {len(positional)} positional arguments")
+    unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = {p.name for p in parameters} - unnamed
+    strangers = [name for name in names if name in unnamed or not (any_name or name in known)]
+    if strangers:
+        raise ValueError(f"{what}names has {strangers[0]!r}, which is no argument of the function")
+
+
+def _integers(value: Any, name: str) -> tuple[int, ...]:
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    if not all(hasattr(n, "__index__") for n in numbers):
+        raise TypeError(f"{name} takes an int or a sequence of ints; got {value!r}")
+    return tuple(n.__index__() for n in numbers)
+
+
+def _strings(value: Iterable[str], name: str) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(n, str) for n in names):
+        raise TypeError(f"{name} takes a string or a sequence of strings; got {value!r}")
+    return names

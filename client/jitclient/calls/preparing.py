@@ -1,0 +1,208 @@
+"""Getting a program from the daemon: out of a capture, or out of a trace in this process."""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.calls import device_options, key_parts
+from jitclient.calls.accounts import Account
+from jitclient.calls.client_trace import ClientTrace, trace
+from jitclient.calls.deps import Input, stamp_of
+from jitclient.calls.program import Program
+from jitclient.calls.specialisation import Specialisation
+from jitclient.capture import Capture, capture
+from jitclient.errors import CaptureError
+from jitclient.local_jax.context import Context, check_carried, logs_compiles, on_mesh
+from jitclient.notices import labels, progress
+from jitclient.sessions.session import Session
+from jitclient.trees import tree
+from jitclient.wire import values
+from jitclient.wire.messages import Lookup, Prepare, Prepared, Signature, Traced
+
+_ATTEMPTS = 3  # to trace a function while what it reads stays as it is
+
+
+class _InputsChangedError(Exception):
+    """A declared input is otherwise after the trace than before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What names the program of a captured function to the daemon.
+
+    Attributes:
+        captured: the function with all that its signature mentions.
+        lookup: what the daemon is asked.
+        inputs: the declared inputs as they were found.
+    """
+
+    captured: Capture
+    lookup: Lookup
+    inputs: tuple[Input, ...]
+
+    def parts(self, wanted: Specialisation) -> bytes:
+        """What it is made of, in words."""
+        return key_parts.of_captured(wanted, self.captured, self.inputs, self.lookup.signature)
+
+
+def identify(wanted: Specialisation, base: Capture) -> Identity:
+    """What names the program of a captured function; `base` is the function's own capture.
+
+    Raises:
+        CaptureError: something cannot be captured.
+    """
+    check_carried(wanted.context)
+    inputs = wanted.deps.now() if wanted.deps else ()
+    captured = _capture_with_extras(wanted, base, inputs)
+    signature = _signature(wanted, captured)
+    return Identity(captured, Lookup(captured.key, base.key, captured.packages, signature, captured.locations), inputs)
+
+
+def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
+    """The program of a captured function: the daemon has it, or makes it. `base` is the function's own capture.
+
+    A function that says what it reads besides is traced here, if the daemon does not have it.
+
+    Raises:
+        CaptureError: something cannot be captured, or the function reads ambient inputs while it is traced.
+        BaseException: what the function raised.
+    """
+    return _while_inputs_hold(lambda: _from_capture(session, wanted, base))
+
+
+def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
+    identity = identify(wanted, base)
+    captured, lookup = identity.captured, identity.lookup
+    account = Account(wanted, functools.partial(identity.parts, wanted))
+
+    def make() -> tuple[Prepare, bytes]:
+        request = Prepare(lookup, wanted.name, _where(wanted.fun))
+        if wanted.deps is None:
+            return request, captured.payload
+        traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
+        request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
+        return request, traced.program
+
+    prepared, generation = _ask(session, lookup, make, account, captured.object_at)
+    structure = tree.decode(prepared.tree, captured.object_at)
+    return Program.of(session, generation, captured, prepared, wanted.specs, structure, stamp_of(identity.inputs))
+
+
+def from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
+    """The program of a function that is traced here: the daemon has its text, or compiles it. Imports jax.
+
+    Raises:
+        CaptureError: the program calls back into this process, and can run nowhere else.
+        BaseException: what the function raised.
+    """
+    return _while_inputs_hold(lambda: _from_trace(session, wanted, why))
+
+
+def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
+    watched = _watch_of(wanted.fun)  # before the trace, which may rebind something itself
+    check_carried(wanted.context)
+    _refuse_shardings(wanted)
+    inputs = wanted.deps.now() if wanted.deps else ()
+    traced, seconds = _traced(session, wanted, inputs)
+    signature = Signature(
+        tree=None,
+        leaves=wanted.specs,
+        statics=(),
+        donated=wanted.options.donated_leaves(wanted.structure, wanted.statics),
+        options=tuple((name, values.encode(value)) for name, value in sorted(wanted.options.of_program().items())),
+        context=_encoded(wanted.context),
+    )
+    lookup = Lookup(traced.key, "", (), signature)
+    request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, None))
+    account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
+    account.traced_seconds = seconds
+    prepared, generation = _ask(session, lookup, lambda: (request, traced.program), account, values.nothing)
+    return Program.of(session, generation, watched, prepared, wanted.specs, traced.structure, stamp_of(inputs))
+
+
+def _while_inputs_hold(make: Callable[[], Program]) -> Program:
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(_InputsChangedError):
+            return make()
+    raise CaptureError("its declared inputs change while it is traced")
+
+
+def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
+    found = [*tree.objects_in(wanted.structure)]
+    found += device_options.objects_in(wanted.options)
+    given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
+    found += [value for value in given if not values.is_plain(value)]
+    found += [declared.extra for declared in inputs]
+    extras = tuple({id(thing): thing for thing in found}.values())
+    return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
+
+
+def _signature(wanted: Specialisation, captured: Capture) -> Signature:
+    ref = captured.index_of
+    options = sorted(wanted.options.of_program().items())
+    return Signature(
+        tree=tree.encode(wanted.structure, ref),
+        leaves=wanted.specs,
+        statics=tuple((where, values.encode(value, ref)) for where, value in wanted.statics),
+        donated=wanted.options.donated_leaves(wanted.structure, wanted.statics),
+        options=tuple((name, values.encode(value, ref)) for name, value in options),
+        context=_encoded(wanted.context),
+        shardings=device_options.jit_shardings(wanted.options, wanted.structure, ref),
+    )
+
+
+def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
+    """The trace, and the seconds that it took."""
+    with session.connected():  # the trace is for the daemon's platform
+        platform = session.platform
+    start = time.perf_counter()
+    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs, platform)
+    seconds = time.perf_counter() - start
+    session.count_client_trace()
+    if wanted.deps is not None and not wanted.deps.still(inputs):
+        raise _InputsChangedError
+    return traced, seconds
+
+
+def _ask(
+    session: Session, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], account: Account, deref: values.Deref
+) -> tuple[Prepared, int]:
+    def make_with_parts() -> tuple[Prepare, bytes]:
+        request, payload = make()
+        request.parts = account.parts()
+        return request, payload
+
+    wanted = account.wanted
+    with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
+        prepared, generation = session.prepare(lookup, make_with_parts, deref, say)
+    if session.settings.explain:
+        account.say(session, lookup, prepared)
+    if logs_compiles():
+        account.log(prepared)
+    return prepared, generation
+
+
+def _watch_of(fun: Callable[..., Any]) -> Capture | None:
+    """What tells when something that the function reads is rebound, as far as it can be captured."""
+    try:
+        return capture(fun, allow_ambient=True)
+    except CaptureError:
+        return None
+
+
+def _refuse_shardings(wanted: Specialisation) -> None:
+    placed = any(spec.sharding is not None for spec in wanted.specs)
+    if placed or wanted.options.about_devices() or on_mesh(wanted.context):
+        raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
+
+
+def _encoded(context: Context) -> tuple[tuple[str, values.Value], ...]:
+    return tuple((name, values.encode(value)) for name, value in context)
+
+
+def _where(fun: Callable[..., Any]) -> str:
+    code = getattr(fun, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -1,0 +1,276 @@
+"""A function whose calls run on the daemon."""
+
+import functools
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from jitclient.arrays.array import Array
+from jitclient.calls import accounts, calling
+from jitclient.calls.arguments import NotAnArray, spec_of
+from jitclient.calls.deps import Deps
+from jitclient.calls.misses import Misses
+from jitclient.calls.options import JitOptions, Static
+from jitclient.calls.preparing import from_capture, from_trace
+from jitclient.calls.program import Program
+from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.stages import Lowered, Traced, abstract_spec
+from jitclient.capture import Capture, capture, rebuild_jit
+from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
+from jitclient.local_jax import client_device, context, trace_state
+from jitclient.local_jax.avals import abstract
+from jitclient.notices.hints import add_hint
+from jitclient.notices.warned import warn
+from jitclient.sessions import process
+from jitclient.sessions.failures import without_machinery
+from jitclient.sessions.session import Session
+from jitclient.settings import settings
+from jitclient.trees import tree
+from jitclient.trees.naming import leaf_names
+from jitclient.wire.messages import Spec
+
+_Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
+
+
+class RemoteFunction:
+    """A function whose calls run on the daemon. Made by `jit`."""
+
+    def __init__(self, fun: Callable[..., Any], options: JitOptions, deps: Deps | None = None) -> None:
+        functools.update_wrapper(self, fun)
+        self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
+        self.__wrapped__ = fun
+        self._options = options
+        self._deps = deps
+        self._capture: Capture | None = None
+        self._programs: dict[_Key, Program] = {}
+        self._misses = Misses()
+        self._warned = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function as `jax.jit` would.
+
+        Raises:
+            TypeError: an argument is no tree of arrays; the message names its path.
+            CaptureError, DaemonError: it cannot run on the daemon, and JITSERVER_FALLBACK=error.
+            ArrayLost: an argument was lost with its daemon.
+            BaseException: what the function raised.
+        """
+        if self._steps_aside():
+            return self._local(*args, **kwargs)
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        try:
+            return self._remote(leaves, shape, statics)
+        except (CaptureError, DaemonUnavailable, Incompatible) as error:
+            if settings().fallback == "error":
+                raise
+            if isinstance(error, DaemonUnavailable):
+                client_device.release()
+            self._warn(error)
+            process.session().count_local_run()
+            with accounts.of_local_run(self.__name__, error):
+                return self._local(*args, **kwargs)
+        except Exception as error:
+            add_hint(error)
+            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitclient.jit of {self.__wrapped__!r}>"
+
+    def __reduce__(self) -> Any:
+        return rebuild_jit, (self.__wrapped__, self._options.given())
+
+    # ---- one stage at a time
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The function for arguments of this kind, ready to be compiled; nothing runs.
+
+        Args:
+            *args: what it would be called with; in place of an array, anything with a shape and a dtype.
+            **kwargs: likewise.
+
+        Returns:
+            A `stages.Lowered`: its `compile()` has the daemon prepare the program.
+
+        Example:
+            >>> step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
+        """
+        here = functools.partial(self._lowered_here, args, kwargs)
+        if self._steps_aside():
+            return here()
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_spec)
+        return Lowered(self._wanted(shape, specs, statics, settled), self._prepare, here)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The function traced in this process, for a look at its jaxpr; arguments as for `lower`. Imports jax."""
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        here = jitted.trace(*given, **keywords)
+        return here if self._steps_aside() else Traced(here, self.lower(*args, **kwargs))
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The tree of results, each with shape and dtype, from a trace in this process. Imports jax.
+
+        Example:
+            >>> step.eval_shape(params, x)["w"].shape
+            (8, 8)
+        """
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.eval_shape(*given, **keywords)
+
+    def clear_cache(self) -> None:
+        """Forgets what this process knows of the function; the daemon keeps its programs."""
+        self._capture = None
+        self._programs.clear()
+
+    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
+        """What program a call would need, and whether this process has it. Nothing is asked, captured or made.
+
+        Raises:
+            TypeError: an argument is no tree of arrays; the message names its path.
+        """
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        key = self._key_of(leaves, shape, statics)
+        _, specs, _, here, _ = key
+        program = self._programs.get(key)
+        known = program is not None and program.is_valid(process.session())
+        return self._wanted(shape, specs, statics, here), known
+
+    def current_capture(self) -> Capture:
+        """The function's own capture, made anew if something that it went through was rebound.
+
+        Raises:
+            CaptureError: it cannot be captured.
+        """
+        if self._capture is None or not self._capture.unchanged():
+            fresh = capture(self.__wrapped__, allow_ambient=self._deps is not None)
+            if self._capture is not None and fresh.key != self._capture.key:
+                self._programs.clear()
+            self._capture = fresh
+        return self._capture
+
+    # ---- on the daemon
+
+    def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
+        key = self._key_of(leaves, shape, statics)
+
+        def program_at(stay: Session) -> Program:
+            nonlocal key
+            program = self._programs.get(key)
+            if program is None or not program.is_valid(stay):
+                _, specs, _, here, _ = key
+                program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+                key = _settled(key, program)
+                self._programs[key] = program
+            return program
+
+        return calling.call(process.session(), program_at, leaves)
+
+    def _key_of(
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        spec_of: Callable[[Any, bool], Spec] = spec_of,
+    ) -> _Key:
+        here = context.current()
+        specs = self._specs(leaves, shape, statics, context.x64(here), spec_of)
+        given = tuple((where, type(value), value) for where, value in statics)
+        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
+
+    def _specs(
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        x64: bool,
+        spec_of: Callable[[Any, bool], Spec],
+    ) -> tuple[Spec, ...]:
+        specs = []
+        for n, leaf in enumerate(leaves):
+            try:
+                specs.append(spec_of(leaf, x64))
+            except NotAnArray as error:
+                names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
+                raise TypeError(
+                    f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
+                    f"of type {error} and was passed to the function at path {names[n]}. If it is meant to be a "
+                    "constant of the program, name it in static_argnums or static_argnames."
+                ) from None
+        return tuple(specs)
+
+    def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
+        try:
+            program = from_capture(stay, wanted, self.current_capture())
+        except CaptureError as error:
+            program = from_trace(stay, wanted, error)
+        client_device.say_so(stay.platform)
+        if program.prepared.seconds:  # it was made just now
+            kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
+            self._misses.note(wanted, kind)
+        return program
+
+    def _wanted(
+        self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
+    ) -> Specialisation:
+        return Specialisation(self.__wrapped__, self.__name__, self._options, self._deps, shape, specs, statics, here)
+
+    # ---- in this process
+
+    def _steps_aside(self) -> bool:
+        """Whether a call is a part of somebody's trace, or no call of a compiled function at all."""
+        return process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way()
+
+    def _local(self, *args: Any, **kwargs: Any) -> Any:
+        jitted = self._jitted_here  # jax is loaded from here on
+        given, keywords = self._arguments_here(args, kwargs, Array.in_process)
+        return jitted(*given, **keywords)
+
+    def _lowered_here(self, args: Any, kwargs: Any) -> Any:
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.lower(*given, **keywords)
+
+    def _arguments_here(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for this process's own jax, which takes no handles."""
+        leaves, shape = tree.flatten((args, kwargs))
+        here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
+        found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
+        return found
+
+    @functools.cached_property
+    def _jitted_here(self) -> Any:
+        return _jax().jit(self.__wrapped__, **self._options.given())
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            platform = _jax().default_backend()
+            warn(f"{self.__name__} runs in this process, on the {platform}: {error}", RuntimeWarning)
+
+
+def _jax() -> Any:
+    import jax  # the one place where the client itself brings jax in
+
+    return jax
+
+
+def _abstract(handle: Array) -> Any:
+    return abstract(handle.spec)
+
+
+def _settled(key: _Key, program: Program) -> _Key:
+    """The key under which the next such call will look: to make a program may import jax, and what it was made of was
+    looked at once more.
+    """
+    shape, specs, statics, here, _ = key
+    return tree.shape_now(shape), specs, statics, here, program.stamp

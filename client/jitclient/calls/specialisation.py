@@ -1,0 +1,31 @@
+"""What a program is made for."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from jitclient.calls.deps import Deps
+from jitclient.calls.options import JitOptions, Static
+from jitclient.local_jax.context import Context
+from jitclient.trees import tree
+from jitclient.wire.messages import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Specialisation:
+    """What a program is made for: one function, its options, and one kind of call."""
+
+    fun: Callable[..., Any]
+    name: str
+    options: JitOptions
+    deps: Deps | None
+    shape: Hashable  # of (positional, keywords), without the static arguments
+    specs: tuple[Spec, ...]
+    statics: tuple[Static, ...]
+    context: Context
+
+    @functools.cached_property
+    def structure(self) -> tree.Structure:
+        """The tree of (positional, keywords), without the static arguments."""
+        return tree.structure_of(self.shape)

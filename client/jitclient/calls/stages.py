@@ -1,0 +1,222 @@
+"""The stages of a function under `jit`, one at a time: traced, lowered, compiled. Their names are those of JAX.
+
+Only compiling asks the daemon. What is known of a program before that (its jaxpr, its text) this process's own jax
+tells, when it is asked.
+"""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jitclient.calls import calling
+from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of
+from jitclient.calls.program import Program
+from jitclient.calls.specialisation import Specialisation
+from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
+from jitclient.local_jax import shardings
+from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.context import x64
+from jitclient.local_jax.interop import is_tracer
+from jitclient.notices.warned import warn
+from jitclient.sessions import process
+from jitclient.sessions.failures import without_machinery
+from jitclient.sessions.session import Session
+from jitclient.settings import settings
+from jitclient.trees import tree
+from jitclient.trees.naming import leaf_names
+from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
+
+Prepare = Callable[[Session, Specialisation], Program]
+
+
+class Traced:
+    """A function traced in this process, for a look at its `jaxpr`. Has what `jax.stages.Traced` has.
+
+    Example:
+        >>> step.trace(params, x).jaxpr
+    """
+
+    def __init__(self, here: Any, lowered: "Lowered") -> None:
+        self._here = here
+        self._lowered = lowered
+
+    def lower(self, **options: Any) -> Any:
+        """What `jit(f).lower(...)` returns; with options, such as other platforms, JAX's own."""
+        return self._here.lower(**options) if options else self._lowered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._here, name)
+
+
+class Lowered:
+    """A function for arguments of one kind, about to be compiled. Has what `jax.stages.Lowered` has: for text and
+    analysis it is traced in this process.
+
+    Example:
+        >>> compiled = step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
+    """
+
+    def __init__(self, wanted: Specialisation, prepare: Prepare, here: Callable[[], Any]) -> None:
+        self._wanted = wanted
+        self._prepare = prepare
+        self._make_here = here
+
+    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Any:
+        """Has the daemon prepare the program, and runs nothing. Where no daemon can, this process's jax compiles it.
+
+        Args:
+            compiler_options: further options of XLA's, by name.
+
+        Raises:
+            CaptureError, DaemonError: it cannot be had from the daemon, and JITSERVER_FALLBACK=error.
+            BaseException: what the function raised while it was traced.
+        """
+        wanted = self._wanted
+        if compiler_options:
+            given = {**(wanted.options.compiler_options or {}), **compiler_options}
+            wanted = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, compiler_options=given))
+        try:
+            return Compiled(wanted, self._prepare, self)
+        except (CaptureError, DaemonUnavailable, Incompatible) as error:
+            if settings().fallback == "error":
+                raise
+            warn(f"{wanted.name} is compiled in this process: {error}", RuntimeWarning)
+            return self._here.compile(compiler_options)
+        except Exception as error:
+            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._here, name)
+
+    @functools.cached_property
+    def _here(self) -> Any:
+        return self._make_here()
+
+
+class Compiled:
+    """A program on the daemon for arguments of one kind, and only that. Static arguments are left out of a call.
+
+    Example:
+        >>> compiled = step.lower(params, x).compile()
+        >>> params = compiled(params, x)
+    """
+
+    def __init__(self, wanted: Specialisation, prepare: Prepare, lowered: Lowered) -> None:
+        self._wanted = wanted
+        self._make = prepare
+        self._lowered = lowered
+        self._program = prepare(process.session(), wanted)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program.
+
+        Raises:
+            TypeError: the arguments are of another kind than those that it was compiled for.
+        """
+        leaves, shape = tree.flatten((args, kwargs))
+        self._check(leaves, shape)
+        try:
+            return calling.call(process.session(), self._program_at, leaves)
+        except Exception as error:
+            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+
+    def as_text(self) -> str:
+        """The program as its compiler left it."""
+        text: str = self._inspect("text")
+        return text
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What running it costs, as its compiler estimates: flops, bytes accessed, ..."""
+        costs: dict[str, float] = self._inspect("costs")
+        return costs
+
+    def memory_analysis(self) -> Any:
+        """Bytes that it takes, by what for."""
+        return types.SimpleNamespace(**self._inspect("memory"))
+
+    @property
+    def in_tree(self) -> Any:
+        """The tree of its arguments: positional ones and keywords."""
+        return tree.treedef_of(self._wanted.structure)
+
+    @property
+    def out_info(self) -> Any:
+        """The tree of its results, each with shape and dtype. Imports jax."""
+        return self._program.unflatten(list(map(abstract, self._program.prepared.results)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("args_info", "donate_argnums", "in_avals", "out_avals", "out_tree"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._lowered, name)
+
+    def _check(self, leaves: list[Any], shape: Any) -> None:
+        tracers = [leaf for leaf in leaves if is_tracer(leaf)]
+        if tracers:
+            raise TypeError(
+                "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                f"Detected argument of Tracer type {type(tracers[0])}."
+            )
+        given = tree.structure_of(shape)
+        if given != self._wanted.structure:
+            raise TypeError(
+                "Function compiled with input pytree does not match the input pytree it was called with: compiled for "
+                f"{_leaves_of(self._wanted.structure)}, called with {_leaves_of(given)}"
+            )
+        specs = [abstract_spec(leaf, x64(self._wanted.context)) for leaf in leaves]
+        differ = [
+            f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
+            for name, want, got in zip(self._names(), self._wanted.specs, specs, strict=True)
+            if (want.shape, want.dtype) != (got.shape, got.dtype)
+        ]
+        if differ:
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
+                + "\n".join(differ)
+            )
+
+    def _names(self) -> list[str]:
+        return list(leaf_names(self._wanted.fun, self._wanted.structure, [where for where, _ in self._wanted.statics]))
+
+    def _program_at(self, stay: Session) -> Program:
+        known = self._program
+        if stay is not known.session or stay.generation != known.generation:
+            fresh = self._make(stay, self._wanted)
+            if known.capture is not None and (fresh.capture is None or fresh.capture.key != known.capture.key):
+                raise DaemonLost(
+                    f"{self._wanted.name} was compiled on a daemon that has ended, and is another function by now: "
+                    "lower and compile it again"
+                )
+            self._program = fresh
+        return self._program
+
+    def _inspect(self, what: str) -> Any:
+        stay = process.session()
+        with stay.connected():
+            asked = Inspect(self._program_at(stay).prepared.executable, what)
+            return getattr(stay.ask(Verb.INSPECT, asked, Inspected), what)
+
+
+def abstract_spec(leaf: Any, x64: bool) -> Spec:
+    """What jit specialises on for one leaf, which may be anything with a shape and a dtype.
+
+    Raises:
+        NotAnArray: it is none.
+    """
+    try:
+        return spec_of(leaf, x64)
+    except NotAnArray:
+        if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")) or hasattr(leaf, "__array__"):
+            raise
+    sharding = getattr(leaf, "sharding", None)
+    placed = None if sharding is None else shardings.of(sharding)
+    return Spec(tuple(leaf.shape), dtype_name(leaf.dtype, x64), bool(getattr(leaf, "weak_type", False)), placed)
+
+
+def _leaves_of(structure: tree.Structure) -> str:
+    return f"({', '.join(path or '*' for path in tree.paths(structure))})"
+
+
+def _text(spec: Spec) -> str:
+    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]"

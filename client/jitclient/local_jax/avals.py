@@ -1,0 +1,50 @@
+"""Between our specs and JAX's own words for an array without its value. Imports jax when it is used."""
+
+import functools
+from typing import Any
+
+from jitclient.local_jax.shardings import to_jax
+from jitclient.wire.arrays import dtype_named, is_key
+from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
+
+KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+"""JAX's name of the PRNG implementation, by the name of its keys' dtype."""
+
+WIDE = ("float64", "int64", "uint64", "complex128")
+"""The dtypes that new arrays have only where `jax_enable_x64` is on. Those that have them keep them."""
+
+
+def abstract(spec: Spec) -> Any:
+    """What jit traces in place of the array."""
+    import jax
+
+    if spec.dtype in WIDE and spec.sharding is None:  # which the other form loses where 64 bits are off
+        return aval_of(spec)
+    sharding = None if spec.sharding is None else to_jax(spec.sharding)
+    return jax.ShapeDtypeStruct(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=sharding)
+
+
+def aval_of(spec: Spec) -> Any:
+    """The type that JAX gives the array. 64-bit types stay, wherever they are off."""
+    import jax
+
+    return jax.core.ShapedArray(spec.shape, dtype_of(spec), weak_type=spec.weak_type)
+
+
+def dtype_of(spec: Spec) -> Any:
+    """The dtype in this process: numpy's, or jax's for keys."""
+    return key_dtype(spec.dtype) if is_key(spec) else dtype_named(spec.dtype)
+
+
+def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
+    """The spec of what a trace returned."""
+    return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)), sharding)
+
+
+@functools.cache
+def key_dtype(name: str) -> Any:
+    """The dtype of typed PRNG keys, by its name. No device is touched."""
+    import jax
+
+    return jax.eval_shape(lambda: jax.random.key(0, impl=KEY_IMPLEMENTATIONS[name])).dtype

@@ -1,0 +1,148 @@
+"""The part of a program's context that the client decides: the JAX settings that change what is traced."""
+
+import functools
+import operator
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.errors import CaptureError
+from jitclient.local_jax import interop, shardings
+from jitclient.local_jax.jax_settings import CARRIED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
+from jitclient.settings import BOOLEANS
+from jitclient.wire.shardings import Mesh
+
+DEFAULTS = CARRIED
+
+_ALL = {**CARRIED, **REFUSED}
+
+Context = tuple[tuple[str, Any], ...]
+
+
+def current() -> Context:
+    """The settings that differ from JAX's defaults, however they were set: environment, `jax.config`, a `with` block.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     current()
+        (('jax_enable_x64', True),)
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return _from_environment(_ALL)
+    state = interop.trace_context()
+    if state is None:
+        return _read(jax)
+    global _last
+    state, last = (state, _outside(jax.config)), _last
+    if state != last[0]:
+        _last = last = (state, _read(jax))
+    return last[1]
+
+
+_outside = operator.attrgetter(*OUTSIDE_OF_TRACE_CONTEXT)
+_last: tuple[Any, Context] = (None, ())
+
+
+def _read(jax: Any) -> Context:
+    names, read, defaults = _readers()
+    values = read(jax.config)
+    mesh = jax.sharding.get_abstract_mesh()
+    if values == defaults and mesh.empty:
+        return ()
+    found = zip(names, values, defaults, strict=True)
+    settings = [(name, _plain(value)) for name, value, default in found if value != default]
+    settings = [(name, value) for name, value in settings if value != _FIRST_DEVICE]
+    return tuple(settings if mesh.empty else [*settings, ("mesh", _mesh_in_force())])
+
+
+def check_carried(context: Context) -> None:
+    """Refuses settings that the daemon cannot have for one call.
+
+    Raises:
+        CaptureError: there is one.
+    """
+    for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
+        if name in REFUSED or name in REFUSED_WHEN_MADE:
+            raise CaptureError(f"the setting {name} = {value!r} holds in this process only")
+
+
+def on_mesh(context: Context) -> bool:
+    """Whether a mesh or a device is in force for all that is traced."""
+    return any(name in ("mesh", "jax_default_device") for name, _ in context)
+
+
+def jit_is_disabled() -> bool:
+    """Whether the program runs under `jax.disable_jit`."""
+    return _is_on("jax_disable_jit")
+
+
+def logs_compiles() -> bool:
+    """Whether the program runs under `jax.log_compiles`."""
+    return _is_on("jax_log_compiles")
+
+
+def x64(context: Context) -> bool:
+    """Whether 64-bit types are kept."""
+    return bool(dict(context).get("jax_enable_x64", False))
+
+
+def _is_on(name: str) -> bool:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return BOOLEANS.get(os.environ.get(name.upper(), "").lower(), False)
+    return bool(getattr(jax.config, name))
+
+
+@functools.cache
+def _readers() -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
+    """The settings that this version of JAX has, what reads them all at once, and their defaults."""
+    names = tuple(name for name in _ALL if hasattr(sys.modules["jax"].config, name))
+    return names, operator.attrgetter(*names), tuple(_ALL[name] for name in names)
+
+
+def _differing(table: dict[str, Any]) -> Context:
+    """The settings of a table that differ from what it says."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return _from_environment(table)
+    values = [(name, _plain(getattr(jax.config, name, default)), default) for name, default in table.items()]
+    return tuple((name, value) for name, value, default in values if value != default)
+
+
+def _from_environment(table: dict[str, Any]) -> Context:
+    texts = [(name, os.environ.get(name.upper()), default) for name, default in table.items()]
+    made = [(name, _parsed(text, default), default) for name, text, default in texts if text is not None]
+    return tuple((name, value) for name, value, default in made if value != default)
+
+
+def _parsed(text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        return BOOLEANS.get(text.lower(), default)
+    if isinstance(default, int):
+        return int(text) if text.lstrip("-").isdecimal() else text
+    return text
+
+
+def _plain(value: Any) -> Any:
+    jax = sys.modules["jax"]
+    if isinstance(value, (jax.Device, jax.sharding.Sharding)):
+        [device] = value.device_set if isinstance(value, jax.sharding.Sharding) else [value]
+        return _as_plain(shardings.on_device(device).mesh)
+    return getattr(value, "value", value)  # some of JAX's settings are enums
+
+
+_FIRST_DEVICE = ((), (), (0,), "")  # it is the default anyway
+
+
+def _mesh_in_force() -> Any:
+    jax = sys.modules["jax"]
+    mesh = jax.sharding.get_mesh()
+    return _as_plain(shardings.of_mesh(jax.sharding.get_abstract_mesh() if mesh.empty else mesh))
+
+
+@functools.lru_cache(maxsize=64)
+def _as_plain(mesh: Mesh) -> Any:
+    """A mesh as nested tuples, as settings travel."""
+    return (mesh.axes, mesh.types, mesh.devices, mesh.platform)

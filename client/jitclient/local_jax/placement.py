@@ -1,0 +1,109 @@
+"""Where an array is, in the words of this process's own jax."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitclient.local_jax.shardings import to_jax
+from jitclient.wire.messages import Spec
+
+
+class Placement:
+    """What `jax.Array` says of shardings, devices, shards and memory."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        spec: Spec
+
+        @property
+        def nbytes(self) -> int: ...
+        def in_process(self) -> Any: ...
+        def is_ready(self) -> bool: ...
+
+    @property
+    def sharding(self) -> Any:
+        """How it lies on the devices, as if they were this process's own."""
+        _jax("sharding")
+        return to_jax(self.spec.sharding)
+
+    def devices(self) -> set[Any]:
+        """The devices of its sharding."""
+        self.is_ready()
+        return set(self.sharding.device_set)
+
+    @property
+    def device(self) -> Any:
+        """Its one device; its sharding, if they are several."""
+        devices = self.devices()
+        return self.sharding if len(devices) > 1 else devices.pop()
+
+    @property
+    def committed(self) -> bool:
+        """Whether somebody placed it."""
+        return self.spec.sharding is not None
+
+    _committed = committed
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every one of its devices has all of it."""
+        return self.spec.sharding is None or bool(self.sharding.is_fully_replicated)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process reaches all of it."""
+        return True
+
+    @property
+    def format(self) -> Any:
+        """The layout and sharding that an array made in this process would have."""
+        return self._placed("format").format
+
+    @property
+    def addressable_shards(self) -> Any:
+        """Its shards, fetched."""
+        return self._placed("addressable_shards").addressable_shards
+
+    global_shards = addressable_shards
+
+    def addressable_data(self, index: int) -> Any:
+        """The part on the device of that number."""
+        return self if self.spec.sharding is None and index == 0 else self.addressable_shards[index].data
+
+    def _placed(self, name: str) -> Any:
+        return _jax(name).device_put(self.in_process(), self.sharding)
+
+    def on_device_size_in_bytes(self) -> int:
+        """Bytes that it takes on its device."""
+        return self.nbytes
+
+    def copy_to_host_async(self) -> None:
+        """A hint that it will be looked at: not taken."""
+        self.is_ready()
+
+    def to_device(self, device: Any, *, stream: Any = None) -> Any:
+        """Its value on a device of this process."""
+        return _jax("to_device").device_put(self.in_process(), device) if stream is None else _no_stream()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        value = self.in_process()
+        return (value if not isinstance(value, np.ndarray) else value.copy()).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        device: tuple[Any, int] = self.in_process().__dlpack_device__()
+        return device
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self.in_process().__array_namespace__(api_version=api_version)
+
+
+def _jax(name: str) -> Any:
+    if "jax" not in sys.modules:
+        raise AttributeError(f"{name} is said in jax's words: import jax")
+    return sys.modules["jax"]
+
+
+def _no_stream() -> Any:
+    raise NotImplementedError("stream argument of array.to_device()")

@@ -1,0 +1,1 @@
+"""One client's stay at a daemon: found or started, greeted, and talked with."""

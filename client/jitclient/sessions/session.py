@@ -1,0 +1,287 @@
+"""One client's stay at a daemon: its connection, its handles, and the exchange of messages.
+
+A session outlives its connection. Whatever interrupts an exchange drops the connection, because an answer may be half
+read; the next exchange connects again and resumes by the session's token.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import (
+    ArrayLost,
+    CaptureError,
+    DaemonDraining,
+    JitserverError,
+    SessionBusy,
+)
+from jitclient.sessions.drops import Drops
+from jitclient.sessions.failures import answered
+from jitclient.sessions.handshake import Finder
+from jitclient.settings import Settings
+from jitclient.wire import values
+from jitclient.wire.address import Address
+from jitclient.wire.arrays import HostArray, allocate, shaped, unpack
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import (
+    MOST_CAPTURE_BYTES,
+    RUN,
+    UPLOAD_BYTES,
+    Attached,
+    Done,
+    Failure,
+    Lookup,
+    Prepare,
+    Prepared,
+    Report,
+    Run,
+    Spec,
+    Upload,
+    Verb,
+)
+
+_GOODBYE_SECONDS = 2.0
+_NONE = sys.maxsize
+_encode = msgspec.msgpack.Encoder().encode
+_decode_done = msgspec.msgpack.Decoder(Done).decode
+
+
+class Session:
+    """A stay at one daemon. `generation` rises when the daemon has forgotten us: handles and programs are then void."""
+
+    def __init__(self, chosen: Settings) -> None:
+        self.settings = chosen
+        self.generation = 0
+        self.address: Address | None = None
+        self.platform = ""
+        self._lock = threading.RLock()
+        self._connection: ClientConnection | None = None
+        self._token = b""
+        self._next_handle = 1
+        self._first_own_handle = _NONE
+        self._finder = Finder(chosen)
+        self._joined = False
+        self._exchanging = False
+        self._report = Report()
+        self._drops = Drops(self.send_drops)
+        _sessions.add(self)
+
+    # ---- what callers ask for
+
+    def ask(
+        self,
+        verb: Verb,
+        message: Any,
+        answer: Any,
+        deref: values.Deref = values.nothing,
+        timeout: float | None = None,
+    ) -> Any:
+        """One verb of control, and its answer of type `answer`; a daemon that is silent for `timeout` s is given up.
+
+        Raises:
+            DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
+            BaseException: what the daemon raised, as its own type where this process has that loaded.
+        """
+        payload = _encode(message)
+        with self._guarded() as connection:
+            reply = connection.request(verb, payload, timeout)
+        try:
+            return answered(reply, answer, deref)
+        except DaemonDraining:
+            self.disconnect()
+            raise
+
+    def prepare(
+        self, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], deref: values.Deref, say: Callable[[str], None]
+    ) -> tuple[Prepared, int]:
+        """A program that the daemon holds for this session; where it has none, made there of what `make` returns.
+
+        With it, the generation in which its name means something.
+        """
+        with self._lock:
+            self._connect().on_busy = say
+            self._send_report()
+            known = self.ask(Verb.LOOKUP, lookup, Prepared | None, deref)
+            if known is not None:
+                return known, self.generation
+            request, payload = make()
+            self._upload(request.traced.key if request.traced else lookup.capture_key, payload)
+            return self.ask(Verb.PREPARE, request, Prepared, deref), self.generation
+
+    def _upload(self, key: str, payload: bytes) -> None:
+        if len(payload) > MOST_CAPTURE_BYTES:
+            raise CaptureError(
+                f"the function and what it captures take {len(payload):,} bytes, more than a daemon takes "
+                f"({MOST_CAPTURE_BYTES:,}): pass large arrays as arguments"
+            )
+        for start in range(0, len(payload), UPLOAD_BYTES):
+            self.ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+
+    def run(
+        self, message: Run, attachments: list[memoryview], specs: Sequence[Spec] = (), generation: int | None = None
+    ) -> tuple[Done, list[HostArray | Failure]]:
+        """Sends a Run; returns the daemon's answer and the fetched values, whose specs are `specs`.
+
+        `generation` is that of the handles in the message, or None where it has none from before.
+
+        Raises:
+            ArrayLost: the daemon that held the handles is gone.
+        """
+        with self._lock:
+            self._connect()
+            if generation is not None and generation != self.generation:
+                raise ArrayLost("the daemon that held it has ended, or waited too long for this program to come back")
+            message.drop = self._drops.take()
+            try:
+                with self._guarded() as connection:
+                    done = _decode_done(connection.exchange(RUN, _encode(message), attachments))
+                    pairs = zip(done.values, specs, strict=True)
+                    return done, [_receive(connection, value, spec) for value, spec in pairs]
+            except BaseException:
+                self._drops.put_back(message.drop)
+                raise
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[None]:
+        """Holds the session for several steps that belong together, and connects it first."""
+        with self._lock:
+            self._connect()
+            yield
+
+    def new_handles(self, count: int) -> int:
+        """Names `count` arrays to come, and returns the first name. Called while `connected`."""
+        first = self._next_handle
+        self._next_handle += count
+        return first
+
+    def drop(self, handle: int, generation: int) -> None:
+        """Tells the daemon, soon, that nobody holds `handle`. Runs inside garbage collections: no lock, no I/O."""
+        if generation == self.generation and handle >= self._first_own_handle:
+            self._drops.add(handle)
+            if self._connection is not None:  # else they go with the first message of the next
+                self._drops.wake()
+
+    def count_client_trace(self) -> None:
+        """Notes that a function was traced in this process."""
+        self._report.client_traces += 1
+
+    def count_local_run(self) -> None:
+        """Notes that a call ran in this process instead; the daemon hears of it at the next occasion."""
+        self._report.local_runs += 1
+
+    def disconnect(self) -> None:
+        """Drops the connection; the next exchange connects again."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def close(self) -> None:
+        """Ends the session: the daemon frees its arrays. A forked child only leaves it.
+
+        Neither another thread's call nor a daemon that hangs keeps the process from ending: the daemon sees that end.
+        """
+        if not self._lock.acquire(timeout=_GOODBYE_SECONDS):
+            return
+        try:
+            if self._connection is not None and not self._joined:
+                with contextlib.suppress(JitserverError):
+                    self._send_report(_GOODBYE_SECONDS)
+                    self.ask(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
+            self.disconnect()
+        finally:
+            self._lock.release()
+
+    # ---- connecting
+
+    def _connect(self) -> ClientConnection:
+        if self._connection is None:
+            reached = self._finder.reach(self._token)
+            welcome = reached.welcome
+            if not welcome.resumed:
+                self.generation += 1
+                self._first_own_handle = _NONE
+                self._drops.clear()
+            self.address, self.platform, self._token = reached.address, welcome.platform, welcome.token
+            self._next_handle = welcome.first_handle
+            self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
+            self._connection = reached.connection
+        return self._connection
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[ClientConnection]:
+        with self._lock:
+            if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
+                raise SessionBusy(
+                    "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
+                )
+            connection = self._connect()
+            self._exchanging = True
+            try:
+                yield connection
+            except BaseException:
+                self.disconnect()
+                raise
+            finally:
+                self._exchanging = False
+                self._drops.wake()  # what went meanwhile found the session busy
+
+    def after_fork(self) -> None:
+        """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
+        self._lock = threading.RLock()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abandon()
+        self._drops = Drops(self.send_drops)
+        self._first_own_handle = _NONE  # what it inherited it may read, never free
+        self._joined = True
+        self._exchanging = False
+        self._report = Report()
+
+    # ---- dropped handles and reports
+
+    def send_drops(self) -> None:
+        """Tells the daemon of dropped handles, unless somebody is using the connection, who will."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._drops and self._connection is not None:
+                self.run(Run(), [])
+        except JitserverError:
+            pass  # the next exchange connects again, or says what is wrong
+        finally:
+            self._lock.release()
+
+    def _send_report(self, timeout: float | None = None) -> None:
+        report, self._report = self._report, Report()
+        if report != Report():
+            self.ask(Verb.REPORT, report, None, timeout=timeout)
+
+
+def _receive(connection: ClientConnection, value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
+    if isinstance(value, Failure):
+        return value
+    if isinstance(value, bytes):
+        return unpack(value, spec)
+    raw = allocate(value.nbytes)
+    connection.read_attachment(raw.data)
+    array = shaped(raw, spec)
+    array.flags.writeable = False
+    return array
+
+
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""Pytrees, with and without jax in the process."""

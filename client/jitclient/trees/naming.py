@@ -1,0 +1,45 @@
+"""What a user calls the leaves of a call's arguments: `params['w'][0]`, as JAX's errors do."""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jitclient.trees import tree
+
+
+def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iterable[int | str]) -> list[str]:
+    """The names of the leaves of `(positional, keywords)`, from which the static arguments are left out.
+
+    Example:
+        >>> leaf_names(lambda params, n, x: ..., structure_of_call, statics=[1])
+        ["params['b']", "params['w']", 'x']
+    """
+    assert structure is not None
+    positional, keywords = structure.children
+    assert positional is not None
+    assert keywords is not None
+    left_out = {where for where in statics if isinstance(where, int)}
+    places = (place for place in itertools.count() if place not in left_out)
+    name_of = _argument_names(fun)
+    found: list[str] = []
+    for place, child in zip(places, positional.children, strict=False):
+        found += tree.paths(child, name_of(place))
+    for key, child in zip(keywords.meta, keywords.children, strict=True):
+        found += tree.paths(child, key)
+    return found
+
+
+def argument_name(fun: Callable[..., Any], place: int) -> str:
+    """The name of a positional argument."""
+    return _argument_names(fun)(place)
+
+
+def _argument_names(fun: Callable[..., Any]) -> Callable[[int], str]:
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+    return lambda place: names[place] if place < len(names) else f"{rest}[{place - len(names)}]"

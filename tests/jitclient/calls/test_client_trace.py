@@ -1,0 +1,295 @@
+"""What no capture can hold is traced in the client, and its program runs on the daemon; else it runs here."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jitclient
+from jitclient.calls import client_trace
+from jitclient.trees import tree as jitclient_tree
+from jitclient.wire.messages import Spec
+
+COUNTED = ("traces", "compiles", "hits", "misses", "captures_loaded", "client_traces", "local_runs")
+
+READS = """
+    import json, os, sys, time, jax, jax.numpy as jnp, numpy as np, jitclient
+
+    import configparser, scipy.stats
+
+    FILE = {file!r}
+
+    def swallowing():
+        try:
+            return float(os.environ["SCALE"])
+        except Exception:
+            return 1.0
+
+    @jitclient.jit(static_argnums=1, donate_argnames="old")
+    def reads(x, how, *, old=None):
+        scale = {use}
+        return {{"y": jnp.sin(x["a"]) * scale, "n": how, "old": None if old is None else old + 1}}
+
+    values = [reads({{"a": np.ones(3, np.float32)}}, 2, old=jitclient.device_put(np.float32(1))) for _ in range(3)]
+    y, n = values[0]["y"], values[0]["n"]
+    print(json.dumps([float(np.asarray(y)[0]), y.weak_type, n.weak_type, float(values[2]["old"])]))
+"""
+
+USES = {
+    "a generator, through installed code": "2.0 + 0 * scipy.stats.norm.rvs()",
+    "file, through installed code": "2.0 * len(configparser.ConfigParser().read(FILE))",
+    "environment, and the error is swallowed": "swallowing()",
+    "environment": 'float(os.environ["SCALE"])',
+    "file": 'float(open(os.environ["FILE"]).read())',
+    "clock": "min(time.time(), 2.0)",
+    "global generator": "2.0 + 0 * np.random.rand()",
+    "file inside installed code": 'float(json.load(open(os.environ["FILE"])))',
+}
+
+
+@pytest.fixture
+def own(
+    new_daemon: Callable[..., Any], counts: Callable[..., dict[str, Any]], short_path: Path
+) -> Iterator[Callable[..., Any]]:
+    """The counters of a daemon of the test's own since it last asked, and the environment to reach it."""
+    address = f"unix:{short_path}/d.sock"
+    last = dict.fromkeys(COUNTED, 0)
+
+    def since() -> dict[str, int]:
+        nonlocal last
+        now = {name: value for name, value in counts(address).items() if name in COUNTED}
+        before, last = last, now
+        return {name: now[name] - before[name] for name in COUNTED}
+
+    with new_daemon(address):
+        since.env = {
+            "JITSERVER_ADDRESS": address,
+            "SCALE": "2.0",
+            "FILE": str(short_path / "two"),
+            "INI": str(short_path / "ini"),
+        }  # type: ignore[attr-defined]
+        (short_path / "two").write_text("2.0")
+        (short_path / "ini").write_text("[a]\nb = 2")
+        yield since
+
+
+@pytest.mark.parametrize("use", USES)
+def test_it_is_traced_here_and_its_program_is_shared(use: str, own: Any, run_script: Callable[..., Any]) -> None:
+    program = READS.format(use=USES[use], file=own.env["INI"])
+    first = run_script(program, env=own.env)
+    assert first == [pytest.approx(0.84147 * 2, abs=1e-4), False, True, 2.0]
+    made = own()
+    assert (made["client_traces"], made["compiles"], made["local_runs"]) == (1, 1, 0)
+
+    assert run_script("\n\n" + program, env=own.env) == first
+    again = own()
+    assert (again["client_traces"], again["compiles"], again["hits"], again["traces"]) == (1, 0, 1, 0)
+
+
+def test_another_input_is_another_program(own: Any, run_script: Callable[..., Any]) -> None:
+    program = READS.format(use=USES["environment"], file="")
+    first = run_script(program, env=own.env)
+    other = run_script(program, env={**own.env, "SCALE": "3.0"})
+    assert other[0] == pytest.approx(first[0] * 1.5)
+    assert own()["compiles"] == 2
+
+
+def test_a_trace_with_callbacks_runs_here_with_one_warning(own: Any, run_script: Callable[..., Any]) -> None:
+    values, warned = run_script(
+        """
+        import json, os, warnings, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def calls_back(x):
+            scale = float(os.environ["SCALE"])
+            return jax.pure_callback(lambda v: np.asarray(v * scale, np.float32), x, x)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = [float(calls_back(np.float32(n))) for n in range(3)]
+        print(json.dumps([values, [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]]))
+        """,
+        env={**own.env, "JITSERVER_FALLBACK": "local"},
+    )
+    assert values == [0, 2, 4]
+    assert len(warned) == 1
+    assert "calls_back runs in this process" in warned[0]
+    assert own()["local_runs"] == 3
+
+
+def test_with_the_setting_it_is_an_error_instead(own: Any, run_script: Callable[..., Any]) -> None:
+    name, text = run_script(
+        """
+        import json, os, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def calls_back(x):
+            scale = float(os.environ["SCALE"])
+            return jax.pure_callback(lambda v: np.asarray(v * scale, np.float32), x, x)
+
+        try:
+            calls_back(np.float32(1))
+        except jitclient.CaptureError as error:
+            print(json.dumps([type(error).__name__, str(error)]))
+        """,
+        env=own.env,
+    )
+    assert name == "CaptureError"
+    assert "cannot leave this process" in text
+
+
+@pytest.mark.parametrize("use", ["environment", "file"])
+def test_declared_inputs_join_the_key_and_nothing_is_traced_again(
+    use: str, own: Any, run_script: Callable[..., Any], short_path: Path
+) -> None:
+    declared = 'deps=["SCALE", Path(os.environ["FILE"]), 7]'
+    program = READS.format(use=USES[use], file=own.env["INI"]).replace(
+        "static_argnums=1", f"static_argnums=1, {declared}"
+    )
+    program = program.replace("import json, os", "import json, os; from pathlib import Path; import os")
+    first = run_script(program, env=own.env)
+    made = own()
+    assert (made["client_traces"], made["compiles"], made["traces"]) == (1, 1, 0)
+
+    (short_path / "copy").write_text("2.0")
+    moved = {**own.env, "FILE": str(short_path / "copy")}
+    assert run_script(program, env=moved) == first
+    again = own()
+    assert (again["client_traces"], again["traces"], again["compiles"], again["hits"]) == (0, 0, 0, 1)
+
+    (short_path / "copy").write_text("4.0")
+    other = run_script(program, env={**moved, "SCALE": "4.0"})
+    assert other[0] == pytest.approx(first[0] * 2)
+    assert own()["client_traces"] == 1
+
+
+def test_declared_inputs_that_change_under_a_process_are_seen(own: Any, run_script: Callable[..., Any]) -> None:
+    values = run_script(
+        """
+        import json, os, jitclient
+        from pathlib import Path
+
+        @jitclient.jit(deps=["SCALE", Path(os.environ["FILE"])])
+        def reads(x):
+            return x * float(os.environ["SCALE"]) * float(Path(os.environ["FILE"]).read_text())
+
+        values = [float(reads(1.0))]
+        os.environ["SCALE"] = "3.0"
+        values.append(float(reads(1.0)))
+        Path(os.environ["FILE"]).write_text("10.00")
+        values.append(float(reads(1.0)))
+        print(json.dumps(values))
+        """,
+        env=own.env,
+    )
+    assert values == [4, 6, 30]
+
+
+@pytest.mark.parametrize("wrong", ["SCALE", Path("x")])
+def test_one_input_alone_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="sequence"):
+        jitclient.jit(lambda x: x, deps=wrong)
+
+
+def test_the_key_of_an_ambient_function_is_an_error_that_names_the_way(tmp_path: Path) -> None:
+    with (tmp_path / "data").open("w") as file:
+
+        def reads(x: Any) -> Any:
+            return x + len(file.name)
+
+        with pytest.raises(jitclient.AmbientInput, match="file"):
+            jitclient.function_key(reads)
+    with pytest.raises(jitclient.AmbientInput, match="open"):
+        jitclient.function_key(lambda: open("/etc/hostname"))  # noqa: SIM115
+
+
+def test_side_effects_happen_here(own: Any, run_script: Callable[..., Any]) -> None:
+    printed = run_script(
+        """
+        import json, jax, numpy as np, jitclient, warnings
+
+        seen = []
+
+        @jitclient.jit
+        def watched(x):
+            jax.debug.callback(lambda v: seen.append(float(v)), x)
+            return x + 1
+
+        array = jitclient.device_put(np.float32(5))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = [float(watched(np.float32(1))), float(watched(array))]
+        jax.effects_barrier()
+        print(json.dumps([values, seen, sum("in this process" in str(w.message) for w in caught)]))
+        """,
+        env={**own.env, "JITSERVER_FALLBACK": "local"},
+    )
+    assert printed == [[2, 6], [1, 5], 1]
+
+
+def test_a_rebound_global_of_what_is_traced_here_is_seen(own: Any, run_script: Callable[..., Any]) -> None:
+    values = run_script(
+        """
+        import json, os, jitclient
+        LR = 1.0
+
+        @jitclient.jit
+        def reads(x):
+            return x * float(os.environ["SCALE"]) * LR
+
+        values = [float(reads(1.0))]
+        LR = 10.0
+        values.append(float(reads(1.0)))
+        print(json.dumps(values))
+        """,
+        env=own.env,
+    )
+    assert values == [2, 20]
+
+
+def test_the_key_of_a_function_with_declared_inputs() -> None:
+    def reads(x: Any) -> Any:
+        return x + len(os.environ["HOME"])
+
+    key = jitclient.function_key(jitclient.jit(reads, deps=["HOME"]))
+    assert key == jitclient.function_key(jitclient.jit(reads, deps=["HOME"]))
+
+
+def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
+    import jax
+    import numpy as np
+
+    def calls_out(x: Any) -> Any:
+        return jax.ffi.ffi_call("no_guarantee", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    def fails(x: Any) -> Any:
+        raise ValueError("of the user")
+
+    _, shape = jitclient_tree.flatten(((np.float32(1),), {}))
+    structure = jitclient_tree.structure_of(shape)
+    spec = Spec((), "float32", weak_type=False)
+    with pytest.raises(jitclient.CaptureError, match="custom"):
+        client_trace.trace(calls_out, "calls_out", structure, (), [spec], "cpu")
+    with pytest.raises(ValueError, match="of the user"):
+        client_trace.trace(fails, "fails", structure, (), [spec], "cpu")
+
+
+IMPORTS_NO_JAX = """
+    import json, os, sys, jitclient
+
+    @jitclient.jit
+    def reads(x):
+        return x["b"] * float(os.environ["SCALE"]) + x["a"][0]
+
+    loaded = "jax" in sys.modules
+    print(json.dumps([loaded, *(float(reads({"b": 2.0, "a": (1.0, None)})) for _ in range(3))]))
+"""
+
+
+def test_a_first_trace_that_imports_jax_is_the_only_one(
+    own: Callable[..., Any], run_script: Callable[..., Any]
+) -> None:
+    assert run_script(IMPORTS_NO_JAX, env=own.env) == [False, 5, 5, 5]  # type: ignore[attr-defined]
+    assert own()["client_traces"] == 1

@@ -1,0 +1,122 @@
+"""The client's session against a daemon of the tests: what an exchange that fails leaves behind."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import errors
+from jitclient.sessions import process as client_process
+from jitclient.sessions import session as client_session
+from jitclient.settings import Settings
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import Done, Lookup, Prepare, Run, Signature, Status, Verb
+
+
+@pytest.fixture
+def session(daemon: str) -> Any:
+    made = client_session.Session(Settings(address=daemon, autostart=False, fallback="error"))
+    yield made
+    made.close()
+
+
+def test_it_connects_at_the_first_exchange_and_resumes_after_a_loss(session: Any) -> None:
+    assert session.address is None
+    session.run(Run(), [])
+    generation, token = session.generation, session._token
+    session.disconnect()
+    session.run(Run(), [])
+    assert (session.generation, session._token) == (generation, token)
+
+
+def test_a_handle_is_named_once_also_after_a_loss(session: Any) -> None:
+    with session.connected():
+        first = session.new_handles(3)
+    session.disconnect()
+    with session.connected():
+        assert session.new_handles(1) > first + 2
+
+
+def test_an_interrupted_exchange_drops_the_connection_and_keeps_what_was_to_be_dropped(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[int, ...]] = []
+
+    def exchange(self: Any, kind: int, body: bytes, attachments: Any) -> bytes:
+        sent.append(msgspec.msgpack.decode(body, type=Run).drop)
+        if len(sent) == 1:
+            raise KeyboardInterrupt
+        return msgspec.msgpack.encode(Done((), ()))
+
+    with session.connected():
+        handle = session.new_handles(1)
+        session.drop(handle, session.generation)  # held, so that the dropper does not come first
+        monkeypatch.setattr(ClientConnection, "exchange", exchange)
+        with pytest.raises(KeyboardInterrupt):
+            session.run(Run(), [])
+        assert session._connection is None
+        session.run(Run(), [])
+    assert sent[:2] == [(handle,), (handle,)]
+
+
+def test_handles_of_an_earlier_stay_are_lost(session: Any) -> None:
+    session.run(Run(), [])
+    with pytest.raises(errors.ArrayLost, match="has ended"):
+        session.run(Run(), [], generation=session.generation - 1)
+
+
+def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_session, "MOST_CAPTURE_BYTES", 10)
+    asked: list[Verb] = []
+    ask = session.ask
+    monkeypatch.setattr(session, "ask", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
+    lookup = Lookup(
+        "0" * 32, "0" * 32, (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=())
+    )
+    with pytest.raises(errors.CaptureError, match="pass large arrays as arguments"):
+        session.prepare(lookup, lambda: (Prepare(lookup, b"", "f", ""), bytes(11)), lambda index: index, print)
+    assert asked == [Verb.LOOKUP]
+
+
+def test_it_closes_even_while_another_thread_is_in_a_call(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    monkeypatch.setattr(client_session, "_GOODBYE_SECONDS", 0.05)
+    held, done = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with session.connected():
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    held.wait()
+    session.close()
+    done.set()
+    thread.join()
+
+
+def test_a_goodbye_ends_it_on_the_daemon(daemon: str, counts: Any) -> None:
+    before = counts()["sessions"]
+    session = client_session.Session(Settings(address=daemon, autostart=False))
+    session.run(Run(), [])
+    during: Status = session.ask(Verb.STATUS, None, Status)
+    assert during.sessions == before + 1
+    session.close()
+    assert counts()["sessions"] == before
+
+
+def test_arrays_move_between_sessions_by_value(daemon: str) -> None:
+    before = client_process._session
+    try:
+        jitclient.connect(daemon)
+        moved = jitclient.device_put(np.arange(5, dtype=np.float32))
+        jitclient.connect(daemon)
+        assert np.asarray(jitclient.jit(lambda x: x + 1)(moved)).tolist() == [1, 2, 3, 4, 5]
+    finally:
+        for session in (moved._session, client_process.session()):
+            session.close()
+        client_process._session = before
