@@ -1,5 +1,7 @@
 """The hot path: one Run of one session, in the order that the message says."""
 
+from typing import Any
+
 import msgspec
 
 from jitclient.errors import DaemonDraining, ProtocolError
@@ -9,54 +11,35 @@ from jitserver.connection import Answered, Read
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import failure_of
 from jitserver.engine.program import Program
-from jitserver.session import Session
+from jitserver.session import Failed, Session
 
 Data = bytes | HostArray
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Run).decode
 
 
-def answer(engine: Engine, session: Session, body: bytes, read: Read, draining: bool) -> Answered:
+def answer(engine: Engine, session: Session, run: Run, read: Read, draining: bool) -> Answered:
     """Does what a Run asks.
 
     Raises:
         ProtocolError: the message makes no sense for this session; the connection is of no more use.
     """
-    run = _decode(body)
     # All that follows the frame is read before anything else can go wrong.
+    calls = [_Call(session, call, read) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
-    calls = [(call, *_arguments(session, call, read)) for call in run.calls]
-    failures: list[tuple[int, Failure]] = []
-    taken: list[tuple[int, int]] = []
-    session.forget(run.drop)
+    done = Done(run.number)
+    for call in calls:
+        call.run(engine, draining, done)
+    if run.drop:
+        session.forget(run.drop)
     for put, data in puts:
-        _put(engine, session, put, data, failures)
-    for call, program, arguments in calls:
-        _call(engine, session, call, program, arguments, draining, failures, taken)
+        _put(engine, session, put, data, done)
     for handle in run.wait:
-        _wait(session, handle, failures)
+        _wait(session, handle, done)
     attachments: list[memoryview] = []
     most = inline_most(len(run.fetch))
-    values = tuple(_fetch(engine, session, handle, attachments, most) for handle in run.fetch)
-    made = [put.handle for put in run.puts]
-    for call, program, _ in calls:
-        made += range(call.results, call.results + len(program.results))
-    return Answered(_encode(Done(tuple(failures), values, tuple(taken))), attachments, made)
-
-
-# ---- reading
-
-
-def _arguments(session: Session, call: Call, read: Read) -> tuple[Program, list[int | Data]]:
-    try:
-        program: Program = session.executable(call.executable).program
-    except IndexError as error:
-        raise ProtocolError(f"this session has no executable {call.executable}") from error
-    if len(program.specs) != len(call.arguments):
-        raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(program.specs)}")
-    pairs = zip(call.arguments, program.specs, strict=True)
-    return program, [value if isinstance(value, int) else _data(value, spec, read) for value, spec in pairs]
+    done.values = [_fetch(engine, session, handle, attachments, most) for handle in run.fetch]
+    return Answered(_encode(done), attachments)
 
 
 def _data(value: bytes | Attached, spec: Spec, read: Read) -> Data:
@@ -69,50 +52,67 @@ def _data(value: bytes | Attached, spec: Spec, read: Read) -> Data:
     return raw
 
 
-# ---- doing
+class _Call:
+    """One call with all that came with it."""
 
+    __slots__ = ("arguments", "call", "program", "session")
 
-def _put(engine: Engine, session: Session, put: Put, data: Data, failures: list[tuple[int, Failure]]) -> None:
-    try:
-        session.arrays[put.handle] = engine.resident(data, put.spec)
-    except Exception as error:
-        failures.append((put.handle, failure_of(error)))
-
-
-def _call(
-    engine: Engine,
-    session: Session,
-    call: Call,
-    program: Program,
-    arguments: list[int | Data],
-    draining: bool,
-    failures: list[tuple[int, Failure]],
-    taken: list[tuple[int, int]],
-) -> None:
-    try:
-        if draining:
-            raise DaemonDraining("the daemon is stopping and takes no new calls")
-        leaves = [
-            session.array(value) if isinstance(value, int) else engine.incoming(value, spec)
-            for value, spec in zip(arguments, program.specs, strict=True)
+    def __init__(self, session: Session, call: Call, read: Read) -> None:
+        try:
+            program: Program = session.executable(call.executable).program
+        except IndexError as error:
+            raise ProtocolError(f"this session has no executable {call.executable}") from error
+        specs = program.specs
+        if len(specs) != len(call.arguments):
+            raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
+        self.session, self.call, self.program = session, call, program
+        self.arguments: list[Any] = [  # handles, and data
+            _data(value, specs[n], read) if type(value) is Attached else value for n, value in enumerate(call.arguments)
         ]
-        for position in program.donated:
-            leaves[position] = engine.on_device(leaves[position])
-        results = engine.run(program, leaves)
-        # Not all that is donated is of use to a program: what is not lives on, as in JAX.
-        taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
-    except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
-        failures.append((call.results, failure_of(error, program.loaded, session.locations(call.executable))))
-    else:
-        for number, result in enumerate(results):
-            session.arrays[call.results + number] = result
+
+    def run(self, engine: Engine, draining: bool, done: Done) -> None:
+        """Runs it. What it raises, its results stand for, and whatever is made of them."""
+        session, call, program = self.session, self.call, self.program
+        if call.drop:
+            session.forget(call.drop)
+        try:
+            if draining:
+                raise DaemonDraining("the daemon is stopping and takes no new calls")
+            leaves = [
+                session.array(value) if type(value) is int else land(value)
+                for value, land in zip(self.arguments, program.landings, strict=True)
+            ]
+            for position in program.donated:
+                leaves[position] = engine.on_device(leaves[position])
+            results = engine.run(program, leaves)
+        except Failed as error:
+            self._fail(error, done)
+        except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
+            self._fail(Failed(failure_of(error, program.loaded, session.locations(call.executable))), done)
+        else:
+            session.keep(call.results, results)
+            # Not all that is donated is of use to a program: what is not lives on, as in JAX.
+            done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
+
+    def _fail(self, failed: Failed, done: Done) -> None:
+        done.failures.append((self.call.results, failed.failure))
+        self.session.keep(self.call.results, [failed] * len(self.program.results))
 
 
-def _wait(session: Session, handle: int, failures: list[tuple[int, Failure]]) -> None:
+def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
+    try:
+        session.keep(put.handle, [engine.resident(data, put.spec)])
+    except Exception as error:
+        done.failures.append((put.handle, failure_of(error)))
+
+
+def _wait(session: Session, handle: int, done: Done) -> None:
     try:
         session.array(handle).block_until_ready()
+    except Failed as error:
+        done.failures.append((handle, error.failure))
     except Exception as error:
-        failures.append((handle, failure_of(error)))
+        done.failures.append((handle, failure_of(error)))
 
 
 def _fetch(
@@ -120,5 +120,7 @@ def _fetch(
 ) -> bytes | Attached | Failure:
     try:
         return pack(engine.to_host(session.array(handle)), attachments, most)
+    except Failed as error:
+        return error.failure
     except Exception as error:
         return failure_of(error)

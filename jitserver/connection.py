@@ -14,13 +14,15 @@ from rpyc.core.service import Service
 from jitclient.errors import ProtocolError
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.messages import BUSY, DONE, RUN, Busy
+from jitclient.wire.messages import BUSY, DONE, RUN, Busy, Run
 from jitclient.wire.stream import WireStream
+from jitserver.order import Order
 from jitserver.session import Session, Sessions
 from jitserver.uploads import Incoming
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Run).decode
 
 _SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
 Read = Callable[[memoryview], None]
@@ -28,14 +30,13 @@ Read = Callable[[memoryview], None]
 
 @dataclasses.dataclass(frozen=True)
 class Answered:
-    """The answer to a Run: its message, the arrays that follow it, and the handles that it made."""
+    """The answer to a Run: its message, and the arrays that follow it."""
 
     message: bytes
     attachments: list[memoryview]
-    made: list[int]
 
 
-Answer = Callable[[Session, bytes, Read], Answered]
+Answer = Callable[[Session, Run, Read], Answered]
 """Does what a Run asks: session, message, and a function that reads what follows it -> the answer."""
 
 
@@ -45,6 +46,7 @@ class DaemonConnection(WireConnection):
     def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int) -> None:
         self.pid = pid
         self.session: Session | None = None
+        self.order: Order | None = None
         self.incoming = Incoming()
         self.busy_since: float | None = None
         self._phase = "running"
@@ -75,16 +77,18 @@ class DaemonConnection(WireConnection):
 
     def on_frame(self, kind: int, body: bytes) -> None:
         """Answers a Run."""
-        if kind != RUN or self.session is None:
+        session, order = self.session, self.order
+        if kind != RUN or session is None or order is None:
             super().on_frame(kind, body)
             return
-        answered = self._answer(self.session, body, self._channel.recv_into)
+        run = _decode(body)
+        if not order.begin(self, run.number):
+            raise EOFError("the client goes on over another connection")
         try:
-            self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
-        except BaseException:
-            # The client has hung up, perhaps with Ctrl-C, and has told another connection that it wants none of this.
-            self.session.forget(answered.made)
-            raise
+            answered = self._answer(session, run, self._channel.recv_into)
+        finally:
+            order.end(self)
+        self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def say(self, phase: str) -> None:
         """Notes what the work on the answer has come to, for the next word to the client."""
@@ -95,9 +99,12 @@ class DaemonConnection(WireConnection):
         return self.busy_since is not None and not (self.session is not None and self.session.ended)
 
     def send_busy(self, since: float, now: float) -> None:
-        """Tells a client that waits that the daemon is at work. Never waits for that client."""
+        """Tells a client that waits that the daemon is at work. Never waits for it, and says nothing more to one that
+        does not read.
+        """
         with contextlib.suppress(EOFError):
-            self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
+            if not self._channel.stream.unread():
+                self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
 
 
 class Pulse:

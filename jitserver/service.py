@@ -75,6 +75,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages()
         resumed = self.sessions.resume(hello.token, connection.pid)
         connection.session, first = resumed or self.sessions.begin(connection.pid)
+        connection.order = connection.session.order(hello.client)
         return messages.Welcome(
             protocol=PROTOCOL,
             version=__version__,
@@ -85,6 +86,7 @@ class JitService(Service):  # type: ignore[misc]
             token=connection.session.token,
             resumed=resumed is not None,
             first_handle=first,
+            begun=connection.order.take_over(connection),
         )
 
     @verb(None)
@@ -128,6 +130,7 @@ class JitService(Service):  # type: ignore[misc]
             results=entry.program.results,
             tree=entry.program.tree,
             donated=entry.program.donated,
+            may_raise=entry.program.may_raise,
             seconds=entry.info.seconds if made else {},
             warnings=entry.program.warnings,
         )

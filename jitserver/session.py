@@ -10,13 +10,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitclient.errors import ArrayLost
+from jitclient.wire.messages import Failure
 from jitserver.cache.entry import Entry
+from jitserver.order import Order
 
 LINGER_SECONDS = 60.0
 """How long a session outlives its last connection while its client lives."""
 
 _HANDLES_PER_CONNECTION = 1 << 40
 _POLL_SECONDS = 0.2
+
+
+class Failed(Exception):  # noqa: N818
+    """Stands for the results of a call that failed, as what all that is made of them fails with."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
 
 
 class Session:
@@ -29,6 +38,8 @@ class Session:
         self.token = secrets.token_bytes(16)
         self.pid = pid
         self.arrays: dict[int, Any] = {}
+        self._orders: dict[bytes, Order] = {}
+        self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
         self._executables: list[Entry] = []
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
@@ -67,22 +78,52 @@ class Session:
 
         Raises:
             ArrayLost: there is none.
+            Failed: the call that makes it failed.
         """
         found = self.arrays.get(handle)
+        if found is None:
+            self._settle()
+            found = self.arrays.get(handle)
         if found is None:
             raise ArrayLost(
                 f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
             )
+        if type(found) is Failed:
+            raise found
         return found
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees arrays; those that it does not hold are none of its concern."""
         for handle in handles:
-            self.arrays.pop(handle, None)
+            if self.arrays.pop(handle, None) is None and self._is_unsettled():
+                self._unwanted.add(handle)
+
+    def keep(self, first: int, results: Iterable[Any]) -> None:
+        """Holds the results of a call under consecutive handles."""
+        arrays = self.arrays
+        for handle, result in enumerate(results, first):
+            arrays[handle] = result
+        if self._unwanted:
+            self.forget(self._unwanted.intersection(arrays))
 
     def array_bytes(self) -> int:
         """Bytes of the arrays that it owns."""
-        return sum(array.nbytes for array in list(self.arrays.values()) if not array.is_deleted())
+        held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
+        return sum(array.nbytes for array in held if not array.is_deleted())
+
+    # ---- the order of its clients' Runs
+
+    def order(self, client: bytes) -> Order:
+        """That of one client: the process that began the session, or one that joined it."""
+        with self._lock:
+            return self._orders.setdefault(client, Order())
+
+    def _is_unsettled(self) -> bool:
+        return any(order.is_unsettled() for order in list(self._orders.values()))
+
+    def _settle(self) -> None:
+        for order in list(self._orders.values()):
+            order.settle()
 
     # ---- connections
 

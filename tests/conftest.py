@@ -24,7 +24,7 @@ ADDRESS = f"unix:{_HOME}/d.sock"
 START_SECONDS = 60
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def _set_environment() -> None:
     for name in [name for name in os.environ if name.startswith(("JITSERVER_", "JAX_", "XLA_"))]:
         if not name.startswith("JITSERVER_TEST_"):
             del os.environ[name]
@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         JITSERVER_AUTOSTART="0",
         JAX_PLATFORMS="cpu",
     )
+
+
+_set_environment()  # at once: the conftests of folders below may read it when they are imported
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

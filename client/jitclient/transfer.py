@@ -28,7 +28,7 @@ def device_put(x: Any) -> Any:
     leaves, shape = tree.flatten(x)
     here = process.session()
     specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
-    with here.connected():
+    with here:
         attachments: list[memoryview] = []
         puts, arrays = [], []
         for leaf, spec in zip(leaves, specs, strict=True):
@@ -39,7 +39,7 @@ def device_put(x: Any) -> Any:
             handle = here.new_handles(1)
             arrays.append(Array(here, handle, spec))
             puts.append(Put(spec, value, handle))
-        done, _ = here.run(Run(puts=tuple(puts)), attachments)
+        done, _ = here.run(Run(puts=puts), attachments)
     for _, failure in done.failures:
         raise to_exception(failure)
     return tree.unflattener(tree.structure_of(shape))(arrays)

@@ -1,5 +1,7 @@
 """Arrays between the host's memory and the devices."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,16 +12,27 @@ from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.arrays import HostArray, is_key, shaped, unpack
 from jitclient.wire.messages import Spec
 
+Landing = Callable[[bytes | HostArray], Any]
 
-def incoming(data: bytes | HostArray, spec: Spec) -> Any:
-    """An argument for a program, out of bytes off the wire."""
-    host = unpack(data, spec) if isinstance(data, bytes) else shaped(data, spec)
+
+def landing(spec: Spec) -> Landing:
+    """What makes an argument for a program out of bytes off the wire."""
     if spec.dtype in WIDE:
-        with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
-            return jax.device_put(host)
-    if not is_key(spec):
-        return host
-    return jax.random.wrap_key_data(jax.numpy.asarray(host), impl=KEY_IMPLEMENTATIONS[spec.dtype])
+        return functools.partial(_wide, spec=spec)
+    return functools.partial(_keys if is_key(spec) else _host, spec=spec)
+
+
+def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
+    return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
+
+
+def _wide(data: bytes | HostArray, spec: Spec) -> Any:
+    with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
+        return jax.device_put(_host(data, spec))
+
+
+def _keys(data: bytes | HostArray, spec: Spec) -> Any:
+    return jax.random.wrap_key_data(jax.numpy.asarray(_host(data, spec)), impl=KEY_IMPLEMENTATIONS[spec.dtype])
 
 
 def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
@@ -28,7 +41,7 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
     Raises:
         Incompatible: there are fewer devices.
     """
-    value = incoming(data, spec)
+    value = landing(spec)(data)
     array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
     return array
 

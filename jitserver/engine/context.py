@@ -66,6 +66,11 @@ def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
         yield
 
 
+def checks_values(settings: Sequence[tuple[str, Any]]) -> bool:
+    """Whether a program made under these settings raises for values that it does not like."""
+    return any(value for name, value in settings if name in ("jax_debug_nans", "jax_debug_infs"))
+
+
 @functools.cache
 def packages() -> Packages:
     """The packages of this process."""

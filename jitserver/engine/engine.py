@@ -142,7 +142,6 @@ class Engine:
                 return built.run(*arguments)
         return built.run(*arguments)
 
-    incoming = staticmethod(arrays.incoming)
     on_device = staticmethod(arrays.on_device)
     resident = staticmethod(arrays.resident)
     to_host = staticmethod(arrays.to_host)

@@ -16,7 +16,8 @@ from jitclient.local_jax.avals import abstract
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
-from jitserver.engine import ambient, context, leaks, placed, warned
+from jitserver.engine import ambient, arrays, context, leaks, placed, warned
+from jitserver.engine.callbacks import calls_back
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -28,9 +29,11 @@ class Program:
 
     run: jax.stages.Compiled  # takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
+    landings: tuple[arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
     results: tuple[Spec, ...]
     tree: values.Node | None  # of the results, as a message
     donated: tuple[int, ...]
+    may_raise: bool
     settings: tuple[tuple[str, Any], ...]
     loaded: Loaded | None  # for the tracebacks of what its callbacks raise
     seconds: dict[str, float]
@@ -105,9 +108,11 @@ def _build(
     return Program(
         run=compiled,
         specs=signature.leaves,
+        landings=tuple(map(arrays.landing, signature.leaves)),
         results=placed.results(traced.out_avals, compiled, signature),
         tree=None,
         donated=signature.donated,
+        may_raise=calls_back(traced.jaxpr) or context.checks_values(settings),
         settings=settings,
         loaded=None,
         seconds=seconds,

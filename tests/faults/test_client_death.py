@@ -159,7 +159,7 @@ def test_handles_dropped_in_an_interrupted_exchange_are_freed_by_the_next(
         assert unharmed.counts().arrays == 2
         del dropped
         with monkeypatch.context() as patch:
-            patch.setattr(ClientConnection, "exchange", interrupted)
+            patch.setattr(ClientConnection, "send_frame", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 kept.block_until_ready()
         kept.block_until_ready()

@@ -9,7 +9,8 @@ import pytest
 
 import jitclient
 from jitclient import errors
-from jitclient.wire import connection, stream
+from jitclient.sessions import process
+from jitclient.wire import stream
 
 SLOW = """
     import jax
@@ -137,7 +138,10 @@ def test_a_daemon_that_hangs_is_given_up(
     with serve() as daemon, client_of(daemon.address):
         big = add(np.zeros((300, 300), np.float32))
         assert float(add(np.float32(1))) == 2
-        monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.3)
+        reached = process.session()._connection
+        assert reached is not None
+        reached._channel.stream.set_patience(0.3)
+        monkeypatch.setattr("jitclient.wire.connection.SILENCE_SECONDS", 0.3)  # of those that follow
         monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
         stop(daemon, until)
         try:

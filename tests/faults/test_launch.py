@@ -179,7 +179,7 @@ def test_a_daemon_that_cannot_be_had_is_asked_again_only_after_a_while(monkeypat
     monkeypatch.setattr(time, "monotonic", lambda: now)
     session = client_session.Session(Settings(autostart=False))
     for _ in range(12):
-        with pytest.raises(errors.DaemonUnavailable, match="none"), session.connected():
+        with pytest.raises(errors.DaemonUnavailable, match="none"), session:
             pass
         now += 1
     assert asked == [101.0, 111.0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.operations import Operations
-from jitclient.errors import ArrayLost, DaemonLost, DaemonSilent, DaemonUnavailable
+from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.local_jax import interop
 from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
@@ -39,7 +39,7 @@ class Array(Operations, Placement):
         0.25
     """
 
-    __slots__ = ("__weakref__", "_generation", "_handle", "_local", "_session", "_value", "deleted", "spec")
+    __slots__ = ("__weakref__", "_generation", "_handle", "_local", "_mates", "_session", "_value", "deleted", "spec")
     __array_priority__ = 100
 
     def __init__(self, session: Session, handle: int, spec: Spec) -> None:
@@ -48,6 +48,7 @@ class Array(Operations, Placement):
         self._generation = session.generation
         self._value: HostArray | None = None
         self._local: weakref.ref[Any] | None = None
+        self._mates: tuple[weakref.ref[Array], ...] = ()
         self.spec = spec
         self.deleted = False
 
@@ -147,9 +148,9 @@ class Array(Operations, Placement):
         return self
 
     def is_ready(self) -> bool:
-        """Whether it is computed. Calls are answered when they are done, so it is."""
+        """Whether it is computed."""
         self._check_alive()
-        return True
+        return self._value is not None or self._session.is_answered(self._handle)
 
     def item(self, *position: int) -> Any:
         """One element as a Python scalar; without a position, the only one."""
@@ -255,11 +256,31 @@ class Array(Operations, Placement):
         self._check_alive()
         if self._value is not None:
             return self._value
-        message = Run(fetch=(self._handle,)) if fetch else Run(wait=(self._handle,))
-        done, values = self._ask(message, [self.spec] if fetch else [])
-        for failure in [failure for _, failure in done.failures] + [v for v in values if isinstance(v, Failure)]:
-            raise to_exception(failure)
+        others = self._others() if fetch else []
+        handles = (self._handle, *(other._handle for other in others))
+        message = Run(fetch=handles) if fetch else Run(wait=handles)
+        done, values = self._ask(message, [self.spec, *(other.spec for other in others)] if fetch else [])
+        for other, value in zip(others, values[1:], strict=True):
+            if not isinstance(value, Failure):
+                other._value = value
+        failures = [failure for handle, failure in done.failures if handle == self._handle]
+        for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
+            raise self._lost(to_exception(failure))
         return values[0] if fetch else None  # type: ignore[return-value]
+
+    def _others(self) -> "list[Array]":
+        """Small results of the same call that may be looked at next."""
+        mates, self._mates = [mate() for mate in self._mates], ()
+        return [
+            mate for mate in mates if mate is not None and mate is not self and mate._value is None and not mate.deleted
+        ]
+
+    def _lost(self, error: BaseException) -> BaseException:
+        if isinstance(error, DaemonDraining):
+            lost = ArrayLost(f"{self._label()} is lost with its daemon: {error}")
+            lost.__cause__ = error
+            return lost
+        return error
 
     def _ask(self, message: Run, specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
         try:
@@ -286,6 +307,13 @@ class Array(Operations, Placement):
         if self.spec.shape:
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
         return np.asarray(self)[()]
+
+
+def looked_at_together(arrays: Sequence[Array]) -> None:
+    """Small results of one call: a look at the first of them fetches all."""
+    mates = tuple(map(weakref.ref, arrays))
+    for array in arrays:
+        array._mates = mates
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:

@@ -156,7 +156,7 @@ def _signature(wanted: Specialisation, captured: Capture) -> Signature:
 
 def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
     """The trace, and the seconds that it took."""
-    with session.connected():  # the trace is for the daemon's platform
+    with session:  # the trace is for the daemon's platform
         platform = session.platform
     start = time.perf_counter()
     traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs, platform)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jitclient.arrays.array import FETCHED_WITH_CALL, Array
+from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
 from jitclient.calls.arguments import outgoing
 from jitclient.capture import Capture
 from jitclient.errors import ProtocolError
@@ -15,7 +15,7 @@ from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import inline_most, nbytes_of
-from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
+from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Program:
     unflatten: Callable[[Sequence[Any]], Any]
     looks: tuple[int, ...]  # results small enough to come with the answer
     stamp: Hashable  # of the declared inputs that it was made of
+    taken: list[tuple[int, ...]]  # the donated leaves that a call uses up, once one has
 
     @classmethod
     def of(
@@ -54,6 +55,7 @@ class Program:
             unflatten=tree.unflattener(structure),
             looks=_small(prepared.results),
             stamp=stamp,
+            taken=[],
         )
 
     def is_valid(self, session: Session) -> bool:
@@ -65,36 +67,71 @@ class Program:
     def call(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of the arguments; returns the tree of results.
 
+        A call that uses arrays of the daemon is queued, and this returns at once: what it raises, its results raise
+        when they are looked at. Others, and those that are likely to raise, are waited for.
+
         Raises:
             DaemonLost: the daemon went away; nothing tells whether the call ran.
             ArrayLost: an argument was lost with its daemon.
             BaseException: what the call raised, as its own type where this process has that loaded.
         """
-        session, results = self.session, self.prepared.results
-        with session.connected():
+        session, prepared = self.session, self.prepared
+        with session:
             if session.generation != self.generation:
                 raise Outdated
-            if self.prepared.donated:
-                _refuse_twice(leaves, self.prepared.donated)
             attachments: list[memoryview] = []
-            pairs = zip(leaves, self.specs, strict=True)
-            most = inline_most(len(leaves))
-            arguments = [outgoing(leaf, spec, session, attachments, most) for leaf, spec in pairs]
-            first = session.new_handles(len(results))
-            arrays = [Array(session, first + n, spec) for n, spec in enumerate(results)]
-            call = Call(self.prepared.executable, tuple(arguments), first)
-            fetch = tuple(first + n for n in self.looks)
-            message = Run(calls=(call,), fetch=fetch)
-            done, fetched = session.run(message, attachments, [results[n] for n in self.looks])
+            arguments, resident = self._outgoing(leaves, attachments)
+            first = session.new_handles(len(prepared.results))
+            call = Call(prepared.executable, arguments, first)
+            can_wait = self._is_donation_known(leaves) and resident and not prepared.may_raise
+            arrays = [Array(session, first + n, spec) for n, spec in enumerate(prepared.results)]
+            if can_wait:
+                session.call_later(call, attachments)
+                for position in self.taken[0] if self.taken else ():
+                    _note_donation(leaves[position])
+                if len(self.looks) > 1:
+                    looked_at_together([arrays[n] for n in self.looks])
+            else:
+                self._call_now(call, attachments, leaves, arrays)
+        return self.unflatten(arrays)
+
+    def _outgoing(
+        self, leaves: Sequence[Any], attachments: list[memoryview]
+    ) -> tuple[list[int | bytes | Attached], bool]:
+        """The leaves as they are sent, and whether one of them lives on the daemon."""
+        session, resident, arguments = self.session, False, []
+        most = inline_most(len(leaves))
+        for leaf, spec in zip(leaves, self.specs, strict=True):
+            value = outgoing(leaf, spec, session, attachments, most)
+            resident = resident or type(value) is int
+            arguments.append(value)
+        return arguments, resident
+
+    def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
+        """Whether it is known which of the donated leaves a call uses up: the first call tells."""
+        if not self.prepared.donated:
+            return True
+        if len(set(map(id, leaves))) < len(leaves):
+            _refuse_twice(leaves, self.prepared.donated)
+            return False
+        return bool(self.taken)
+
+    def _call_now(
+        self, call: Call, attachments: list[memoryview], leaves: Sequence[Any], arrays: Sequence[Array]
+    ) -> None:
+        results = self.prepared.results
+        message = Run(calls=[call], fetch=tuple(call.results + n for n in self.looks))
+        done, fetched = self.session.run(message, attachments, [results[n] for n in self.looks])
         for _, failure in done.failures:
             raise to_exception(failure, self.capture.object_at if self.capture else values.nothing)
-        for call_made, position in done.taken:
-            if call_made == first:
-                _note_donation(leaves[position])
+        taken = tuple(position for _, position in done.taken)
+        if self.prepared.donated:
+            self.taken[:] = [taken]
+        for position in taken:
+            _note_donation(leaves[position])
         for n, value in zip(self.looks, fetched, strict=True):
             if not isinstance(value, Failure):
                 arrays[n].set_value(value)
-        return self.unflatten(arrays)
 
 
 def _category(named: values.Value) -> type[Warning]:

@@ -193,7 +193,7 @@ class Compiled:
 
     def _inspect(self, what: str) -> Any:
         stay = process.session()
-        with stay.connected():
+        with stay:
             asked = Inspect(self._program_at(stay).prepared.executable, what)
             return getattr(stay.ask(Verb.INSPECT, asked, Inspected), what)
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import platform
+import secrets
 import sys
 import time
 from typing import Any
@@ -45,6 +46,14 @@ class Reached:
     welcome: Welcome
 
 
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Who greets: the token of a session to go on with, or to join; and a name for whoever numbers its Runs."""
+
+    token: bytes = b""
+    client: bytes = dataclasses.field(default_factory=lambda: secrets.token_bytes(8))
+
+
 class Finder:
     """Reaches a daemon whenever a session asks; one that cannot be had is not tried for again at each call."""
 
@@ -53,13 +62,13 @@ class Finder:
         self._refusal: DaemonUnavailable | Incompatible | None = None
         self._until = 0.0  # the refusal is taken for granted
 
-    def reach(self, token: bytes) -> Reached:
+    def reach(self, who: Identity) -> Reached:
         """What the function of that name does, or what it raised a short while ago."""
         start = time.monotonic()
         if self._refusal is not None and start < self._until:
             raise type(self._refusal)(*self._refusal.args)
         try:
-            reached = reach(self._settings, token)
+            reached = reach(self._settings, who)
         except (DaemonUnavailable, Incompatible) as error:
             now = time.monotonic()
             self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
@@ -68,8 +77,8 @@ class Finder:
         return reached
 
 
-def reach(chosen: Settings, token: bytes = b"") -> Reached:
-    """Connects to a daemon, starts one where none answers, and opens a session there, or resumes that of `token`.
+def reach(chosen: Settings, who: "Identity | None" = None) -> Reached:
+    """Connects to a daemon, starts one where none answers, and opens a session there, or resumes that of `who`.
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
@@ -79,7 +88,7 @@ def reach(chosen: Settings, token: bytes = b"") -> Reached:
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:
-            return _reach(chosen, token)
+            return _reach(chosen, who or Identity())
         except DaemonSilent:
             raise
         except (DaemonLost, DaemonDraining) as error:  # it is ending, and its socket goes a moment later
@@ -88,7 +97,7 @@ def reach(chosen: Settings, token: bytes = b"") -> Reached:
             time.sleep(_POLL_SECONDS)
 
 
-def _reach(chosen: Settings, token: bytes) -> Reached:
+def _reach(chosen: Settings, who: Identity) -> Reached:
     started = None
     try:
         connection, address = _connect(chosen)
@@ -99,7 +108,7 @@ def _reach(chosen: Settings, token: bytes) -> Reached:
         sock, started = launch.start(address)
         connection = ClientConnection(WireChannel(WireStream(sock)))
     try:
-        welcome = _greet(connection, token)
+        welcome = _greet(connection, who)
     except BaseException:
         connection.close()
         raise
@@ -139,13 +148,14 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: ClientConnection, token: bytes) -> Welcome:
+def _greet(connection: ClientConnection, who: Identity) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
         python=platform.python_version(),
         loaded={name: sys.modules[name].__version__ for name in MUST_AGREE if name in sys.modules},
-        token=token,
+        token=who.token,
+        client=who.client,
     )
     try:
         welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello)), Welcome)

@@ -41,7 +41,7 @@ def connect(address: str | None = None) -> Session:
     chosen = settings() if address is None else dataclasses.replace(settings(), address=address)
     made = Session(chosen)
     atexit.register(made.close)
-    with made.connected(), _lock:
+    with made, _lock:
         _session = made
     return made
 

@@ -5,6 +5,7 @@ read; the next exchange connects again and resumes by the session's token.
 """
 
 import contextlib
+import dataclasses
 import os
 import sys
 import threading
@@ -21,9 +22,11 @@ from jitclient.errors import (
     JitserverError,
     SessionBusy,
 )
+from jitclient.sessions.background import Background
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import answered
-from jitclient.sessions.handshake import Finder
+from jitclient.sessions.handshake import Finder, Identity
+from jitclient.sessions.pipeline import Pipeline
 from jitclient.settings import Settings
 from jitclient.wire import values
 from jitclient.wire.address import Address
@@ -31,9 +34,9 @@ from jitclient.wire.arrays import HostArray, allocate, shaped, unpack
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import (
     MOST_CAPTURE_BYTES,
-    RUN,
     UPLOAD_BYTES,
     Attached,
+    Call,
     Done,
     Failure,
     Lookup,
@@ -47,9 +50,10 @@ from jitclient.wire.messages import (
 )
 
 _GOODBYE_SECONDS = 2.0
+_TIDY_SECONDS = 0.05
+_BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
-_decode_done = msgspec.msgpack.Decoder(Done).decode
 
 
 class Session:
@@ -62,14 +66,16 @@ class Session:
         self.platform = ""
         self._lock = threading.RLock()
         self._connection: ClientConnection | None = None
-        self._token = b""
+        self._identity = Identity()
         self._next_handle = 1
         self._first_own_handle = _NONE
         self._finder = Finder(chosen)
         self._joined = False
         self._exchanging = False
         self._report = Report()
-        self._drops = Drops(self.send_drops)
+        self._drops = Drops()
+        self._pipeline = Pipeline()
+        self._background = Background(self._tidy)
         _sessions.add(self)
 
     # ---- what callers ask for
@@ -126,7 +132,7 @@ class Session:
     def run(
         self, message: Run, attachments: list[memoryview], specs: Sequence[Spec] = (), generation: int | None = None
     ) -> tuple[Done, list[HostArray | Failure]]:
-        """Sends a Run; returns the daemon's answer and the fetched values, whose specs are `specs`.
+        """Sends a Run after all that is queued; returns the daemon's answer and the fetched values, of those `specs`.
 
         `generation` is that of the handles in the message, or None where it has none from before.
 
@@ -137,22 +143,63 @@ class Session:
             self._connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost("the daemon that held it has ended, or waited too long for this program to come back")
-            message.drop = self._drops.take()
+            dropped = self._drops.take()
+            if message.calls:  # what goes before a call leaves room for it
+                message.calls[0].drop = dropped
+            else:
+                message.drop = dropped
             try:
                 with self._guarded() as connection:
-                    done = _decode_done(connection.exchange(RUN, _encode(message), attachments))
+                    done = self._pipeline.ask(connection, message, attachments)
                     pairs = zip(done.values, specs, strict=True)
                     return done, [_receive(connection, value, spec) for value, spec in pairs]
             except BaseException:
-                self._drops.put_back(message.drop)
+                self._drops.put_back(dropped)
                 raise
 
-    @contextlib.contextmanager
-    def connected(self) -> Iterator[None]:
-        """Holds the session for several steps that belong together, and connects it first."""
+    def call_later(self, call: Call, attachments: list[memoryview]) -> None:
+        """Queues a call whose results are named, and returns at once: it is sent when there is something to send it
+        with, a moment later, or before the next look. Called while `connected`.
+
+        What becomes of it is seen when its results are looked at.
+        """
+        if attachments and self._exchanging:
+            raise SessionBusy(_BUSY)
+        if self._drops:
+            call.drop = self._drops.take()
+        if self._pipeline.add(call) or attachments:
+            self._advance(attachments)
+        self._background.wake()
+
+    def is_answered(self, handle: int) -> bool:
+        """Whether the call that makes that handle is done."""
         with self._lock:
-            self._connect()
-            yield
+            self._advance()
+            return self._pipeline.is_answered(handle)
+
+    def _advance(self, attachments: Sequence[memoryview] = ()) -> None:
+        if self._connection is None or self._exchanging:
+            return
+        # A connection that breaks here is met by the next exchange, which sends again what was lost, or says so.
+        with contextlib.suppress(JitserverError), self._guarded() as connection:
+            if attachments:
+                self._pipeline.flush(connection, attachments)
+            else:
+                self._pipeline.advance(connection)
+
+    def __enter__(self) -> "Session":
+        """Holds the session for several steps that belong together, and connects it first."""
+        self._lock.acquire()
+        if self._connection is None:
+            try:
+                self._connect()
+            except BaseException:
+                self._lock.release()
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
     def new_handles(self, count: int) -> int:
         """Names `count` arrays to come, and returns the first name. Called while `connected`."""
@@ -165,7 +212,7 @@ class Session:
         if generation == self.generation and handle >= self._first_own_handle:
             self._drops.add(handle)
             if self._connection is not None:  # else they go with the first message of the next
-                self._drops.wake()
+                self._background.wake()
 
     def count_client_trace(self) -> None:
         """Notes that a function was traced in this process."""
@@ -202,25 +249,27 @@ class Session:
 
     def _connect(self) -> ClientConnection:
         if self._connection is None:
-            reached = self._finder.reach(self._token)
+            reached = self._finder.reach(self._identity)
             welcome = reached.welcome
             if not welcome.resumed:
                 self.generation += 1
                 self._first_own_handle = _NONE
                 self._drops.clear()
-            self.address, self.platform, self._token = reached.address, welcome.platform, welcome.token
+                self._pipeline = Pipeline()
+            self.address, self.platform = reached.address, welcome.platform
+            self._identity = dataclasses.replace(self._identity, token=welcome.token)
             self._next_handle = welcome.first_handle
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
+            with self._guarded() as connection:
+                self._drops.put_back(self._pipeline.resume(connection, welcome.begun))
         return self._connection
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:
         with self._lock:
             if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
-                raise SessionBusy(
-                    "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
-                )
+                raise SessionBusy(_BUSY)
             connection = self._connect()
             self._exchanging = True
             try:
@@ -230,7 +279,17 @@ class Session:
                 raise
             finally:
                 self._exchanging = False
-                self._drops.wake()  # what went meanwhile found the session busy
+
+    def before_fork(self) -> None:
+        """In the parent: has what is under way done, as the child may ask for it, and no thread that it would catch."""
+        if self._pipeline and self._lock.acquire(timeout=_GOODBYE_SECONDS):
+            try:
+                if self._connection is not None and not self._exchanging:
+                    with contextlib.suppress(JitserverError), self._guarded() as connection:
+                        self._pipeline.drain(connection)
+            finally:
+                self._lock.release()
+        self._background.rest()
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
@@ -238,25 +297,36 @@ class Session:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()
-        self._drops = Drops(self.send_drops)
+        self._drops = Drops()
+        self._pipeline = Pipeline()
+        self._background = Background(self._tidy)
         self._first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
+        self._identity = Identity(self._identity.token)
         self._exchanging = False
         self._report = Report()
 
-    # ---- dropped handles and reports
+    # ---- meanwhile
 
-    def send_drops(self) -> None:
-        """Tells the daemon of dropped handles, unless somebody is using the connection, who will."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            if self._drops and self._connection is not None:
-                self.run(Run(), [])
-        except JitserverError:
-            pass  # the next exchange connects again, or says what is wrong
-        finally:
-            self._lock.release()
+    def _tidy(self) -> bool:
+        """Sends what is queued and tells of dropped handles, unless somebody is using the connection, who will; returns
+        whether there was something.
+        """
+        pending = bool(self._drops or self._pipeline)
+        if pending and self._lock.acquire(timeout=_TIDY_SECONDS):
+            try:
+                if self._connection is not None:
+                    with contextlib.suppress(JitserverError):
+                        self._send_pending()
+            finally:
+                self._lock.release()
+        return pending
+
+    def _send_pending(self) -> None:
+        with self._guarded() as connection:
+            self._pipeline.push(connection)
+        if self._drops and not self._pipeline:
+            self.run(Run(), [])
 
     def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()
@@ -279,9 +349,14 @@ def _receive(connection: ClientConnection, value: bytes | Attached | Failure, sp
 _sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
 
+def _before_fork() -> None:
+    for session in list(_sessions):
+        session.before_fork()
+
+
 def _after_fork() -> None:
     for session in list(_sessions):
         session.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

@@ -30,7 +30,9 @@ class WireChannel(Channel):  # type: ignore[misc]
 
     def poll(self, timeout: float | None) -> bool:
         """Whether something can be read within `timeout` seconds."""
-        return self._end > self._start or self.stream.poll(timeout)
+        if self._start == self._end and timeout == 0:
+            self._start, self._end = 0, self.stream.read_now(self._view)
+        return self._end > self._start or (timeout != 0 and self.stream.poll(timeout))
 
     def recv(self) -> bytes:
         """The next message.
@@ -41,9 +43,13 @@ class WireChannel(Channel):  # type: ignore[misc]
         """
         if self._start == self._end:
             self._start, self._end = 0, self.stream.read_some(self._view)
-        header = bytearray(_LENGTH.size)
-        self.recv_into(memoryview(header))
-        (length,) = _LENGTH.unpack(header)
+        if self._end - self._start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, self._start)
+            self._start += _LENGTH.size
+        else:
+            header = bytearray(_LENGTH.size)
+            self.recv_into(memoryview(header))
+            (length,) = _LENGTH.unpack(header)
         if not 0 < length <= MAX_FRAME_BYTES:
             raise ProtocolError(f"a frame of {length:,} bytes is refused")
         if self._end - self._start >= length:

@@ -4,7 +4,8 @@ FINDINGS of rpyc 6.0.2 that this answers: references let a peer reach `copy` and
 build, a request's `SystemExit` ends the other side, and an interrupt while waiting leaves a lock held for ever.
 """
 
-from collections.abc import Callable
+import collections
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -89,7 +90,8 @@ class ClientConnection(WireConnection):
     def __init__(self, channel: WireChannel) -> None:
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
-        self._answers: list[bytes] = []
+        self._answers: collections.deque[bytes] = collections.deque()
+        channel.stream.set_patience(SILENCE_SECONDS)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
         """One verb, and its answer.
@@ -111,25 +113,40 @@ class ClientConnection(WireConnection):
         answer: bytes = pending.value
         return answer
 
-    def exchange(self, kind: int, body: bytes, attachments: list[memoryview]) -> bytes:
-        """Sends a frame of our own kind and waits for the frame that answers it.
+    def send_frame(self, kind: int, body: bytes, attachments: Iterable[memoryview] = ()) -> None:
+        """Sends a frame of our own kind.
 
         Raises:
-            NotSent, DaemonLost, DaemonSilent: as for `request`.
+            NotSent, DaemonSilent: as for `request`.
         """
-        self._answers.clear()
         try:
             self._channel.send(bytes((kind,)) + body, attachments)
         except TimeoutError as error:
             raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
             raise NotSent(_broken(error)) from error
+
+    def answer(self) -> bytes:
+        """The next answer to a frame of our own kind; waits for it.
+
+        Raises:
+            DaemonLost, DaemonSilent: as for `request`.
+        """
         while not self._answers:
             self._serve_within()
-        return self._answers.pop()
+        return self._answers.popleft()
+
+    def answer_if_ready(self) -> bytes | None:
+        """The next answer, if it is there."""
+        try:
+            while not self._answers and self._channel.poll(0):
+                self.serve()
+        except (EOFError, OSError) as error:
+            raise DaemonLost(_broken(error)) from error
+        return self._answers.popleft() if self._answers else None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Takes the answer to an exchange, or the word that it will take longer."""
+        """Takes an answer, or the word that it will take longer."""
         if kind == DONE:
             self._answers.append(body)
         elif kind == BUSY:
@@ -150,13 +167,14 @@ class ClientConnection(WireConnection):
         self._channel.stream.abandon()
 
     def _serve_within(self, timeout: float | None = None) -> None:
-        patience = SILENCE_SECONDS if timeout is None else timeout
         try:
-            served = self.serve(patience)
+            served = self.serve(timeout)
+        except TimeoutError:
+            served = False
         except (EOFError, OSError) as error:
             raise DaemonLost(_broken(error)) from error
         if not served:
-            raise DaemonSilent(f"the daemon said nothing for {patience:.0f} s")
+            raise DaemonSilent(f"the daemon said nothing for {SILENCE_SECONDS if timeout is None else timeout:.0f} s")
 
 
 def _broken(error: Exception) -> str:

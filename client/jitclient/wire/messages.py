@@ -11,7 +11,7 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY = 16, 17, 18
@@ -116,6 +116,7 @@ class Hello(Message):
     python: str
     loaded: dict[str, str]
     token: bytes = b""  # of the session to go on with, or to join
+    client: bytes = b""  # names whoever numbers Runs, across its connections
 
 
 class Welcome(Message):
@@ -130,6 +131,7 @@ class Welcome(Message):
     token: bytes
     resumed: bool
     first_handle: int
+    begun: int  # the number of the last Run of this client that the session has begun: none up to it is sent again
 
 
 # ---- programs
@@ -195,12 +197,15 @@ class Warned(Part, frozen=True):
 
 
 class Prepared(Message):
-    """A program that the session holds: its name in calls, and what its results look like."""
+    """A program that the session holds: its name in calls, and what its results look like. One that `may_raise` calls
+    back into Python, or is checked while it runs.
+    """
 
     executable: int
     results: tuple[Spec, ...]
     tree: Node | None
     donated: tuple[int, ...]  # positions among the leaves
+    may_raise: bool
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
     warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
 
@@ -233,30 +238,37 @@ class Put(Message):
 
 class Call(Message):
     """Run a program. An argument is a handle, the bytes of a small array, or stands for bytes that follow.
-    Results are named `results`, `results` + 1, ...
+    Results are named `results`, `results` + 1, ... Handles in `drop` went before the call was made.
     """
 
     executable: int
-    arguments: tuple[int | bytes | Attached, ...]
+    arguments: list[int | bytes | Attached]
     results: int
+    drop: tuple[int, ...] = ()
 
 
 class Run(Message):
-    """Drop handles, put arrays, make calls, wait for handles, then send the values of some: in this order."""
+    """Make calls, drop handles, put arrays, wait for handles, then send the values of some: in this order. The Runs of
+    a client are numbered, across its connections.
+    """
 
+    calls: list[Call] = []
     drop: tuple[int, ...] = ()
-    puts: tuple[Put, ...] = ()
-    calls: tuple[Call, ...] = ()
+    puts: list[Put] = []
     wait: tuple[int, ...] = ()
     fetch: tuple[int, ...] = ()
+    number: int = 0
 
 
 class Done(Message):
-    """The answer to a Run. A call that failed is named by its first result, or 0 where it has none."""
+    """The answer to the Run of that number. A call that failed is named by its first result, or 0 where it has none:
+    its results are failures from then on, and so is what is made of them.
+    """
 
-    failures: tuple[tuple[int, Failure], ...]
-    values: tuple[bytes | Attached | Failure, ...]
-    taken: tuple[tuple[int, int], ...] = ()  # a call by its first result, and the leaf that it was given and used up
+    number: int
+    failures: list[tuple[int, Failure]] = []
+    values: list[bytes | Attached | Failure] = []
+    taken: list[tuple[int, int]] = []  # a call by its first result, and the leaf that it was given and used up
 
 
 class Busy(Message):

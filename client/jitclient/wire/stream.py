@@ -1,9 +1,12 @@
 """rpyc's socket stream without its timeout, its small chunks, and its patience with a peer that stalls."""
 
+import contextlib
+import fcntl
 import select
 import socket
 import struct
 import sys
+import termios
 
 from rpyc.core.stream import SocketStream
 
@@ -14,16 +17,20 @@ STALL_SECONDS = 60.0
 class WireStream(SocketStream):  # type: ignore[misc]
     """A blocking socket whose reads go straight into the caller's memory."""
 
-    __slots__ = ()
+    __slots__ = ("_patience",)
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)
-        if sys.platform == "linux":
-            whole, part = divmod(STALL_SECONDS, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
+        self._patience: float | None = None
+        _set_limit(sock, socket.SO_SNDTIMEO, STALL_SECONDS)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(sock)
+
+    def set_patience(self, seconds: float) -> None:
+        """From now on, no read waits longer for its first byte."""
+        self._patience = seconds
+        _set_limit(self.sock, socket.SO_RCVTIMEO, seconds)
 
     def poll(self, timeout: float | None) -> bool:
         """Whether bytes, or the end of the stream, can be read within `timeout` seconds."""
@@ -32,9 +39,34 @@ class WireStream(SocketStream):  # type: ignore[misc]
         return bool(poller.poll(None if timeout is None else max(0, timeout) * 1000))
 
     def read_some(self, view: memoryview) -> int:
-        """Reads at least one byte, waiting for it as long as it takes."""
+        """Reads at least one byte, waiting for it as long as it takes.
+
+        Raises:
+            TimeoutError: none came within the patience that was set.
+            EOFError: the connection ended.
+        """
+        if self._patience is not None and sys.platform != "linux" and not self.poll(self._patience):
+            raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
             count = self.sock.recv_into(view)
+        except BlockingIOError as error:
+            raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
+        except OSError as error:
+            raise EOFError(f"connection broken: {error}") from error
+        if count == 0:
+            raise EOFError("connection closed by peer")
+        return int(count)
+
+    def read_now(self, view: memoryview) -> int:
+        """Reads what is there; returns how much that was.
+
+        Raises:
+            EOFError: the connection ended.
+        """
+        try:
+            count = self.sock.recv_into(view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
         if count == 0:
@@ -45,9 +77,9 @@ class WireStream(SocketStream):  # type: ignore[misc]
         """Fills `view`. The peer is in the middle of something, so it may not pause for long."""
         done = 0
         while done < len(view):
-            if not self.poll(STALL_SECONDS):
+            done += self.read_now(view[done:])
+            if done < len(view) and not self.poll(STALL_SECONDS):
                 raise EOFError(f"the peer stopped in the middle of a frame for {STALL_SECONDS:.0f} s")
-            done += self.read_some(view[done:])
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Writes all of `data`.
@@ -72,6 +104,21 @@ class WireStream(SocketStream):  # type: ignore[misc]
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
 
+    def unread(self) -> int:
+        """How much of what was written the peer has not read, where the system tells; else 0."""
+        if sys.platform != "linux":
+            return 0
+        count = bytearray(4)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.sock, termios.TIOCOUTQ, count)
+        return int.from_bytes(count, sys.byteorder)
+
     def abandon(self) -> None:
         """Lets go of the socket without a word to the peer: a forked child's copy is not the child's to end."""
         self.sock.close()
+
+
+def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:
+    if sys.platform == "linux":  # elsewhere the option has another form
+        whole, part = divmod(seconds, 1)
+        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))

@@ -134,7 +134,7 @@ def test_too_long_a_frame_is_refused_before_it_is_read(ends: Ends) -> None:
 
 def test_too_long_a_message_is_not_sent(ends: Ends) -> None:
     with pytest.raises(ProtocolError, match="longer than a frame may be"):
-        ends.client.exchange(RUN, bytes(MAX_FRAME_BYTES), [])
+        ends.client.send_frame(RUN, bytes(MAX_FRAME_BYTES))
 
 
 def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +151,15 @@ def test_a_silent_daemon_is_lost(ends: Ends) -> None:
         ends.client.request(Verb.STATUS, b"", timeout=0.05)
 
 
+def exchanged(ends: Ends) -> bytes:
+    ends.client.send_frame(RUN, b"")
+    return ends.client.answer()
+
+
 def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
     ends.bare.shutdown(socket.SHUT_WR)
     with pytest.raises(DaemonLost, match="closed by peer"):
-        ends.client.exchange(RUN, b"", [])
+        exchanged(ends)
 
 
 def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -> None:
@@ -167,7 +172,7 @@ def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -
 
     sender = threading.Thread(target=trickle)
     sender.start()
-    assert ends.client.exchange(RUN, b"", []) == body
+    assert exchanged(ends) == body
     sender.join()
 
 
@@ -177,7 +182,7 @@ def test_busy_frames_reach_the_listener_and_are_no_answer(ends: Ends) -> None:
     busy = bytes((18,)) + msgspec.msgpack.encode(["tracing", 1.5])
     done = bytes((DONE,)) + b"answer"
     ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, done)))
-    assert ends.client.exchange(RUN, b"", []) == b"answer"
+    assert exchanged(ends) == b"answer"
     assert phases == ["tracing"]
 
 

@@ -1,0 +1,47 @@
+"""What a session does when its program does nothing with it: sends what is queued, tells of dropped handles."""
+
+import _thread
+import time
+from collections.abc import Callable
+
+_TICK_SECONDS = 0.001
+_QUIET_TICKS = 20
+
+
+class Background:
+    """Calls `work` every millisecond until it has had nothing to do for a while, in a thread that lives only so long: a
+    program that does nothing has none, and may fork.
+    """
+
+    def __init__(self, work: Callable[[], bool]) -> None:
+        self._work = work
+        self._awake = False
+        self._told_to_rest = False
+
+    def wake(self) -> None:
+        """Has the work done soon. Runs inside garbage collections: no lock, no I/O."""
+        if self._awake:
+            return
+        self._awake = True
+        try:
+            # Not threading.Thread, whose locks this thread may be holding while it collects garbage.
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:  # no thread can be had; the next exchange does it
+            self._awake = False
+
+    def rest(self) -> None:
+        """Returns when there is no thread, as before a fork, or after a second."""
+        self._told_to_rest = True
+        for _ in range(1000):
+            if not self._awake:
+                break
+            time.sleep(_TICK_SECONDS)
+        self._told_to_rest = False
+
+    def _run(self) -> None:
+        quiet = 0
+        while quiet < _QUIET_TICKS and not self._told_to_rest:
+            time.sleep(_TICK_SECONDS)
+            quiet = 0 if self._work() else quiet + 1
+        self._awake = False
+        self._work()  # what came between the last look and that line

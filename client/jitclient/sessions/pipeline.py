@@ -1,0 +1,162 @@
+"""Calls on their way to the daemon: queued, sent in batches, answered in order.
+
+A Run is kept until its answer came, so that one which a broken connection swallowed can be sent again: the daemon says
+which it has begun. There is a window: a client that ran ahead for ever would fill the socket buffers of both ends, and
+then neither could go on.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import RUN, Call, Done, Run
+
+_BATCH = 32  # calls in a Run
+_MOST_RUNS = 64
+_MOST_BYTES = 1 << 20
+_LOOK_EVERY = 8  # calls
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Done).decode
+
+
+class Sent:
+    """A Run that is not answered yet, and whether it may be sent again where the daemon has not begun it."""
+
+    __slots__ = ("again", "nbytes", "run")
+
+    def __init__(self, run: Run, nbytes: int, again: bool) -> None:
+        self.run = run
+        self.nbytes = nbytes
+        self.again = again
+
+
+class Pipeline:
+    """What one client has asked of its session and not been answered. Its session guards it against threads."""
+
+    def __init__(self) -> None:
+        self._queue: list[Call] = []
+        self._unanswered: collections.deque[Sent] = collections.deque()
+        self._nbytes = 0
+        self._number = 0
+        self._ahead = False  # whether the program makes calls faster than it looks at their results
+
+    def __bool__(self) -> bool:
+        return bool(self._queue or self._unanswered)
+
+    def is_answered(self, handle: int) -> bool:
+        """Whether the call that makes that handle has been answered. Handles are named in the order of their calls."""
+        pending = next((sent.run.calls for sent in self._unanswered if sent.run.calls), self._queue)
+        return not pending or handle < pending[0].results
+
+    # ---- queueing
+
+    def add(self, call: Call) -> bool:
+        """Queues a call; returns whether there is something to do now: to send what is queued, or to read answers."""
+        queue = self._queue
+        queue.append(call)
+        count = len(queue)
+        if count > 1:
+            self._ahead = True
+        if self._unanswered:
+            return count >= _BATCH or count % _LOOK_EVERY == 0
+        return self._ahead
+
+    def advance(self, connection: ClientConnection) -> None:
+        """Reads the answers that are there, and sends what is queued where the daemon would else have nothing to do.
+
+        Raises:
+            DaemonLost, DaemonSilent: the connection broke.
+        """
+        self._read_ready(connection)
+        if not self._unanswered or len(self._queue) >= _BATCH:
+            self.flush(connection)
+
+    def push(self, connection: ClientConnection) -> None:
+        """Likewise, for a program that has paused: sends what is queued as long as the daemon is not far behind."""
+        self._read_ready(connection)
+        if len(self._unanswered) < _MOST_RUNS // 2:
+            self.flush(connection)
+
+    # ---- sending
+
+    def flush(self, connection: ClientConnection, attachments: Iterable[memoryview] = ()) -> None:
+        """Sends the queued calls. What is attached belongs to the last of them."""
+        if self._queue:
+            self._send(connection, Run(calls=self._queue), list(attachments))
+
+    def ask(self, connection: ClientConnection, run: Run, attachments: Iterable[memoryview] = ()) -> Done:
+        """Sends what is queued, then a Run, and waits for its answer. What is put or called by this Run is not done
+        again where the connection breaks: whoever asks knows whether it may be.
+
+        Raises:
+            NotSent, DaemonLost, DaemonSilent: the connection broke.
+        """
+        if run.puts or run.calls:
+            self.flush(connection)
+            again = False
+        else:
+            self._ahead = self._ahead and len(self._queue) != 1  # a look at each result: better sent with its call
+            run.calls, again = self._queue, True
+        self._send(connection, run, list(attachments), again)
+        while True:
+            done = self._take(connection.answer())
+            if done.number == run.number:
+                return done
+
+    def drain(self, connection: ClientConnection) -> None:
+        """Sends what is queued, and waits for all answers."""
+        self.flush(connection)
+        while self._unanswered:
+            self._take(connection.answer())
+
+    def _send(self, connection: ClientConnection, run: Run, attachments: list[memoryview], again: bool = True) -> None:
+        self._number += 1
+        run.number = self._number
+        body = _encode(run)
+        self._unanswered.append(Sent(run, len(body), again and not attachments))
+        if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`
+            self._queue = []
+        self._nbytes += len(body)
+        while len(self._unanswered) > 1 and not self._is_within_window():
+            self._take(connection.answer())
+        connection.send_frame(RUN, body, attachments)
+
+    def _is_within_window(self) -> bool:
+        return len(self._unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
+
+    def _read_ready(self, connection: ClientConnection) -> None:
+        while self._unanswered and (body := connection.answer_if_ready()) is not None:
+            self._take(body)
+
+    def _take(self, body: bytes) -> Done:
+        done = _decode(body)
+        if not self._unanswered or self._unanswered[0].run.number != done.number:
+            raise ProtocolError(f"the daemon answered Run {done.number}, which is not the next one")
+        self._nbytes -= self._unanswered.popleft().nbytes
+        return done
+
+    # ---- when a connection broke
+
+    def resume(self, connection: ClientConnection, begun: int) -> Iterator[int]:
+        """Sends again, on a new connection, what the daemon has not begun: Runs up to number `begun` are done or under
+        way.
+
+        Yields:
+            The handles that were to be dropped by what is not sent again.
+        """
+        if self._unanswered and self._unanswered[-1].run.calls is self._queue:
+            self._queue = []
+        left = [sent for sent in self._unanswered if sent.run.number > begun]
+        self._unanswered = collections.deque(sent for sent in left if sent.again)
+        self._nbytes = sum(sent.nbytes for sent in self._unanswered)
+        for sent in left:
+            if sent.again:
+                sent.run.wait = sent.run.fetch = ()  # whoever looked has been told of the break
+                connection.send_frame(RUN, _encode(sent.run))
+            else:
+                yield from sent.run.drop
+                yield from (handle for call in sent.run.calls for handle in call.drop)

@@ -1,0 +1,48 @@
+"""Which Runs of a client have begun, across the connections that carry them one after another.
+
+A client whose connection broke opens another and sends again what was not begun, and nothing else. So from the moment
+at which it is told how far its Runs had come, the old connection begins none.
+"""
+
+import threading
+
+
+class Order:
+    """The Runs of one client, which numbers them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._begun = 0
+        self._carrier: object = None
+        self._running: dict[object, int] = {}  # connections, and the threads that serve them
+
+    def take_over(self, connection: object) -> int:
+        """From now on this connection carries the Runs; returns the number of the last one that was begun."""
+        with self._changed:
+            self._carrier = connection
+            return self._begun
+
+    def begin(self, connection: object, number: int) -> bool:
+        """Notes that a Run begins; False where another connection carries them by now, and may have it too."""
+        with self._changed:
+            if connection is not self._carrier:
+                return False
+            self._begun = number
+            self._running[connection] = threading.get_ident()
+            return True
+
+    def end(self, connection: object) -> None:
+        """Notes that the Run of a connection has ended."""
+        with self._changed:
+            self._running.pop(connection, None)
+            self._changed.notify_all()
+
+    def is_unsettled(self) -> bool:
+        """Whether a connection of before, in another thread than this, is still at its last Run."""
+        here = threading.get_ident()
+        return any(it is not self._carrier and thread != here for it, thread in list(self._running.items()))
+
+    def settle(self) -> None:
+        """Waits until none is."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.is_unsettled())
