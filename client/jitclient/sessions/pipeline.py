@@ -43,6 +43,7 @@ class Pipeline:
         self._nbytes = 0
         self._number = 0
         self._ahead = False  # whether the program makes calls faster than it looks at their results
+        self._since_look = 0  # calls
 
     def __bool__(self) -> bool:
         return bool(self._queue or self._unanswered)
@@ -59,7 +60,8 @@ class Pipeline:
         queue = self._queue
         queue.append(call)
         count = len(queue)
-        if count > 1:
+        self._since_look += 1
+        if self._since_look > 1:
             self._ahead = True
         if self._unanswered:
             return count >= _BATCH or count % _LOOK_EVERY == 0
@@ -99,7 +101,10 @@ class Pipeline:
             self.flush(connection)
             again = False
         else:
-            self._ahead = self._ahead and len(self._queue) != 1  # a look at each result: better sent with its call
+            self._ahead, self._since_look = (
+                self._since_look > 1,
+                0,
+            )  # a look at each result is better sent with its call
             run.calls, again = self._queue, True
         self._send(connection, run, list(attachments), again)
         while True:
