@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.measure import Samples, interleave
-from benchmarks.processes import end, environment, temporary_folder
+from benchmarks.processes import FINDS_BENCHMARKS, end, environment, temporary_folder
 from benchmarks.rivals import why_missing
 from benchmarks.worker import Workload
 
@@ -26,7 +26,7 @@ class Worker:
         with there, open(folder / "worker.log", "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.worker", rival.__name__, str(there.fileno())],
-                env=env,
+                env={**env, **FINDS_BENCHMARKS},
                 cwd=folder,
                 pass_fds=[there.fileno()],
                 stdout=log,

@@ -30,9 +30,9 @@ class Effort:
         """For how long one sample repeats what it times."""
         return 0.01 if self.quick else full
 
-    def sizes(self, *full: int) -> tuple[int, ...]:
+    def sizes(self, *full: int, quick: tuple[int, ...] = ()) -> tuple[int, ...]:
         """The sizes at which cost is measured."""
-        return full[:2] if self.quick else full
+        return (quick or full[:2]) if self.quick else full
 
     def one(self, full: int, quick: int) -> int:
         """A single size."""

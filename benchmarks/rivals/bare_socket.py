@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import environment, running
+from benchmarks.processes import FINDS_BENCHMARKS, environment, running
 from benchmarks.rivals import Caller
 
 NAME = "bare socket"
@@ -28,7 +28,7 @@ _AT_ONCE = 64  # buffers in one system call
 def serve(folder: Path) -> Iterator[dict[str, str]]:
     """The server, at a socket in `folder`."""
     path = folder / "s.sock"
-    with running(["-m", __name__, str(path)], environment(folder), folder, path.exists):
+    with running(["-m", __name__, str(path)], environment(folder, **FINDS_BENCHMARKS), folder, path.exists):
         yield {_PATH: str(path)}
 
 

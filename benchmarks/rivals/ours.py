@@ -17,10 +17,8 @@ NEEDS = ("jax",)
 def serve(folder: Path) -> Iterator[dict[str, str]]:
     """A daemon of its own, with nothing in its cache."""
     path = folder / "d.sock"
-    env = environment(folder)
-    del env["PYTHONPATH"]  # it is to know the functions by their captures alone
     arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{path}"]
-    with running(arguments, env, folder, lambda: _answers(path)):
+    with running(arguments, environment(folder), folder, lambda: _answers(path)):
         yield {"JITSERVER_ADDRESS": f"unix:{path}"}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import environment, running
+from benchmarks.processes import FINDS_BENCHMARKS, environment, running
 from benchmarks.rivals import Caller
 
 NAME = "tutorial"
@@ -23,7 +23,7 @@ _PORT = "BENCHMARKS_TUTORIAL_PORT"
 def serve(folder: Path) -> Iterator[dict[str, str]]:
     """The server, on a free port of this machine."""
     file = folder / "port"
-    with running(["-m", __name__, str(file)], environment(folder), folder, file.exists):
+    with running(["-m", __name__, str(file)], environment(folder, **FINDS_BENCHMARKS), folder, file.exists):
         yield {_PORT: file.read_text()}
 
 

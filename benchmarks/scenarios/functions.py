@@ -47,7 +47,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     """From 10 to 10,000 cached functions."""
     budget = _BUDGET_SECONDS
     with crew((ours, plain_jax, disk_cache, tutorial)) as contenders:
-        for count in effort.sizes(10, 100, 1000, 10_000):
+        for count in effort.sizes(10, 100, 1000, 10_000, quick=(2, 3)):
             samples = contenders.compare(
                 f"{count:,} cached functions",
                 many_functions,
