@@ -43,6 +43,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "JITSERVER_ADDRESS": f"unix:{folder}/none.sock",
         "JITSERVER_AUTOSTART": "0",
         "JITSERVER_FALLBACK": "error",
+        "TMPDIR": str(folder),
         **more,
     }
 

@@ -39,26 +39,25 @@ class Jitted:
 @contextlib.contextmanager
 def connect() -> Iterator[Caller]:
     """A Ray of its own on this machine, with one actor."""
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
-    with tempfile.TemporaryDirectory(prefix="jsr-", ignore_cleanup_errors=True) as folder:
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            object_store_memory=_STORE_BYTES,
-            runtime_env={"env_vars": FINDS_BENCHMARKS},
-            _temp_dir=folder,
-        )
-        try:
-            actor = ray.remote(Jitted).options(num_cpus=1).remote()
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=_STORE_BYTES,
+        runtime_env={"env_vars": FINDS_BENCHMARKS},
+        _temp_dir=tempfile.gettempdir(),
+    )
+    try:
+        actor = ray.remote(Jitted).options(num_cpus=1).remote()
 
-            def jit(fun: Callable[..., Any]) -> Callable[..., Any]:
-                number = ray.get(actor.jit.remote(fun))
-                return lambda *args: actor.call.remote(number, *args)
+        def jit(fun: Callable[..., Any]) -> Callable[..., Any]:
+            number = ray.get(actor.jit.remote(fun))
+            return lambda *args: actor.call.remote(number, *args)
 
-            yield Caller(jit, ray.put, lambda result: ray.wait([result], fetch_local=False), ray.get)
-        finally:
-            ray.shutdown()
+        yield Caller(jit, ray.put, lambda result: ray.wait([result], fetch_local=False), ray.get)
+    finally:
+        ray.shutdown()

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,8 +57,8 @@ def rows(effort: Effort) -> Iterator[Row]:
             contenders.attempt(name, functools.partial(_prepare, contenders, name, trace, burst))
         takers = {name: functools.partial(_turn, contenders, name) for name in contenders.workers}
         samples = contenders.take_turns("hot calls during a trace", takers, effort.rounds(5), warm=0)
-    traced = [turn["traced"] for turns in samples.taken.values() for turn in turns]
-    note = f"the other's call took {min(traced):.1f} to {max(traced):.1f} s" if traced else ""
+    traced = {name: statistics.median(turn["traced"] for turn in turns) for name, turns in samples.taken.items()}
+    note = "the other's call took " + ", ".join(f"{seconds:.1f} s at {name}" for name, seconds in traced.items())
     yield Row("hot call's p99, the server idle otherwise", samples.of(_p99("quiet")))
     yield Row("hot call's p99 while another client traces", samples.of(_p99("busy")), (Target(3e-3),), note=note)
     yield Row("hot call's longest meanwhile", samples.of(lambda turn: max(turn["busy"])))
