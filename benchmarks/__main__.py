@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ NAMES = (*scenarios.NAMES, CONFORMANCE)
 @click.option("--quick", is_flag=True, help="Tiny sizes: shows that everything runs; the figures mean nothing.")
 def main(names: tuple[str, ...], as_json: bool, save: Path | None, quick: bool) -> None:
     """Run the benchmarks NAMES, or all: each prints a table, with what it was compared with beside it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     where = machine()
     if not as_json:
         table.show_machine(where)

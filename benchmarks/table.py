@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.measure import OURS
+from benchmarks.result import OURS
 
 _STYLES = {"met": "green", "missed": "red", "failed": "bold red"}
 

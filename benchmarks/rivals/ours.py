@@ -5,8 +5,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import OURS
 from benchmarks.processes import environment, running
+from benchmarks.result import OURS
 from benchmarks.rivals import Caller
 
 NAME = OURS

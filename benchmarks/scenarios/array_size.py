@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crew import Crew, crew
-from benchmarks.measure import Effort, Row, Target
+from benchmarks.measure import Effort
+from benchmarks.result import Row, Target
 from benchmarks.rivals import Caller, bare_socket, dask_actor, ours, plain_jax, ray_actor, tutorial
 from benchmarks.worker import Once
 

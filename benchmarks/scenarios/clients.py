@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.crew import Worker, crew
-from benchmarks.measure import Effort, Row, Target, percentile
+from benchmarks.measure import Effort, percentile
+from benchmarks.result import Row, Target
 from benchmarks.rivals import Caller, bare_socket, ours, tutorial
 from benchmarks.scenarios.small_call import SIDE, dense
 from benchmarks.worker import Once

@@ -4,8 +4,9 @@ import functools
 from collections.abc import Iterator
 
 from benchmarks.crew import crew
-from benchmarks.measure import OURS, Effort, Row, Samples, Target, interleave
+from benchmarks.measure import Effort, Samples, interleave
 from benchmarks.processes import environment, temporary_folder, wall_time
+from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import Caller, ours
 from benchmarks.scenarios.functions import many_functions
 from benchmarks.worker import Once

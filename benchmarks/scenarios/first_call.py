@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crew import crew
-from benchmarks.measure import OURS, Effort, Row, Samples, Target
+from benchmarks.measure import Effort, Samples
 from benchmarks.processes import TOP, last_line, temporary_folder
+from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import disk_cache, ours, plain_jax
 
 PROGRAM = TOP / "benchmarks" / "programs" / "transformer.py"

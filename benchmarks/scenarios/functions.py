@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crew import crew
-from benchmarks.measure import Effort, Row, per_call
+from benchmarks.measure import Effort, per_call
+from benchmarks.result import Row
 from benchmarks.rivals import Caller, disk_cache, ours, plain_jax, tutorial
 from benchmarks.worker import Once
 

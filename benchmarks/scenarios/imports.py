@@ -3,8 +3,9 @@
 import functools
 from collections.abc import Iterator
 
-from benchmarks.measure import OURS, Effort, Row, Target, interleave
+from benchmarks.measure import Effort, interleave
 from benchmarks.processes import environment, temporary_folder, wall_time
+from benchmarks.result import OURS, Row, Target
 
 _NUMPY = "numpy"
 _USED = "jitclient.jit"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crew import crew
-from benchmarks.measure import Effort, Row, per_call
+from benchmarks.measure import Effort, per_call
+from benchmarks.result import Row
 from benchmarks.rivals import Caller, bare_socket, ours, plain_jax, tutorial
 from benchmarks.worker import Once
 

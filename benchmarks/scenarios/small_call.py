@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crew import crew
-from benchmarks.measure import Effort, Row, Target, per_call
+from benchmarks.measure import Effort, per_call
+from benchmarks.result import Row, Target
 from benchmarks.rivals import Caller, bare_socket, dask_actor, ours, plain_jax, ray_actor, tutorial
 from benchmarks.worker import Once
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.crew import Crew, crew
-from benchmarks.measure import Effort, Row, Target, percentile
+from benchmarks.measure import Effort, percentile
+from benchmarks.result import Row, Target
 from benchmarks.rivals import Caller, bare_socket, ours, tutorial
 from benchmarks.scenarios.clients import timed_calls
 from benchmarks.worker import Once

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.measure import OURS, Effort, Row, Samples, Target, interleave, per_call
+from benchmarks.measure import Effort, Samples, interleave, per_call
 from benchmarks.processes import temporary_folder
+from benchmarks.result import OURS, Row, Target
 
 _PICKLE = "cloudpickle"
 _LIMIT, _HELPERS = 10e-6, 50  # DESIGN: at most 10 us up to 50 helpers

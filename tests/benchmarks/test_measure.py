@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from benchmarks.measure import Effort, Row, Samples, Summary, Target, interleave, percentile
+from benchmarks.measure import Effort, Samples, interleave, percentile
+from benchmarks.result import Row, Summary, Target
 
 
 def test_contenders_take_turns() -> None:

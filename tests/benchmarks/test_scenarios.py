@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,24 @@ def test_a_family_runs_and_leaves_nothing(name: str, short_path: Path) -> None:
         assert (rival in rows[0]["costs"]) == is_installed(rival), rows[0]
         assert (rival in rows[0]["missing"]) != is_installed(rival)
     saved.unlink()
+    assert list(short_path.iterdir()) == []
+    assert processes_with(short_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, until: Callable[..., Any]) -> None:
+    arguments = [sys.executable, "-m", "benchmarks", "leaves", "--json"]
+    env = {**os.environ, "TMPDIR": str(short_path)}
+    benchmark = subprocess.Popen(arguments, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        until(lambda: list(short_path.glob("jsb-*/d.sock")), "the daemon of the benchmark")
+        benchmark.send_signal(number)
+        out, _ = benchmark.communicate(timeout=120)
+    finally:
+        benchmark.kill()
+        benchmark.wait()
+    assert benchmark.returncode != 0
+    assert out == b""
     assert list(short_path.iterdir()) == []
     assert processes_with(short_path) == []
 

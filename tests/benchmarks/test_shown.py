@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import table
-from benchmarks.measure import Row, Samples, Target
+from benchmarks.measure import Samples
+from benchmarks.result import Row, Target
 
 
 def rows() -> list[dict[str, Any]]:
