@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import PLATFORMS
+
 _PACKAGES = ("jitserver", "jax", "jaxlib", "numpy", "rpyc", "msgspec", "cloudpickle", "ray", "distributed")
 _BUSY = 0.1  # this share of all cores at work for others spoils a comparison
 
@@ -22,6 +24,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
+        "platforms": PLATFORMS,
         "python": platform.python_version(),
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "load_average": load,

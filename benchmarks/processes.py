@@ -14,6 +14,8 @@ from typing import Any
 TOP = Path(__file__).parents[1]
 FINDS_BENCHMARKS = {"PYTHONPATH": str(TOP)}
 """What the environment of a process says that imports this package."""
+PLATFORMS = os.environ.get("JAX_PLATFORMS") or "cpu"
+"""What JAX computes on in every process, unless the user says otherwise: DESIGN's targets are the CPU's."""
 
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
@@ -39,7 +41,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         Path(kept[name]).mkdir(mode=0o700, exist_ok=True)
     return {
         **kept,
-        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+        "JAX_PLATFORMS": PLATFORMS,
         "JITSERVER_ADDRESS": f"unix:{folder}/none.sock",
         "JITSERVER_AUTOSTART": "0",
         "JITSERVER_FALLBACK": "error",

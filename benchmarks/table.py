@@ -17,13 +17,12 @@ def show_machine(machine: dict[str, Any]) -> None:
     """Prints where and with what it ran."""
     console = _console()
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    console.print(
-        f"{machine['date']}: {machine['cores']} cores, {machine['processor']}, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}, load {machine['load_average']:.2f}\n"
-        f"Python {machine['python']}, {versions}",
-        markup=False,
-        highlight=False,
+    where = (
+        f"{machine['date']}: {machine['cores']} cores, {machine['processor']}, {machine['memory_bytes'] / 2**30:.0f} GiB, "
+        f"{machine['system']}, load {machine['load_average']:.2f}"
     )
+    what = f"Python {machine['python']}, on {machine['platforms']}, {versions}"
+    console.print(f"{where}\n{what}", markup=False, highlight=False)
     if machine["warning"]:
         console.print(machine["warning"], style="bold yellow", markup=False)
 
