@@ -18,8 +18,8 @@ def show_machine(machine: dict[str, Any]) -> None:
     console = _console()
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     where = (
-        f"{machine['date']}: {machine['cores']} cores, {machine['processor']}, {machine['memory_bytes'] / 2**30:.0f} GiB, "
-        f"{machine['system']}, load {machine['load_average']:.2f}"
+        f"{machine['date']}: {machine['cores']} cores, {machine['processor']}, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}, load {machine['load_average']:.2f}"
     )
     what = f"Python {machine['python']}, on {machine['platforms']}, {versions}"
     console.print(f"{where}\n{what}", markup=False, highlight=False)
