@@ -1,6 +1,7 @@
 """Results for people: the table says targets, ratios and verdicts; the plot is drawn from what was saved."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import table
+from benchmarks.__main__ import main
 from benchmarks.measure import Samples
 from benchmarks.result import Row, Target
+from benchmarks.scenarios import small_call
 
 
 def rows() -> list[dict[str, Any]]:
@@ -41,6 +44,20 @@ def test_the_table_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
         "failed: Dask: E: c",
     ):
         assert text in printed, printed
+
+
+@pytest.mark.parametrize(("failed", "status"), [({}, 0), ({"tutorial": "died"}, 0), ({"jitserver": "died"}, 1)])
+def test_the_exit_status_says_whether_ours_failed(
+    failed: dict[str, str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_call, "rows", lambda effort: [Row("call", Samples({}, failed))])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        done = CliRunner().invoke(main, ["small_call", "--json"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done.exit_code == status
+    assert json.loads(done.stdout)["results"]["small_call"]["rows"][0]["failed"] == failed
 
 
 def test_the_plot_is_drawn_from_a_saved_run(tmp_path: Path) -> None:
