@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from benchmarks.table import figure
+
 _AXES = {
-    "array_size": "size of the array (bytes)",
+    "array_size": "size of the array",
     "leaves": "leaves",
     "functions": "cached functions",
     "clients": "clients at once",
@@ -35,23 +37,34 @@ def draw(rows: list[dict[str, Any]], axis: str, place: str, picture: Path) -> No
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "jitserver"  # the same figures give the same file
+    # the same figures give the same file, with texts that are texts
+    matplotlib.rcParams.update({"svg.hashsalt": "jitserver", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 5))
+    drawing, axes = pyplot.subplots(figsize=(8, 5))
     for name in dict.fromkeys(name for row in rows for name in row["costs"]):
         points = [(row["at"], row["costs"][name]) for row in rows if name in row["costs"]]
         at = [x for x, _ in points]
         (line,) = axes.plot(at, [cost["median"] for _, cost in points], marker="o", markersize=4, label=name)
         low, high = ([cost[which] for _, cost in points] for which in ("low", "high"))
         axes.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(xscale="log", yscale="log", xlabel=axis, ylabel="seconds for a call: median and quartiles")
+    axes.set(xlabel=axis, ylabel="a call: median and quartiles")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted({row["at"] for row in rows}))
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(lambda at, _: _bytes(at) if axis == _AXES["array_size"] else f"{at:,.0f}")
+    axes.yaxis.set_major_formatter(lambda seconds, _: figure(seconds, "s"))
+    axes.tick_params(axis="x", labelrotation=45)
     axes.set_title(place, fontsize=9)
     axes.grid(alpha=0.3)
     axes.legend()
     picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(figure)
+    drawing.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
+    pyplot.close(drawing)
+
+
+def _bytes(size: float) -> str:
+    return f"{size / (1 << 20):g} MiB" if size >= 1 << 20 else f"{size / (1 << 10):g} KiB"
 
 
 def _place(machine: dict[str, Any]) -> str:

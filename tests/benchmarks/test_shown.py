@@ -71,7 +71,8 @@ def test_the_plot_is_drawn_from_a_saved_run(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     drawn = picture.read_text()
     assert "<svg" in drawn
-    assert "jitserver" in drawn  # matplotlib names the texts that it draws as paths
+    for text in ("jitserver", "bare socket", "size of the array", "P, Python 3"):
+        assert text in drawn
     done = CliRunner().invoke(plot.main, [str(saved), str(picture), "--scenario", "leaves"])
     assert done.exit_code == 2
     assert "no results of leaves" in done.output
