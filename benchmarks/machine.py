@@ -33,6 +33,14 @@ def machine() -> dict[str, Any]:
     }
 
 
+def free_share() -> float:
+    """The share of the memory that is free, or can be made so; 1 where the system does not tell."""
+    meminfo = Path("/proc/meminfo")
+    lines = meminfo.read_text().splitlines() if meminfo.exists() else []
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
+    return kib["MemAvailable"] / kib["MemTotal"] if "MemAvailable" in kib else 1.0
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
