@@ -1,6 +1,7 @@
 """The process of a contender's client: told over a socket what to prepare, and when to take a sample."""
 
 import importlib
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,7 @@ Workload = Callable[..., Once]
 
 def main(rival: str, fd: int) -> None:
     """Connects as a rival's client, then does as it is told until the other side has gone."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what a rival has started ends with us
     connection = Connection(fd)
     try:
         with importlib.import_module(rival).connect() as caller:
