@@ -1,0 +1,18 @@
+"""What is measured: one family of scenarios in each module.
+
+Each has `rows(effort)`, which measures and gives one `Row` after the other.
+"""
+
+NAMES = (
+    "first_call",
+    "small_call",
+    "pipelined",
+    "array_size",
+    "leaves",
+    "functions",
+    "clients",
+    "tracing",
+    "imports",
+    "unchanged",
+    "command_line",
+)

@@ -1,0 +1,114 @@
+"""Every family of scenarios runs, compares what it says, and leaves nothing behind. Nothing here asserts a time."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import scenarios
+
+TOP = Path(__file__).parents[2]
+EXTRA = {"tutorial": "cloudpickle", "Ray actor": "ray", "Dask actor": "distributed", "cloudpickle": "cloudpickle"}
+COMPARED = {
+    "first_call": {"JAX's disk cache", "plain jax.jit"},
+    "small_call": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
+    "pipelined": {"plain jax.jit", "Ray actor"},
+    "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
+    "leaves": {"bare socket", "plain jax.jit", "tutorial"},
+    "functions": {"JAX's disk cache", "plain jax.jit", "tutorial"},
+    "clients": {"bare socket", "tutorial"},
+    "tracing": {"bare socket", "tutorial"},
+    "imports": {"numpy", "jax"},
+    "unchanged": {"cloudpickle"},
+    "command_line": {"import click"},
+}
+"""Family -> the rivals that its first row must show, or name as missing."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", scenarios.NAMES)
+def test_a_family_runs_and_leaves_nothing(name: str, short_path: Path) -> None:
+    saved = short_path / "saved.json"
+    result = run(name, "--save", str(saved), folder=short_path)
+    rows = result["results"][name]["rows"]
+    assert json.loads(saved.read_text()) == result
+    assert result["machine"]["cores"] >= 1
+    for row in rows:
+        assert_measured(row)
+    for rival in COMPARED[name]:
+        assert (rival in rows[0]["costs"]) == is_installed(rival), rows[0]
+        assert (rival in rows[0]["missing"]) != is_installed(rival)
+    saved.unlink()
+    assert list(short_path.iterdir()) == []
+    assert processes_with(short_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, until: Callable[..., Any]) -> None:
+    arguments = [sys.executable, "-m", "benchmarks", "leaves", "--json"]
+    env = {**os.environ, "TMPDIR": str(short_path)}
+    benchmark = subprocess.Popen(arguments, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        until(lambda: list(short_path.glob("jsb-*/d.sock")), "the daemon of the benchmark")
+        benchmark.send_signal(number)
+        out, _ = benchmark.communicate(timeout=120)
+    finally:
+        benchmark.kill()
+        benchmark.wait()
+    assert benchmark.returncode != 0
+    assert out == b""
+    assert list(short_path.iterdir()) == []
+    assert processes_with(short_path) == []
+
+
+def run(*arguments: str, folder: Path) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments, "--quick", "--json"],
+        cwd=TOP,
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_measured(row: dict[str, Any]) -> None:
+    """Ours was measured and nobody failed, or the row says that it cannot be measured yet."""
+    assert row["failed"] == {}
+    if not row["costs"]:
+        assert [target["verdict"] for target in row["targets"]] == ["not yet"]
+        assert row["note"]
+        return
+    assert "jitserver" in row["costs"]
+    for cost in row["costs"].values():
+        assert 0 < cost["low"] <= cost["median"] <= cost["high"]
+    assert set(row["ratios"]) == set(row["costs"]) - {"jitserver"}
+    for target in row["targets"]:
+        assert target["verdict"] in ("met", "missed")
+        assert (target["verdict"] == "met") == (target["measured"]["median"] <= target["most"])
+
+
+def is_installed(rival: str) -> bool:
+    return rival not in EXTRA or importlib.util.find_spec(EXTRA[rival]) is not None
+
+
+def processes_with(folder: Path) -> list[str]:
+    """The commands of all processes in whose environment the folder is."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (path / "environ").read_bytes():
+                found.append((path / "cmdline").read_bytes().decode())
+        except OSError:  # it has ended, or is somebody else's
+            continue
+    return found
