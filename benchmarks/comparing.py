@@ -59,7 +59,7 @@ def shown(outcome: Outcome) -> str:
         return f"raises {outcome[1]}"
     leaves = [
         f"{dtype}{list(shape)}{' weak' if weak else ''} {sharding} {np.frombuffer(data, 'u1')[:16].tobytes().hex()}"
-        for dtype, shape, weak, sharding, _, data in outcome[1:]
+        for dtype, shape, weak, sharding, data in outcome[1:]
     ]
     return f"{outcome[0]} {'; '.join(leaves)}"[:400]
 
@@ -97,4 +97,4 @@ def _outcome(jitted: Callable[..., Any], arguments: list[Any]) -> Outcome:
 def _described(leaf: Any) -> tuple[Any, ...]:
     is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     value = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-    return str(leaf.dtype), leaf.shape, leaf.aval.weak_type, str(leaf.sharding), leaf.committed, value.tobytes()
+    return str(leaf.dtype), leaf.shape, leaf.aval.weak_type, str(leaf.sharding), value.tobytes()
