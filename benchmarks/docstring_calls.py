@@ -5,14 +5,14 @@ import dataclasses
 import doctest
 import importlib
 import inspect
-import io
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
+
+from benchmarks.quiet import quietly
 
 MODULES = (
     "jax.numpy",
@@ -72,10 +72,9 @@ def calls_in_example(name: str, function: Callable[..., Any]) -> list[Call]:
     module = importlib.import_module(name.rpartition(".")[0])
     recorded: list[Call] = []
     names = {"jax": jax, "jnp": jax.numpy, "lax": jax.lax, "np": np, "random": jax.random}
-    with _recording(module, name.rpartition(".")[2], function, recorded, names):
+    with _recording(module, name.rpartition(".")[2], function, recorded, names), np.printoptions():
         for example in examples:
-            with contextlib.suppress(Exception), warnings.catch_warnings(), _silence():
-                warnings.simplefilter("ignore")
+            with contextlib.suppress(Exception), quietly():
                 exec(compile(example.source, f"<{name}>", "single"), names)
     return [Call(function, name, args, kwargs) for args, kwargs in recorded]
 
@@ -105,9 +104,3 @@ def _recording(
         yield
     finally:
         setattr(module, name, function)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield

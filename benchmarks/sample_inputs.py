@@ -3,7 +3,6 @@ JAX itself takes.
 """
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.docstring_calls import Call
+from benchmarks.quiet import quietly
 
 
 def first_accepted(name: str, function: Callable[..., Any]) -> Iterator[Call]:
     """The call that JAX takes; none if it takes none of them."""
     for args in _candidates(is_random=name.startswith("jax.random.")):
-        with contextlib.suppress(Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with contextlib.suppress(Exception), quietly():
             result = function(*args)
             if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(result)):
                 yield Call(function, name, args, {})

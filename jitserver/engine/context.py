@@ -16,6 +16,7 @@ from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
+from jitserver.engine import warned
 from jitserver.engine.packages import Packages
 
 
@@ -33,6 +34,17 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
         made
     )
     return entered
+
+
+@contextlib.contextmanager
+def _in_block(mesh: Any) -> Iterator[None]:
+    made = shardings.mesh_to_jax(Mesh(*mesh))
+    with warned.collected():  # that it is deprecated, the client's jax has said
+        made.__enter__()
+    try:
+        yield
+    finally:
+        made.__exit__(None, None, None)
 
 
 _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
@@ -53,6 +65,7 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "jax_remove_size_one_mesh_axis_from_type": jax.remove_size_one_mesh_axis_from_type,
     "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
     "mesh": _on_mesh,
+    "mesh_context_manager": _in_block,
 }
 
 

@@ -8,9 +8,10 @@ from jax.extend import core
 
 from jitclient.calls import device_options
 from jitclient.local_jax import shardings
-from jitclient.local_jax.avals import spec_of_aval
+from jitclient.local_jax.avals import is_wider_than_new, spec_of_aval
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec
+from jitclient.wire.shardings import Sharding
 
 
 def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> Any:
@@ -19,11 +20,17 @@ def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[
     Raises:
         Incompatible: there are fewer devices.
     """
-    told = signature.shardings
-    if told is not None and told.inputs is not None:
-        inputs = tuple(message and shardings.to_jax(message) for message in told.inputs)
-        options = {**options, "in_shardings": inputs}
+    inputs = _inputs(signature)
+    if any(inputs):
+        options = {**options, "in_shardings": tuple(message and shardings.to_jax(message) for message in inputs)}
     return jax.jit(function, donate_argnums=signature.donated, **options)
+
+
+def _inputs(signature: Signature) -> Sequence[Sharding | None]:
+    """What jit is to be told of the arguments' places. Most arguments of a trace say it themselves."""
+    if signature.shardings is not None and signature.shardings.inputs is not None:
+        return signature.shardings.inputs
+    return [spec.sharding if is_wider_than_new(spec) else None for spec in signature.leaves]
 
 
 def lowered(
@@ -53,6 +60,6 @@ def results(avals: Sequence[Any], compiled: Any, signature: Signature) -> tuple[
     """The specs of a program's results. What nobody placed is where its user needs it, and says nothing."""
     found = list(compiled.output_shardings)
     chosen = signature.shardings is not None or any(spec.sharding is not None for spec in signature.leaves)
-    if not chosen and all(len(sharding.device_set) == 1 for sharding in found):
+    if not chosen and all(isinstance(sharding, jax.sharding.SingleDeviceSharding) for sharding in found):
         return tuple(map(spec_of_aval, avals))
     return tuple(spec_of_aval(aval, shardings.of(sharding)) for aval, sharding in zip(avals, found, strict=True))

@@ -92,8 +92,8 @@ def _build(
     seconds: dict[str, float] = {}
     settings = tuple((key, values.decode(value, deref)) for key, value in signature.context)
     options = {key: values.decode(value, deref) for key, value in signature.options}
-    jitted = placed.jitted(function, signature, options)
     with context.entered(settings), warned.collected() as warnings:
+        jitted = placed.jitted(function, signature, options)
         with _timed(seconds, "trace", say, "tracing"), ambient.refused():
             traced = jitted.trace(*map(abstract, signature.leaves))
             leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)

@@ -31,11 +31,13 @@ def watch() -> None:
 @contextlib.contextmanager
 def collected() -> Iterator[dict[Warned, None]]:
     """The warnings that this thread raises meanwhile, each once."""
-    _here.found = {}
+    before = getattr(_here, "found", None)
+    found: dict[Warned, None] = {}
+    _here.found = found
     try:
-        yield _here.found
+        yield found
     finally:
-        _here.found = None
+        _here.found = before
 
 
 def _named(category: type[Warning]) -> values.Value:

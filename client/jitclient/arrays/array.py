@@ -39,7 +39,18 @@ class Array(Operations, Placement):
         0.25
     """
 
-    __slots__ = ("__weakref__", "_generation", "_handle", "_local", "_mates", "_session", "_value", "deleted", "spec")
+    __slots__ = (
+        "__weakref__",
+        "_generation",
+        "_handle",
+        "_local",
+        "_mates",
+        "_session",
+        "_value",
+        "deleted",
+        "place",
+        "spec",
+    )
     __array_priority__ = 100
 
     def __init__(self, session: Session, handle: int, spec: Spec) -> None:
@@ -50,6 +61,7 @@ class Array(Operations, Placement):
         self._local: weakref.ref[Any] | None = None
         self._mates: tuple[weakref.ref[Array], ...] = ()
         self.spec = spec
+        self.place = None
         self.deleted = False
 
     def __del__(self) -> None:
@@ -200,8 +212,7 @@ class Array(Operations, Placement):
 
     def __repr__(self) -> str:
         kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
-        if self.deleted:
-            return f"Array({list(self.spec.shape)}, {kind}, deleted)"
+        self._check_alive()
         if is_key(self.spec):
             return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
         return _shown(self._fetched(), self.spec.shape, kind)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.array import Array
+from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
-from jitclient.local_jax.interop import is_jax_array
+from jitclient.local_jax.interop import is_jax_array, is_of_this_process
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import HostArray, pack
 from jitclient.wire.messages import Attached, Spec
@@ -33,6 +34,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
 
     Raises:
         NotAnArray: it is none, nor a scalar.
+        CaptureError: jit takes it, but it cannot leave this process.
     """
     kind = type(leaf)
     if kind is Array:
@@ -44,6 +46,8 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
             raise ValueError("numpy masked arrays are not supported: pass arr.filled(...), or the mask too")
         if not leaf.dtype.isnative:
             raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
+        if leaf.dtype.names == ("float0",):
+            raise CaptureError("an argument has the dtype float0, which only JAX's own derivatives have")
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
     if is_jax_array(leaf):
         weak = bool(leaf.aval.weak_type)
@@ -53,6 +57,8 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
     for scalar, make in _SCALARS.items():  # such as the members of an IntEnum
         if isinstance(leaf, scalar):
             return make(x64)
+    if is_of_this_process(leaf):
+        raise CaptureError(f"an argument is a {kind.__qualname__}, which lives in this process only")
     raise NotAnArray(kind.__qualname__)
 
 

@@ -51,6 +51,7 @@ def trace(
     arguments = list(map(abstract, specs))
     with _without_locations():
         traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
+        results = tuple(map(spec_of_aval, traced.out_avals))
         try:
             program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())
         except Exception as error:  # effects, callbacks, custom calls without guarantee: each has its own
@@ -58,7 +59,7 @@ def trace(
     return ClientTrace(
         program=program,
         key=hashlib.blake2b(program, digest_size=16).hexdigest(),
-        results=tuple(map(spec_of_aval, traced.out_avals)),
+        results=results,
         structure=tree.structure_of(over_leaves.out_tree),
     )
 

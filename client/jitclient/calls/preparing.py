@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.calls import device_options, key_parts
@@ -15,12 +15,13 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture, capture
 from jitclient.errors import CaptureError
-from jitclient.local_jax.context import Context, check_carried, logs_compiles, on_mesh
+from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.messages import Lookup, Prepare, Prepared, Signature, Traced
+from jitclient.wire.shardings import Sharding
 
 _ATTEMPTS = 3  # to trace a function while what it reads stays as it is
 
@@ -88,7 +89,20 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
 
     prepared, generation = _ask(session, lookup, make, account, captured.object_at)
     structure = tree.decode(prepared.tree, captured.object_at)
-    return Program.of(session, generation, captured, prepared, wanted.specs, structure, stamp_of(identity.inputs))
+    program = Program.of(session, generation, captured, prepared, wanted.specs, structure, stamp_of(identity.inputs))
+    place = default_device(wanted.context)
+    return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
+
+
+def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+    """Tells each array where it is, and makes their tree."""
+
+    def placed(arrays: Sequence[Any]) -> Any:
+        for array in arrays:
+            array.place = place
+        return unflatten(arrays)
+
+    return placed
 
 
 def from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:

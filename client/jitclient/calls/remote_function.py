@@ -78,7 +78,10 @@ class RemoteFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<jitclient.jit of {self.__wrapped__!r}>"
+        try:
+            return f"<PjitFunction of {self.__wrapped__!r}>"
+        except Exception:  # as in JAX, whose text this is: what it wraps has no say in whether it can be shown
+            return "<PjitFunction>"
 
     def __reduce__(self) -> Any:
         return rebuild_jit, (self.__wrapped__, self._options.given())
@@ -124,6 +127,10 @@ class RemoteFunction:
         given, keywords = self._arguments_here(args, kwargs, _abstract)
         return jitted.eval_shape(*given, **keywords)
 
+    def _cache_size(self) -> int:
+        """How many programs of the function this process has; the name is JAX's."""
+        return len(self._programs)
+
     def clear_cache(self) -> None:
         """Forgets what this process knows of the function; the daemon keeps its programs."""
         self._capture = None
@@ -163,8 +170,9 @@ class RemoteFunction:
 
         def program_at(stay: Session) -> Program:
             nonlocal key
-            program = self._programs.get(key)
+            program = self._known(key)
             if program is None or not program.is_valid(stay):
+                context.check_execution(self.__name__)
                 _, specs, _, here, _ = key
                 program = self._prepare(stay, self._wanted(shape, specs, statics, here))
                 key = _settled(key, program)
@@ -172,6 +180,17 @@ class RemoteFunction:
             return program
 
         return calling.call(process.session(), program_at, leaves)
+
+    def _known(self, key: _Key) -> Program | None:
+        try:
+            return self._programs.get(key)
+        except Exception as error:
+            if not key[2]:
+                raise
+            raise ValueError(
+                "static arguments should be comparable using __eq__. The following error was raised when comparing "
+                f"two of them: {type(error).__name__}: {error}"
+            ) from error
 
     def _key_of(
         self,
@@ -207,6 +226,7 @@ class RemoteFunction:
         return tuple(specs)
 
     def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
+        context.check_tracing(self.__name__)
         try:
             program = from_capture(stay, wanted, self.current_capture())
         except CaptureError as error:

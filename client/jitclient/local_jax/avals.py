@@ -3,6 +3,8 @@
 import functools
 from typing import Any
 
+from jitclient.errors import CaptureError
+from jitclient.local_jax.context import keeps_64_bits
 from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.arrays import dtype_named, is_key
 from jitclient.wire.messages import Spec
@@ -19,10 +21,15 @@ def abstract(spec: Spec) -> Any:
     """What jit traces in place of the array."""
     import jax
 
-    if spec.dtype in WIDE and spec.sharding is None:  # which the other form loses where 64 bits are off
+    if is_wider_than_new(spec):  # which the other form loses
         return aval_of(spec)
     sharding = None if spec.sharding is None else to_jax(spec.sharding)
     return jax.ShapeDtypeStruct(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=sharding)
+
+
+def is_wider_than_new(spec: Spec) -> bool:
+    """Whether the array has a dtype that no new array would have with the settings in force."""
+    return spec.dtype in WIDE and not keeps_64_bits()
 
 
 def aval_of(spec: Spec) -> Any:
@@ -38,7 +45,15 @@ def dtype_of(spec: Spec) -> Any:
 
 
 def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
-    """The spec of what a trace returned."""
+    """The spec of what a trace returned.
+
+    Raises:
+        CaptureError: it is no array that can leave the process that made it.
+    """
+    import jax
+
+    if not isinstance(aval, jax.core.ShapedArray) or aval.dtype == jax.dtypes.float0:
+        raise CaptureError(f"a result is a {aval}, which cannot leave the process that makes it")
     return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)), sharding)
 
 

@@ -11,7 +11,7 @@ from jitclient.errors import CaptureError
 from jitclient.local_jax import interop, shardings
 from jitclient.local_jax.jax_settings import CARRIED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
 from jitclient.settings import BOOLEANS
-from jitclient.wire.shardings import Mesh
+from jitclient.wire.shardings import Mesh, Sharding
 
 DEFAULTS = CARRIED
 
@@ -48,13 +48,15 @@ _last: tuple[Any, Context] = (None, ())
 def _read(jax: Any) -> Context:
     names, read, defaults = _readers()
     values = read(jax.config)
-    mesh = jax.sharding.get_abstract_mesh()
-    if values == defaults and mesh.empty:
+    mesh, block = jax.sharding.get_abstract_mesh(), interop.mesh_of_block()
+    if values == defaults and mesh.empty and block is None:
         return ()
     found = zip(names, values, defaults, strict=True)
     settings = [(name, _plain(value)) for name, value, default in found if value != default]
     settings = [(name, value) for name, value in settings if value != _FIRST_DEVICE]
-    return tuple(settings if mesh.empty else [*settings, ("mesh", _mesh_in_force())])
+    settings += [] if mesh.empty else [("mesh", _mesh_in_force())]
+    settings += [] if block is None else [("mesh_context_manager", _as_plain(shardings.of_mesh(block)))]
+    return tuple(settings)
 
 
 def check_carried(context: Context) -> None:
@@ -68,9 +70,35 @@ def check_carried(context: Context) -> None:
             raise CaptureError(f"the setting {name} = {value!r} holds in this process only")
 
 
+def check_tracing(name: str) -> None:
+    """Raises what `jax.no_tracing` promises: to make or look for another program is tracing, wherever it happens.
+
+    Raises:
+        RuntimeError: the program runs under `jax.no_tracing`.
+    """
+    if _is_on("jax_no_tracing"):
+        raise RuntimeError(f"re-tracing function {name} for `jit`, but 'no_tracing' is set")
+
+
+def check_execution(name: str) -> None:
+    """Raises what `jax.no_execution` promises; calls under it are like no others, so each comes here.
+
+    Raises:
+        RuntimeError: the program runs under `jax.no_execution`.
+    """
+    if _is_on("jax_no_execution"):
+        raise RuntimeError(f"JAX tried to execute function {name}, but the no_execution config option is set")
+
+
 def on_mesh(context: Context) -> bool:
     """Whether a mesh or a device is in force for all that is traced."""
-    return any(name in ("mesh", "jax_default_device") for name, _ in context)
+    return any(name in ("mesh", "mesh_context_manager", "jax_default_device") for name, _ in context)
+
+
+def default_device(context: Context) -> Sharding | None:
+    """Where `jax.default_device` has what nobody places; None on the first device."""
+    device = dict(context).get("jax_default_device")
+    return None if device is None or isinstance(device, str) else Sharding(Mesh(*device))
 
 
 def jit_is_disabled() -> bool:
@@ -81,6 +109,11 @@ def jit_is_disabled() -> bool:
 def logs_compiles() -> bool:
     """Whether the program runs under `jax.log_compiles`."""
     return _is_on("jax_log_compiles")
+
+
+def keeps_64_bits() -> bool:
+    """Whether new arrays may have 64-bit types, by the settings in force."""
+    return _is_on("jax_enable_x64")
 
 
 def x64(context: Context) -> bool:

@@ -30,6 +30,17 @@ def is_jax_array(value: Any) -> bool:
     return jax is not None and isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
+def is_of_this_process(value: Any) -> bool:
+    """Whether a value is one that jit takes but no other process can hold, such as a `jax.Ref` or a token."""
+    jax = _jax()
+    if jax is None:
+        return False
+    try:
+        return not isinstance(jax.typeof(value), jax.core.ShapedArray)
+    except TypeError:
+        return False
+
+
 def class_in_jax(cls: type) -> type:
     """What `array.__class__` says: `jax.Array` where jax knows our arrays."""
     return sys.modules["jax"].Array if _known else cls
@@ -42,6 +53,16 @@ def has_backend() -> bool:
     except ImportError:
         return True
     return bool(backends_are_initialized())
+
+
+def mesh_of_block() -> Any:
+    """The mesh of the innermost `with mesh:`, JAX's older way to put one in force; None outside of any."""
+    try:
+        from jax._src.mesh import thread_resources
+    except ImportError:  # nor can a program have such a block
+        return None
+    mesh = thread_resources.env.physical_mesh
+    return None if mesh.empty else mesh
 
 
 def trace_context() -> Any:

@@ -38,7 +38,6 @@ REFUSED: dict[str, Any] = {
     "jax_high_dynamic_range_gumbel": False,
     "jax_mutable_array_checks": True,
     "jax_no_execution": False,
-    "jax_no_tracing": False,
     "jax_pallas_enable_debug_checks": False,
     "jax_pallas_use_mosaic_gpu": True,
     "jax_ragged_dot_use_gpu_pallas_triton_lowering": False,
@@ -86,12 +85,11 @@ OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_default_prng_impl",
     "jax_enable_custom_prng",
     "jax_legacy_prng_key",
-    "jax_no_tracing",
 )
 """Those of the first two tables that do not belong to what jax itself calls the context of a trace."""
 
-OBEYED = ("jax_disable_jit", "jax_log_compiles")
-"""They hold in the client: whether a call goes to the daemon at all, and what is said of it."""
+OBEYED = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
+"""They hold in the client: whether a call goes to the daemon at all, may need a program, and what is said of it."""
 
 OF_DEVICES = (
     "jax_backend_target",

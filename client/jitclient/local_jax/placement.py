@@ -7,6 +7,7 @@ import numpy as np
 
 from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
 
 
 class Placement:
@@ -16,6 +17,7 @@ class Placement:
 
     if TYPE_CHECKING:
         spec: Spec
+        place: Sharding | None  # where it is though nobody placed it, if that is not the first device
 
         @property
         def nbytes(self) -> int: ...
@@ -26,7 +28,7 @@ class Placement:
     def sharding(self) -> Any:
         """How it lies on the devices, as if they were this process's own."""
         _jax("sharding")
-        return to_jax(self.spec.sharding)
+        return to_jax(self.spec.sharding or self.place)
 
     def devices(self) -> set[Any]:
         """The devices of its sharding."""

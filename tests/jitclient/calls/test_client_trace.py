@@ -229,6 +229,46 @@ def test_side_effects_happen_here(own: Any, run_script: Callable[..., Any]) -> N
     assert printed == [[2, 6], [1, 5], 1]
 
 
+def test_effects_under_a_loop_are_those_of_jax_in_their_order(own: Any, run_script: Callable[..., Any]) -> None:
+    ours, theirs = run_script(
+        """
+        import contextlib, io, json, warnings, jax, jax.numpy as jnp, numpy as np, jitclient
+        from jax.experimental import io_callback
+
+        drawn = []
+
+        def draw(n):
+            drawn.append(int(n))
+            return np.float32(10 * len(drawn))
+
+        def watched(xs):
+            def body(carry, x):
+                jax.debug.print("x={x} carry={c}", x=x, c=carry, ordered=True)
+                got = io_callback(draw, jax.ShapeDtypeStruct((), "float32"), x, ordered=True)
+                return carry + got * x, got
+
+            return jax.lax.scan(body, jnp.float32(0), xs)
+
+        def found(jit, *arguments):
+            drawn.clear()
+            jitted = jit(watched)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                results = [jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), jitted(x)) for x in arguments]
+                jax.effects_barrier()
+            return [results, list(drawn), printed.getvalue()]
+
+        warnings.simplefilter("ignore")
+        numbers = [np.arange(n, n + 3, dtype=np.float32) for n in (1, 4)]
+        handles = [jitclient.device_put(one) for one in numbers]
+        print(json.dumps([found(jitclient.jit, *handles), found(jax.jit, *numbers)]))
+        """,
+        env={**own.env, "JITSERVER_FALLBACK": "local"},
+    )
+    assert ours == theirs
+    assert ours[1] == [1, 2, 3, 4, 5, 6]
+    assert ours[2].startswith("x=1.0 carry=0.0\nx=2.0 carry=10.0\n")
+
+
 def test_a_rebound_global_of_what_is_traced_here_is_seen(own: Any, run_script: Callable[..., Any]) -> None:
     values = run_script(
         """

@@ -115,6 +115,36 @@ def constraints_by_name_inside(jit: Any) -> Any:
 
 
 @case
+def block_of_a_mesh(jit: Any) -> Any:
+    constrained = jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("x", "y")))
+    with MESH:
+        first = constrained(X)
+    with jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y")), MESH:
+        return first, constrained(X), jit(plain)(X, first)
+
+
+@case
+def mesh_of_one_device(jit: Any) -> Any:
+    one = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
+    with jax.set_mesh(one):
+        first = jit(lambda x: x + 1)(X)
+    return (
+        first,
+        jit(lambda x: jax.lax.with_sharding_constraint(x, NamedSharding(one, P("x"))))(X),
+        jit(plain)(first, X),
+    )
+
+
+@case
+def wider_than_new_ones(jit: Any) -> Any:
+    with jax.enable_x64(True):
+        x = jax.device_put(X.astype("float64") + 1e-12, ROWS)
+        made = jit(lambda x: x * 2)(x)
+        second = jax.device_put(made, SECOND)
+    return jit(lambda x: (x, x * 2))(x), jit(lambda x: (x, x + 1))(made), jit(lambda x: x)(second)
+
+
+@case
 def shard_map_inside(jit: Any) -> Any:
     @functools.partial(jax.shard_map, mesh=MESH, in_specs=P("x"), out_specs=P())
     def total(x: Any) -> Any:
@@ -141,9 +171,11 @@ def explicit_axes(jit: Any) -> Any:
 
 @case
 def default_device(jit: Any) -> Any:
-    with jax.default_device(jax.devices()[3]):  # where that is, is said only of what someone placed
+    with jax.default_device(jax.devices()[3]):
         first = jit(lambda x: x + jnp.arange(8.0))(X)
-    return jit(lambda x, y: x + y, out_shardings=WHOLE)(first, X)
+        second = jit(lambda x: x * 2)(first)
+    assert not first.committed
+    return first, second, jit(lambda x: x + 1)(second), jit(lambda x, y: x + y, out_shardings=WHOLE)(first, X)
 
 
 @case
@@ -186,6 +218,12 @@ def grid_of_other_order(jit: Any) -> Any:
     return jit(lambda x: x + 1, out_shardings=NamedSharding(mesh, P("b", "a")))(X)
 
 
+def _after_block(jitted: Any) -> Any:
+    with MESH:
+        jitted(X)
+    return jitted(X)
+
+
 MISTAKES: dict[str, Callable[[Any], Any]] = {
     "not divisible": lambda jit: jit(lambda x: x, in_shardings=ROWS)(np.zeros(3, np.float32)),
     "no prefix": lambda jit: jit(plain, in_shardings=(ROWS,))(X, X),
@@ -194,6 +232,7 @@ MISTAKES: dict[str, Callable[[Any], Any]] = {
     "no sharding": lambda jit: jit(plain, in_shardings="x")(X, X),
     "rank": lambda jit: jit(lambda x: x, out_shardings=NamedSharding(MESH, P("x", "y")))(X[0]),
     "device and sharding": lambda jit: jit(plain, device=jax.devices()[0], in_shardings=ROWS),
+    "no mesh any more": lambda jit: _after_block(jit(lambda x: jax.lax.with_sharding_constraint(x, P("x")))),
     "another sharding": lambda jit: jit(plain, in_shardings=ROWS)(jax.device_put(X, COLUMNS), X),
 }
 
@@ -203,9 +242,9 @@ def described(tree: Any) -> Any:
     leaves, treedef = jax.tree.flatten(tree)
     places = [leaf.sharding.devices_indices_map(leaf.shape) for leaf in leaves]
     texts = [sorted((device.id, str(index)) for device, index in place.items()) for place in places]
-    return str(treedef), [
-        (str(leaf.dtype), np.asarray(leaf).tolist(), text) for leaf, text in zip(leaves, texts, strict=True)
-    ]
+    kinds = [(str(leaf.dtype), type(leaf.sharding).__name__) for leaf in leaves]
+    values = [np.asarray(leaf).tolist() for leaf in leaves]
+    return str(treedef), list(zip(kinds, values, texts, strict=True))
 
 
 def outcome(fun: Callable[[Any], Any], jit: Any) -> Any:

@@ -104,7 +104,7 @@ def test_a_setting_that_cannot_travel_keeps_the_call_here() -> None:
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("jax_use_direct_linearize", False), ("jax_explicit_x64_dtypes", "error"), ("jax_no_execution", True)],
+    [("jax_use_direct_linearize", False), ("jax_explicit_x64_dtypes", "error")],
 )
 def test_a_program_is_not_made_under_a_setting_of_the_process(name: str, value: Any) -> None:
     before = getattr(jax.config, name)

@@ -46,6 +46,7 @@ MISTAKES = [
     "keywords",
     "no sharding",
     "rank",
+    "no mesh any more",
     "device and sharding",
     "another sharding",
 ]
