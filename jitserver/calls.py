@@ -3,9 +3,10 @@
 import msgspec
 
 from jitclient.errors import DaemonDraining, ProtocolError
-from jitclient.wire.arrays import HostArray, allocate, inline_most, nbytes_of, pack
+from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
-from jitserver.connection import Answered, Read
+from jitserver.blocks import Take
+from jitserver.connection import Answered, Lane
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import failure_of
 from jitserver.engine.program import Program
@@ -17,38 +18,51 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Run).decode
 
 
-def answer(engine: Engine, session: Session, body: bytes, read: Read, draining: bool) -> Answered:
+def answer(engine: Engine, session: Session, body: bytes, lane: Lane, draining: bool) -> Answered:
     """Does what a Run asks.
 
     Raises:
         ProtocolError: the message makes no sense for this session; the connection is of no more use.
     """
     run = _decode(body)
-    # All that follows the frame is read before anything else can go wrong.
-    puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
-    calls = [(call, *_arguments(session, call, read)) for call in run.calls]
+    # What was read of a block is gone with the frame of that function: it could not come back otherwise.
+    failures, taken, made = _do(engine, session, run, lane.beside(run.block), draining)
+    for handle in run.wait:
+        _wait(session, handle, failures)
+    attachments: list[HostArray] = []
+    most = inline_most(len(run.fetch))
+    values = tuple(_fetch(engine, session, handle, attachments, most) for handle in run.fetch)
+    done = Done(tuple(failures), values, tuple(taken))
+    if run.into and attachments and lane.lent.fill(run.into, attachments):
+        done.shared, attachments = True, []
+    if lane.lent.reading:
+        engine.let_go()
+        done.back = lane.lent.came_back()
+    return Answered(_encode(done), attachments, made)
+
+
+def _do(
+    engine: Engine, session: Session, run: Run, take: Take, draining: bool
+) -> tuple[list[tuple[int, Failure]], list[tuple[int, int]], list[int]]:
+    # All that goes beside the frame is read before anything else can go wrong.
+    puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
+    calls = [(call, *_arguments(session, call, take)) for call in run.calls]
     failures: list[tuple[int, Failure]] = []
     taken: list[tuple[int, int]] = []
+    made = [put.handle for put in run.puts]
     session.forget(run.drop)
     for put, data in puts:
         _put(engine, session, put, data, failures)
     for call, program, arguments in calls:
         _call(engine, session, call, program, arguments, draining, failures, taken)
-    for handle in run.wait:
-        _wait(session, handle, failures)
-    attachments: list[memoryview] = []
-    most = inline_most(len(run.fetch))
-    values = tuple(_fetch(engine, session, handle, attachments, most) for handle in run.fetch)
-    made = [put.handle for put in run.puts]
-    for call, program, _ in calls:
         made += range(call.results, call.results + len(program.results))
-    return Answered(_encode(Done(tuple(failures), values, tuple(taken))), attachments, made)
+    return failures, taken, made
 
 
 # ---- reading
 
 
-def _arguments(session: Session, call: Call, read: Read) -> tuple[Program, list[int | Data]]:
+def _arguments(session: Session, call: Call, take: Take) -> tuple[Program, list[int | Data]]:
     try:
         program: Program = session.executable(call.executable).program
     except IndexError as error:
@@ -56,17 +70,15 @@ def _arguments(session: Session, call: Call, read: Read) -> tuple[Program, list[
     if len(program.specs) != len(call.arguments):
         raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(program.specs)}")
     pairs = zip(call.arguments, program.specs, strict=True)
-    return program, [value if isinstance(value, int) else _data(value, spec, read) for value, spec in pairs]
+    return program, [value if isinstance(value, int) else _data(value, spec, take) for value, spec in pairs]
 
 
-def _data(value: bytes | Attached, spec: Spec, read: Read) -> Data:
+def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
     if isinstance(value, bytes):
         return value
     if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
         raise ProtocolError(f"{value.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
-    raw = allocate(value.nbytes)
-    read(raw.data)
-    return raw
+    return take(value.nbytes)
 
 
 # ---- doing
@@ -116,7 +128,7 @@ def _wait(session: Session, handle: int, failures: list[tuple[int, Failure]]) ->
 
 
 def _fetch(
-    engine: Engine, session: Session, handle: int, attachments: list[memoryview], most: int
+    engine: Engine, session: Session, handle: int, attachments: list[HostArray], most: int
 ) -> bytes | Attached | Failure:
     try:
         return pack(engine.to_host(session.array(handle)), attachments, most)

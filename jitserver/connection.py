@@ -6,16 +6,18 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from rpyc.core.service import Service
 
 from jitclient.errors import ProtocolError
+from jitclient.wire.arrays import HostArray, allocate
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.messages import BUSY, DONE, RUN, Busy
+from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Return
 from jitclient.wire.stream import WireStream
+from jitserver.blocks import Lent, Pool, Take
 from jitserver.session import Session, Sessions
 from jitserver.uploads import Incoming
 
@@ -23,7 +25,6 @@ log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
 _SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
-Read = Callable[[memoryview], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +32,35 @@ class Answered:
     """The answer to a Run: its message, the arrays that follow it, and the handles that it made."""
 
     message: bytes
-    attachments: list[memoryview]
+    attachments: Sequence[HostArray]
     made: list[int]
 
 
-Answer = Callable[[Session, bytes, Read], Answered]
-"""Does what a Run asks: session, message, and a function that reads what follows it -> the answer."""
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """How arrays go beside the messages of one connection."""
+
+    channel: WireChannel
+    lent: Lent
+
+    def beside(self, block: int) -> Take:
+        """What reads the arrays that came beside a message, which names that block, or none (0)."""
+        return self.lent.arguments(block) if block else self._read
+
+    def _read(self, nbytes: int) -> HostArray:
+        raw = allocate(nbytes)
+        self.channel.recv_into(raw.data)
+        return raw
+
+
+Answer = Callable[[Session, bytes, Lane], Answered]
+"""Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
 
 
 class DaemonConnection(WireConnection):
     """One connection, served by one thread."""
 
-    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int) -> None:
+    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int, pool: Pool) -> None:
         self.pid = pid
         self.session: Session | None = None
         self.incoming = Incoming()
@@ -50,6 +68,7 @@ class DaemonConnection(WireConnection):
         self._phase = "running"
         self._answer = answer
         super().__init__(service, WireChannel(WireStream(sock)))
+        self._lane = Lane(self._channel, Lent(pool))
 
     def serve_all(self) -> None:
         """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
@@ -64,6 +83,7 @@ class DaemonConnection(WireConnection):
             log.warning("a connection was cut off", exc_info=True)
         finally:
             self.close()
+            self._lane.lent.close()
 
     def act_on(self, data: bytes) -> None:
         """Hands a message to whom it is for, and notes how long that takes."""
@@ -74,16 +94,26 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Answers a Run."""
-        if kind != RUN or self.session is None:
+        """Answers a Run, or lends shared memory and takes it back."""
+        if self.session is None:
             super().on_frame(kind, body)
-            return
-        answered = self._answer(self.session, body, self._channel.recv_into)
+        elif kind == RUN:
+            self._on_run(self.session, body)
+        elif kind == LEASE:
+            leased, descriptor = self._lane.lent.lease(msgspec.msgpack.decode(body, type=Lease).nbytes)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
+        elif kind == RETURN:
+            self._lane.lent.take_back(msgspec.msgpack.decode(body, type=Return))
+        else:
+            super().on_frame(kind, body)
+
+    def _on_run(self, session: Session, body: bytes) -> None:
+        answered = self._answer(session, body, self._lane)
         try:
             self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
         except BaseException:
             # The client has hung up, perhaps with Ctrl-C, and has told another connection that it wants none of this.
-            self.session.forget(answered.made)
+            session.forget(answered.made)
             raise
 
     def say(self, phase: str) -> None:

@@ -16,6 +16,7 @@ from jitclient.errors import DaemonDraining, ProtocolError
 from jitclient.wire import explaining, messages
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
+from jitserver.blocks import Pool
 from jitserver.cache.entry import Entry
 from jitserver.connection import DaemonConnection
 from jitserver.counters import Counters
@@ -54,11 +55,12 @@ class JitService(Service):  # type: ignore[misc]
     """What clients can ask of this daemon. One object serves all connections."""
 
     def __init__(
-        self, engine: Engine, counters: Counters, stop: Callable[[], None], restart: Callable[[], None]
+        self, engine: Engine, counters: Counters, pool: Pool, stop: Callable[[], None], restart: Callable[[], None]
     ) -> None:
         self.engine = engine
         self.counters = counters
         self.sessions = Sessions()
+        self.pool = pool
         self.address = ""
         self.draining = False
         self._stop = stop
@@ -85,6 +87,7 @@ class JitService(Service):  # type: ignore[misc]
             token=connection.session.token,
             resumed=resumed is not None,
             first_handle=first,
+            lends=self.pool.lends,
         )
 
     @verb(None)

@@ -14,7 +14,7 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
-from jitclient.wire.arrays import inline_most, nbytes_of
+from jitclient.wire.arrays import HostArray, inline_most, nbytes_of
 from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
 
 
@@ -76,7 +76,7 @@ class Program:
                 raise Outdated
             if self.prepared.donated:
                 _refuse_twice(leaves, self.prepared.donated)
-            attachments: list[memoryview] = []
+            attachments: list[HostArray] = []
             pairs = zip(leaves, self.specs, strict=True)
             most = inline_most(len(leaves))
             arguments = [outgoing(leaf, spec, session, attachments, most) for leaf, spec in pairs]

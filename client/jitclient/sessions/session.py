@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,13 +22,14 @@ from jitclient.errors import (
     JitserverError,
     SessionBusy,
 )
+from jitclient.sessions.blocks import Blocks, Watch
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import Finder
 from jitclient.settings import Settings
 from jitclient.wire import values
 from jitclient.wire.address import Address
-from jitclient.wire.arrays import HostArray, allocate, shaped, unpack
+from jitclient.wire.arrays import HostArray, shaped, unpack
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import (
     MOST_CAPTURE_BYTES,
@@ -70,6 +72,8 @@ class Session:
         self._exchanging = False
         self._report = Report()
         self._drops = Drops(self.send_drops)
+        self._blocks: Blocks | None = None
+        self._watch = Watch(self._tidy_blocks)
         _sessions.add(self)
 
     # ---- what callers ask for
@@ -124,7 +128,7 @@ class Session:
             self.ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
 
     def run(
-        self, message: Run, attachments: list[memoryview], specs: Sequence[Spec] = (), generation: int | None = None
+        self, message: Run, attachments: Sequence[HostArray], specs: Sequence[Spec] = (), generation: int | None = None
     ) -> tuple[Done, list[HostArray | Failure]]:
         """Sends a Run; returns the daemon's answer and the fetched values, whose specs are `specs`.
 
@@ -140,9 +144,16 @@ class Session:
             message.drop = self._drops.take()
             try:
                 with self._guarded() as connection:
+                    blocks = self._blocks
+                    if blocks is not None:
+                        attachments = blocks.load(message, attachments)
+                        if not message.calls:  # values that come with a call are small
+                            blocks.offer(message, specs)
                     done = _decode_done(connection.exchange(RUN, _encode(message), attachments))
+                    lane = blocks.landed(message, done) if blocks is not None else None
+                    read = lane or connection.read_attachment
                     pairs = zip(done.values, specs, strict=True)
-                    return done, [_receive(connection, value, spec) for value, spec in pairs]
+                    return done, [_receive(read, value, spec) for value, spec in pairs]
             except BaseException:
                 self._drops.put_back(message.drop)
                 raise
@@ -179,6 +190,7 @@ class Session:
         """Drops the connection; the next exchange connects again."""
         with self._lock:
             connection, self._connection = self._connection, None
+            self._blocks = None
             if connection is not None:
                 connection.close()
 
@@ -190,6 +202,10 @@ class Session:
         if not self._lock.acquire(timeout=_GOODBYE_SECONDS):
             return
         try:
+            if self._connection is not None:
+                with contextlib.suppress(JitserverError):
+                    if self._blocks is not None:
+                        self._blocks.give_back_all()
             if self._connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
                     self._send_report(_GOODBYE_SECONDS)
@@ -212,6 +228,8 @@ class Session:
             self._next_handle = welcome.first_handle
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
+            if welcome.lends and reached.connection.can_share():
+                self._blocks = Blocks(reached.connection, self._watch.wake)
         return self._connection
 
     @contextlib.contextmanager
@@ -232,6 +250,11 @@ class Session:
                 self._exchanging = False
                 self._drops.wake()  # what went meanwhile found the session busy
 
+    def before_fork(self) -> None:
+        """In the parent: no memory that the child may read is written any more."""
+        if self._blocks is not None:
+            self._blocks.retire_read()
+
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
         self._lock = threading.RLock()
@@ -239,6 +262,8 @@ class Session:
         if connection is not None:
             connection.abandon()
         self._drops = Drops(self.send_drops)
+        self._blocks = None
+        self._watch = Watch(self._tidy_blocks)
         self._first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
         self._exchanging = False
@@ -258,20 +283,31 @@ class Session:
         finally:
             self._lock.release()
 
+    def _tidy_blocks(self) -> bool:
+        """Gives back shared memory that is not used, unless somebody is using the connection; whether any is left."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        try:
+            if self._blocks is None or self._exchanging:
+                return False
+            return self._blocks.tidy(time.monotonic())
+        except JitserverError:
+            return False  # the next exchange connects again, or says what is wrong
+        finally:
+            self._lock.release()
+
     def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()
         if report != Report():
             self.ask(Verb.REPORT, report, None, timeout=timeout)
 
 
-def _receive(connection: ClientConnection, value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
+def _receive(read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
     if isinstance(value, Failure):
         return value
     if isinstance(value, bytes):
         return unpack(value, spec)
-    raw = allocate(value.nbytes)
-    connection.read_attachment(raw.data)
-    array = shaped(raw, spec)
+    array = shaped(read(value.nbytes), spec)
     array.flags.writeable = False
     return array
 
@@ -284,4 +320,9 @@ def _after_fork() -> None:
         session.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _before_fork() -> None:
+    for session in list(_sessions):
+        session.before_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

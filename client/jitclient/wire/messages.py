@@ -1,7 +1,8 @@
 """The contract: every message that crosses the wire, and the verbs that carry them.
 
 Verbs of control are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the
-same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer.
+same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer. LEASE asks for shared
+memory, LEASED answers, and RETURN gives it back.
 """
 
 import enum
@@ -11,14 +12,14 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
-RUN, DONE, BUSY = 16, 17, 18
+RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
 """Kinds of frame, beside rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
-"""Arrays up to this size ride in the message; larger ones follow it as raw bytes."""
+"""Arrays up to this size ride in the message; larger ones go beside it."""
 
 MAX_FRAME_BYTES = 16 << 20
 """A longer frame is refused before anything is allocated for it."""
@@ -76,7 +77,9 @@ class Spec(Part, frozen=True):
 
 
 class Attached(Part, frozen=True, tag=1):
-    """Stands for array bytes that follow the frame, in the order in which these stand in it."""
+    """Stands for array bytes that go beside the frame, in the order in which these stand in it: behind it on the
+    socket, or in the block that it names.
+    """
 
     nbytes: int
 
@@ -130,6 +133,7 @@ class Welcome(Message):
     token: bytes
     resumed: bool
     first_handle: int
+    lends: bool = False  # shared memory, where the socket can pass descriptors
 
 
 # ---- programs
@@ -242,13 +246,19 @@ class Call(Message):
 
 
 class Run(Message):
-    """Drop handles, put arrays, make calls, wait for handles, then send the values of some: in this order."""
+    """Drop handles, put arrays, make calls, wait for handles, then send the values of some: in this order.
+
+    `block` holds the arrays beside this message, and is the daemon's until a Done says that it came back. `into` may be
+    filled with the values; it is the client's again with the answer, whether they are in it or not.
+    """
 
     drop: tuple[int, ...] = ()
     puts: tuple[Put, ...] = ()
     calls: tuple[Call, ...] = ()
     wait: tuple[int, ...] = ()
     fetch: tuple[int, ...] = ()
+    block: int = 0
+    into: int = 0
 
 
 class Done(Message):
@@ -257,6 +267,30 @@ class Done(Message):
     failures: tuple[tuple[int, Failure], ...]
     values: tuple[bytes | Attached | Failure, ...]
     taken: tuple[tuple[int, int], ...] = ()  # a call by its first result, and the leaf that it was given and used up
+    shared: bool = False  # the values beside this message are in the block that was offered
+    back: tuple[int, ...] = ()  # blocks of arguments that nothing on the daemon reads any more
+
+
+class Lease(Message):
+    """Ask for a block of so many bytes. It is the client's to write and read until it gives it back."""
+
+    nbytes: int
+
+
+class Leased(Message):
+    """The answer: a block, whose descriptor comes with this frame; or none, and arrays go over the socket."""
+
+    block: int = 0
+    capacity: int = 0
+
+
+class Return(Message):
+    """Blocks that the client holds no longer. Others may have those that are `free`; those that are `retired` may still
+    be read by somebody, and are for nobody to write.
+    """
+
+    free: tuple[int, ...] = ()
+    retired: tuple[int, ...] = ()
 
 
 class Busy(Message):
