@@ -26,7 +26,7 @@ def answer(engine: Engine, session: Session, body: bytes, lane: Lane, draining: 
     """
     run = _decode(body)
     # What was read of a block is gone with the frame of that function: it could not come back otherwise.
-    failures, taken, made = _do(engine, session, run, lane.beside(run.block), draining)
+    failures, taken, made = _do(engine, session, run, lane.beside(run.block, to_last=bool(run.puts)), draining)
     for handle in run.wait:
         _wait(session, handle, failures)
     attachments: list[HostArray] = []
@@ -35,9 +35,9 @@ def answer(engine: Engine, session: Session, body: bytes, lane: Lane, draining: 
     done = Done(tuple(failures), values, tuple(taken))
     if run.into and attachments and lane.lent.fill(run.into, attachments):
         done.shared, attachments = True, []
-    if lane.lent.reading:
+    if run.block:
         engine.let_go()
-        done.back = lane.lent.came_back()
+        done.back = lane.lent.gives_back(run.block)
     return Answered(_encode(done), attachments, made)
 
 

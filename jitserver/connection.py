@@ -43,9 +43,9 @@ class Lane:
     channel: WireChannel
     lent: Lent
 
-    def beside(self, block: int) -> Take:
+    def beside(self, block: int, to_last: bool) -> Take:
         """What reads the arrays that came beside a message, which names that block, or none (0)."""
-        return self.lent.arguments(block) if block else self._read
+        return self.lent.arguments(block, to_last) if block else self._read
 
     def _read(self, nbytes: int) -> HostArray:
         raw = allocate(nbytes)

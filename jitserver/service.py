@@ -156,6 +156,8 @@ class JitService(Service):  # type: ignore[misc]
             sessions=len(sessions),
             arrays=sum(len(session.arrays) for session in sessions),
             array_bytes=sum(session.array_bytes() for session in sessions),
+            shared_bytes=self.pool.nbytes,
+            lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.entries),
             classes=self.engine.classes(),
             calls=counters.calls,

@@ -41,7 +41,6 @@ class Blocks:
         self._free: list[Block] = []  # the one used last is the last
         self._away: dict[int, Block] = {}  # at the daemon
         self._read: dict[int, tuple[Block, weakref.ref[HostArray]]] = {}
-        self._dropped: collections.deque[Block] = collections.deque()  # nobody reads them any more
         self._retired: collections.deque[int] = collections.deque()
 
     # ---- around one exchange
@@ -66,21 +65,17 @@ class Blocks:
 
     def landed(self, message: Run, done: Done) -> Reader | None:
         """Takes back what the answer says; returns what reads the values beside it, if they are in a block."""
-        for number in done.back:
-            self._add_free(self._away.pop(number))
+        if message.block:
+            loaded = self._away.pop(message.block)
+            if done.back:
+                self._add_free(loaded)
         if not message.into:
             return None
         block = self._away.pop(message.into)
         if not done.shared:
             self._add_free(block)
             return None
-        dropped, on_free = self._dropped, self._on_free
-
-        def gone() -> None:
-            dropped.append(block)
-            on_free()
-
-        whole, reference = block.readable(gone)
+        whole, reference = block.readable(self._on_free)
         self._read[block.number] = block, reference
         return Reader(whole)
 
@@ -109,7 +104,7 @@ class Blocks:
     def retire_read(self) -> None:
         """A child is about to be forked: it may read for ever what this program reads now. Any thread, no lock."""
         for number in list(self._read):
-            if self._read.pop(number, None) is not None:  # else its last reader went this moment
+            if self._read.pop(number, None) is not None:  # else another thread saw its last reader go
                 self._retired.append(number)
 
     # ---- details
@@ -125,9 +120,8 @@ class Blocks:
         return self._lender.lease(nbytes)
 
     def _settle(self) -> None:
-        while self._dropped:
-            block = self._dropped.popleft()
-            if self._read.pop(block.number, None) is not None:  # else it was retired
+        for number, (block, whole) in list(self._read.items()):
+            if whole() is None and self._read.pop(number, None) is not None:  # else a fork has retired it
                 self._add_free(block)
 
     def _add_free(self, block: Block) -> None:

@@ -35,11 +35,11 @@ class Block:
         """Its bytes, to write arrays into."""
         return np.frombuffer(self._map, np.uint8)
 
-    def readable(self, gone: Callable[[], object]) -> tuple[HostArray, weakref.ref[HostArray]]:
-        """Its bytes, read-only, and the reference that calls `gone` when nobody can read them any more.
+    def readable(self, gone: Callable[[], object] = lambda: None) -> tuple[HostArray, "weakref.ref[HostArray]"]:
+        """Its bytes, read-only, and a reference to them, which is dead when nobody can read them any more.
 
         Every array made of these bytes keeps them alive, and every array made of that one: numpy's views hold their
-        base. `gone` runs inside garbage collections, and only as long as somebody holds the reference.
+        base. `gone` is called at the end, inside a garbage collection, while the reference exists.
         """
         whole = np.frombuffer(memoryview(self._map).toreadonly(), np.uint8)
         return whole, weakref.ref(whole, lambda _: gone())

@@ -248,8 +248,8 @@ class Call(Message):
 class Run(Message):
     """Drop handles, put arrays, make calls, wait for handles, then send the values of some: in this order.
 
-    `block` holds the arrays beside this message, and is the daemon's until a Done says that it came back. `into` may be
-    filled with the values; it is the client's again with the answer, whether they are in it or not.
+    `block` holds the arrays beside this message, and is the daemon's; the answer says whether it comes back. `into` may
+    be filled with the values; it is the client's again with the answer, whether they are in it or not.
     """
 
     drop: tuple[int, ...] = ()
@@ -268,7 +268,7 @@ class Done(Message):
     values: tuple[bytes | Attached | Failure, ...]
     taken: tuple[tuple[int, int], ...] = ()  # a call by its first result, and the leaf that it was given and used up
     shared: bool = False  # the values beside this message are in the block that was offered
-    back: tuple[int, ...] = ()  # blocks of arguments that nothing on the daemon reads any more
+    back: bool = False  # nothing on the daemon reads the block of arguments any more; otherwise it keeps the block
 
 
 class Lease(Message):
@@ -357,6 +357,8 @@ class Status(Message):
     sessions: int
     arrays: int
     array_bytes: int
+    shared_bytes: int  # of the memory that it shares with clients, or keeps to share
+    lent_bytes: int  # of that, what clients have now
     entries: int
     classes: int
     calls: int
