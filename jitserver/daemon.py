@@ -24,6 +24,7 @@ from jitserver.connection import Answered, Lane
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
+from jitserver.memory import Keeper
 from jitserver.service import JitService
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Daemon:
         self.options = options
         self._told_to_end = threading.Event()
         self._begin_anew = False
+        self._memory = Keeper()
         self._lock: IO[str] | None = None
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
         self._service: JitService
@@ -109,7 +111,7 @@ class Daemon:
         while not self._told_to_end.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
             if watchdog is not None:
                 watchdog.tick()
-            self._service.pool.trim(time.monotonic())
+            self._give_memory_back()
             if self._service.engine.classes() > self.options.most_classes and not self._service.sessions.all():
                 log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
                 self._restart()
@@ -138,6 +140,11 @@ class Daemon:
         log.info("stopped")
 
     # ---- details
+
+    def _give_memory_back(self) -> None:
+        now = time.monotonic()
+        self._service.pool.trim(now)
+        self._memory.tick(self._service.counters.calls, now)
 
     def _restart(self) -> None:
         self._begin_anew = True
