@@ -11,10 +11,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.arrays import HostArray, allocate
+from jitclient.wire.arrays import HostArray
 from jitclient.wire.blocks import MOST_LENT, OwnBlock, Reader, best, capacity_for, lay, possible, room_for
 from jitclient.wire.messages import Leased, Return
 
@@ -22,9 +22,6 @@ IDLE_SECONDS = 300.0
 """A block that nobody wanted for so long is freed."""
 
 _MOST_BLOCKS = 128  # each takes two descriptors
-
-Take = Callable[[int], HostArray]
-"""Hands out the next so many bytes of what goes beside a message."""
 
 
 class Pool:
@@ -44,14 +41,6 @@ class Pool:
     def lends(self) -> bool:
         """Whether it has anything to lend, ever."""
         return self._most_bytes > 0
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether so much of it is kept that what else is to last should be copied out."""
-        self._settle()
-        with self._lock:
-            kept = [block.capacity for block, _ in self._kept]
-        return len(kept) >= _MOST_BLOCKS // 2 or sum(kept) >= self._most_bytes // 2
 
     def take(self, nbytes: int) -> OwnBlock | None:
         """A block with room for so many bytes, its pages warm if there is one; None where there may be no more."""
@@ -156,8 +145,8 @@ class Lent:
             del self._blocks[number]
             self._pool.retire(block.capacity)
 
-    def arguments(self, number: int, to_last: bool) -> Take:
-        """Reads what the client put into a block, which is ours until `gives_back`; what is `to_last` may be copied.
+    def arguments(self, number: int) -> Reader:
+        """Reads what the client put into a block, which is ours until `gives_back`.
 
         Raises:
             ProtocolError: it is not the client's to give.
@@ -166,10 +155,7 @@ class Lent:
         del self._blocks[number]
         whole, reference = block.readable()
         self._reading[number] = block, reference
-        read = Reader(whole)
-        if to_last and self._pool.is_crowded:
-            return lambda nbytes: _copied(read(nbytes))
-        return read
+        return Reader(whole)
 
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
         """Writes values into a block that the client offered; False where they do not fit.
@@ -206,12 +192,6 @@ class Lent:
         if number not in self._blocks:
             raise ProtocolError(f"block {number} is not this client's to use")
         return self._blocks[number]
-
-
-def _copied(array: HostArray) -> HostArray:
-    copy = allocate(array.nbytes)
-    copy[:] = array
-    return copy
 
 
 def memory_share() -> int:

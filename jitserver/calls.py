@@ -5,8 +5,7 @@ import msgspec
 from jitclient.errors import DaemonDraining, ProtocolError
 from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
-from jitserver.blocks import Take
-from jitserver.connection import Answered, Lane
+from jitserver.connection import Answered, Lane, Take
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import failure_of
 from jitserver.engine.program import Program
@@ -26,7 +25,7 @@ def answer(engine: Engine, session: Session, body: bytes, lane: Lane, draining: 
     """
     run = _decode(body)
     # What was read of a block is gone with the frame of that function: it could not come back otherwise.
-    failures, taken, made = _do(engine, session, run, lane.beside(run.block, to_last=bool(run.puts)), draining)
+    failures, taken, made = _do(engine, session, run, lane.beside(run.block), draining)
     for handle in run.wait:
         _wait(session, handle, failures)
     attachments: list[HostArray] = []

@@ -17,7 +17,7 @@ from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import WireConnection
 from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Return
 from jitclient.wire.stream import WireStream
-from jitserver.blocks import Lent, Pool, Take
+from jitserver.blocks import Lent, Pool
 from jitserver.session import Session, Sessions
 from jitserver.uploads import Incoming
 
@@ -36,6 +36,10 @@ class Answered:
     made: list[int]
 
 
+Take = Callable[[int], HostArray]
+"""Hands out the next so many bytes of what goes beside a message."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Lane:
     """How arrays go beside the messages of one connection."""
@@ -43,9 +47,9 @@ class Lane:
     channel: WireChannel
     lent: Lent
 
-    def beside(self, block: int, to_last: bool) -> Take:
+    def beside(self, block: int) -> Take:
         """What reads the arrays that came beside a message, which names that block, or none (0)."""
-        return self.lent.arguments(block, to_last) if block else self._read
+        return self.lent.arguments(block) if block else self._read
 
     def _read(self, nbytes: int) -> HostArray:
         raw = allocate(nbytes)

@@ -1,6 +1,5 @@
 """The daemon's shared memory: who may have a block, and when somebody else may."""
 
-import gc
 import itertools
 from typing import Any
 
@@ -53,7 +52,7 @@ def test_a_block_that_its_client_retired_is_nobodys_again(pool: Pool, lent: Lent
 
 def test_what_a_connection_has_when_it_ends_is_retired(pool: Pool, lent: Lent) -> None:
     numbers = {number_of(lent), number_of(lent)}
-    lent.arguments(min(numbers), to_last=False)
+    lent.arguments(min(numbers))
     lent.close()
     assert pool.nbytes == pool.lent_bytes == 0
     assert number_of(Lent(pool)) not in numbers
@@ -61,15 +60,15 @@ def test_what_a_connection_has_when_it_ends_is_retired(pool: Pool, lent: Lent) -
 
 def test_arguments_come_back_once_nothing_reads_them(lent: Lent) -> None:
     number = number_of(lent)
-    view = lent.arguments(number, to_last=False)(1000)
+    view = lent.arguments(number)(1000)
     del view
     assert lent.gives_back(number)
-    lent.arguments(number, to_last=False)  # the client may use it again
+    lent.arguments(number)  # the client may use it again
 
 
 def test_arguments_that_something_reads_are_kept_until_it_is_gone(pool: Pool, lent: Lent) -> None:
     number = number_of(lent)
-    view = lent.arguments(number, to_last=False)(1000).view(np.int16)[3:]
+    view = lent.arguments(number)(1000).view(np.int16)[3:]
     assert not lent.gives_back(number)
     assert pool.lent_bytes == 0
     other = number_of(lent)
@@ -82,10 +81,10 @@ def test_arguments_that_something_reads_are_kept_until_it_is_gone(pool: Pool, le
 def test_a_client_has_only_what_it_was_lent(pool: Pool, lent: Lent) -> None:
     foreign, given_back, at_us = number_of(Lent(pool)), number_of(lent), number_of(lent)
     lent.take_back(Return(free=(given_back,)))
-    lent.arguments(at_us, to_last=False)
+    lent.arguments(at_us)
     for number in (foreign, given_back, at_us, 0, -1, 999):
         for use in (
-            lambda n: lent.arguments(n, to_last=False),
+            lambda n: lent.arguments(n),
             lambda n: lent.fill(n, [np.zeros(1, np.int8)]),
             lambda n: lent.take_back(Return(free=(n,))),
             lambda n: lent.take_back(Return(retired=(n,))),
@@ -98,7 +97,7 @@ def test_values_that_do_not_fit_are_not_written(lent: Lent) -> None:
     number = number_of(lent)
     assert lent.fill(number, [np.full(MIB, 7, np.uint8)])
     assert not lent.fill(number, [np.zeros(MIB, np.uint8), np.zeros(1, np.uint8)])
-    assert lent.arguments(number, to_last=False)(MIB)[MIB - 1] == 7
+    assert lent.arguments(number)(MIB)[MIB - 1] == 7
 
 
 def test_all_blocks_together_have_a_bound(pool: Pool, lent: Lent) -> None:
@@ -143,14 +142,3 @@ def test_without_descriptors_there_is_nothing_to_lend(pool: Pool, lent: Lent, mo
         assert lent.lease(MIB)[0].block == 0
         assert pool.nbytes == pool.lent_bytes == 0
     number_of(lent)
-
-
-def test_in_a_crowded_pool_what_is_to_last_is_copied_out(pool: Pool, lent: Lent) -> None:
-    first = number_of(lent, 8 * MIB)
-    resident = lent.arguments(first, to_last=True)(1000)
-    assert not lent.gives_back(first)
-    second = number_of(lent, 4 * MIB)
-    copied = lent.arguments(second, to_last=True)(1000)
-    gc.collect()
-    assert lent.gives_back(second)
-    del resident, copied

@@ -146,8 +146,11 @@ class Session:
                 with self._guarded() as connection:
                     blocks = self._blocks
                     if blocks is not None:
-                        attachments = blocks.load(message, attachments)
-                        if not message.calls:  # values that come with a call are small
+                        # What is put is read off the socket into the memory where it stays; and values that come with
+                        # a call are small.
+                        if message.calls:
+                            attachments = blocks.load(message, attachments)
+                        else:
                             blocks.offer(message, specs)
                     done = _decode_done(connection.exchange(RUN, _encode(message), attachments))
                     lane = blocks.landed(message, done) if blocks is not None else None

@@ -29,7 +29,7 @@ class Block:
         self.capacity = capacity
         self.used = 0.0
         """When it was last free to use, on the monotonic clock, as whoever keeps it notes."""
-        self._map = mmap.mmap(descriptor, capacity)
+        self._map = mmap.mmap(descriptor, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
 
     def writable(self) -> HostArray:
         """Its bytes, to write arrays into."""
