@@ -37,7 +37,7 @@ def test_once_a_call_is_done_jax_lets_go_of_its_arguments(
     with jax.enable_x64(True):
         run = jax.jit(lambda x: (x + 1, x, x.T)).lower(jax.ShapeDtypeStruct(SHAPE, dtype_named(dtype))).compile()
     value, whole = argument(dtype)
-    results = jax.block_until_ready(run(value))
+    results = list(jax.block_until_ready(run(value)))
     del value
 
     def is_right() -> bool:  # a result that is the argument's own bytes holds them, and nothing else does
@@ -46,7 +46,7 @@ def test_once_a_call_is_done_jax_lets_go_of_its_arguments(
         return (base is not None) == any(base is not None and _is_within(result, base) for result in results)
 
     until(is_right, "jax to let go")  # at once, but for a thread of its own that runs the program
-    del results
+    results.clear()
     arrays.let_go()
     assert whole() is None
 
