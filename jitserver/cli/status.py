@@ -21,7 +21,6 @@ def status(as_json: bool) -> None:
         ["versions", f"jitserver {found.version}, Python {found.python}, {packages}"],
         ["devices", ", ".join(found.devices)],
         ["memory", size(found.memory_bytes)],
-        ["shared", f"{size(found.lent_bytes)} lent to clients, {size(found.shared_bytes)} in all"],
         ["sessions", f"{found.sessions}, holding {found.arrays} arrays ({size(found.array_bytes)})"],
         ["programs", f"{found.entries} cached; {found.hits} hits, {found.misses} misses"],
         ["work", f"{found.calls} calls, {found.traces} traces, {found.compiles} compiles"],

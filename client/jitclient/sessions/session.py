@@ -295,7 +295,8 @@ class Session:
                 return False
             return self._blocks.tidy(time.monotonic())
         except JitserverError:
-            return False  # the next exchange connects again, or says what is wrong
+            self.disconnect()  # half a message may be sent; the next exchange connects again
+            return False
         finally:
             self._lock.release()
 
