@@ -13,6 +13,7 @@ from rpyc.core.service import Service
 from rpyc.utils.server import ThreadedServer
 
 from jitclient.wire.address import peer
+from jitserver.blocks import Pool
 from jitserver.connection import Answer, DaemonConnection, Pulse
 from jitserver.session import Sessions
 
@@ -24,7 +25,9 @@ _BREATH_SECONDS = 0.1
 class Acceptor(ThreadedServer):  # type: ignore[misc]
     """Accepts connections of this user's processes, and serves each in a thread of its own."""
 
-    def __init__(self, service: Service, answer: Answer, sessions: Sessions, listener: socket.socket) -> None:
+    def __init__(
+        self, service: Service, answer: Answer, sessions: Sessions, listener: socket.socket, pool: Pool
+    ) -> None:
         # Not rpyc's __init__, which would bind a socket of its own.
         self.service = service
         self.listener = listener
@@ -34,6 +37,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
         self.auto_register = False
         self._closed = False
         self._answer = answer
+        self._pool = pool
         self._sessions = sessions
         self._closing, self._close_signal = socket.socketpair()
         self._door_closed = threading.Event()
@@ -96,7 +100,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
         pid = peer(sock).pid
         connection: DaemonConnection | None = None
         try:
-            connection = DaemonConnection(self.service, sock, self._answer, pid)
+            connection = DaemonConnection(self.service, sock, self._answer, pid, self._pool)
             self.pulse.connections.add(connection)
             connection.serve_all()
         finally:

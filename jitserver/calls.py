@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from jitclient.errors import DaemonDraining, ProtocolError
-from jitclient.wire.arrays import HostArray, allocate, inline_most, nbytes_of, pack
+from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
-from jitserver.connection import Answered, Read
+from jitserver.connection import Answered, Lane, Take
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import failure_of
 from jitserver.engine.program import Program
@@ -18,38 +18,47 @@ Data = bytes | HostArray
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def answer(engine: Engine, session: Session, run: Run, read: Read, draining: bool) -> Answered:
+def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
     """Does what a Run asks.
 
     Raises:
         ProtocolError: the message makes no sense for this session; the connection is of no more use.
     """
-    # All that follows the frame is read before anything else can go wrong.
-    calls = [_Call(session, call, read) for call in run.calls]
-    puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
     done = Done(run.number)
+    # What was read of a block is gone with the frame of that function: it could not come back otherwise.
+    _do(engine, session, run, lane.beside(run.block), draining, done)
+    for handle in run.wait:
+        _wait(session, handle, done)
+    attachments: list[HostArray] = []
+    if run.fetch:
+        most = inline_most(len(run.fetch))
+        done.values = [_fetch(engine, session, handle, attachments, most) for handle in run.fetch]
+    if run.into and attachments and lane.lent.fill(run.into, attachments):
+        done.shared, attachments = True, []
+    if run.block:
+        engine.let_go()
+        done.back = lane.lent.gives_back(run.block)
+    return Answered(_encode(done), attachments)
+
+
+def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
+    # All that goes beside the frame is read before anything else can go wrong.
+    calls = [_Call(session, call, take) for call in run.calls]
+    puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     for call in calls:
         call.run(engine, draining, done)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:
         _put(engine, session, put, data, done)
-    for handle in run.wait:
-        _wait(session, handle, done)
-    attachments: list[memoryview] = []
-    most = inline_most(len(run.fetch))
-    done.values = [_fetch(engine, session, handle, attachments, most) for handle in run.fetch]
-    return Answered(_encode(done), attachments)
 
 
-def _data(value: bytes | Attached, spec: Spec, read: Read) -> Data:
+def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
     if isinstance(value, bytes):
         return value
     if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
         raise ProtocolError(f"{value.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
-    raw = allocate(value.nbytes)
-    read(raw.data)
-    return raw
+    return take(value.nbytes)
 
 
 class _Call:
@@ -57,7 +66,7 @@ class _Call:
 
     __slots__ = ("arguments", "call", "program", "session")
 
-    def __init__(self, session: Session, call: Call, read: Read) -> None:
+    def __init__(self, session: Session, call: Call, take: Take) -> None:
         try:
             program: Program = session.executable(call.executable).program
         except IndexError as error:
@@ -67,7 +76,7 @@ class _Call:
             raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
         self.session, self.call, self.program = session, call, program
         self.arguments: list[Any] = [  # handles, and data
-            _data(value, specs[n], read) if type(value) is Attached else value for n, value in enumerate(call.arguments)
+            _data(value, specs[n], take) if type(value) is Attached else value for n, value in enumerate(call.arguments)
         ]
 
     def run(self, engine: Engine, draining: bool, done: Done) -> None:
@@ -116,7 +125,7 @@ def _wait(session: Session, handle: int, done: Done) -> None:
 
 
 def _fetch(
-    engine: Engine, session: Session, handle: int, attachments: list[memoryview], most: int
+    engine: Engine, session: Session, handle: int, attachments: list[HostArray], most: int
 ) -> bytes | Attached | Failure:
     try:
         return pack(engine.to_host(session.array(handle)), attachments, most)

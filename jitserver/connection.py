@@ -6,16 +6,18 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from rpyc.core.service import Service
 
 from jitclient.errors import ProtocolError
+from jitclient.wire.arrays import HostArray, allocate
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.messages import BUSY, DONE, RUN, Busy, Run
+from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Return, Run
 from jitclient.wire.stream import WireStream
+from jitserver.blocks import Lent, Pool
 from jitserver.order import Order
 from jitserver.session import Session, Sessions
 from jitserver.uploads import Incoming
@@ -25,7 +27,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Run).decode
 
 _SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
-Read = Callable[[memoryview], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +34,38 @@ class Answered:
     """The answer to a Run: its message, and the arrays that follow it."""
 
     message: bytes
-    attachments: list[memoryview]
+    attachments: Sequence[HostArray]
 
 
-Answer = Callable[[Session, Run, Read], Answered]
-"""Does what a Run asks: session, message, and a function that reads what follows it -> the answer."""
+Take = Callable[[int], HostArray]
+"""Hands out the next so many bytes of what goes beside a message."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """How arrays go beside the messages of one connection."""
+
+    channel: WireChannel
+    lent: Lent
+
+    def beside(self, block: int) -> Take:
+        """What reads the arrays that came beside a message, which names that block, or none (0)."""
+        return self.lent.arguments(block) if block else self._read
+
+    def _read(self, nbytes: int) -> HostArray:
+        raw = allocate(nbytes)
+        self.channel.recv_into(raw.data)
+        return raw
+
+
+Answer = Callable[[Session, Run, Lane], Answered]
+"""Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
 
 
 class DaemonConnection(WireConnection):
     """One connection, served by one thread."""
 
-    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int) -> None:
+    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int, pool: Pool) -> None:
         self.pid = pid
         self.session: Session | None = None
         self.order: Order | None = None
@@ -52,6 +74,7 @@ class DaemonConnection(WireConnection):
         self._phase = "running"
         self._answer = answer
         super().__init__(service, WireChannel(WireStream(sock)))
+        self._lane = Lane(self._channel, Lent(pool))
 
     def serve_all(self) -> None:
         """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
@@ -66,6 +89,7 @@ class DaemonConnection(WireConnection):
             log.warning("a connection was cut off", exc_info=True)
         finally:
             self.close()
+            self._lane.lent.close()
 
     def act_on(self, data: bytes) -> None:
         """Hands a message to whom it is for, and notes how long that takes."""
@@ -76,16 +100,24 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Answers a Run."""
-        session, order = self.session, self.order
-        if kind != RUN or session is None or order is None:
+        """Answers a Run, or lends shared memory and takes it back."""
+        if self.session is None or self.order is None:
             super().on_frame(kind, body)
-            return
-        run = _decode(body)
+        elif kind == RUN:
+            self._on_run(self.session, self.order, _decode(body))
+        elif kind == LEASE:
+            leased, descriptor = self._lane.lent.lease(msgspec.msgpack.decode(body, type=Lease).nbytes)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
+        elif kind == RETURN:
+            self._lane.lent.take_back(msgspec.msgpack.decode(body, type=Return))
+        else:
+            super().on_frame(kind, body)
+
+    def _on_run(self, session: Session, order: Order, run: Run) -> None:
         if not order.begin(self, run.number):
             raise EOFError("the client goes on over another connection")
         try:
-            answered = self._answer(session, run, self._channel.recv_into)
+            answered = self._answer(session, run, self._lane)
         finally:
             order.end(self)
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)

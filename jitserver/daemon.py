@@ -17,13 +17,17 @@ from typing import IO
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address
+from jitclient.wire.messages import Run
 from jitserver import calls, notify
 from jitserver.acceptor import Acceptor
-from jitserver.connection import Answered, Read
+from jitserver.blocks import Pool, memory_share
+from jitserver.connection import Answered, Lane
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
+from jitserver.memory import Keeper
 from jitserver.service import JitService
+from jitserver.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +44,14 @@ class Options:
         idle_exit: seconds without a session after which it ends; None: never.
         drain: seconds that running calls are given when it is told to end.
         most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
+        shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
     """
 
     address: Address
     idle_exit: float | None = None
     drain: float = 30.0
     most_classes: int = 10_000
+    shared_bytes: int = dataclasses.field(default_factory=memory_share)
 
 
 class Daemon:
@@ -55,6 +61,7 @@ class Daemon:
         self.options = options
         self._told_to_end = threading.Event()
         self._begin_anew = False
+        self._memory = Keeper()
         self._lock: IO[str] | None = None
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
         self._service: JitService
@@ -86,14 +93,15 @@ class Daemon:
             self._lock = _take_lock(self.options.address)
         counters = Counters()
         engine = Engine(counters)
-        self._service = JitService(engine, counters, stop=self._told_to_end.set, restart=self._restart)
+        pool = Pool(self.options.shared_bytes)
+        self._service = JitService(engine, counters, pool, stop=self._told_to_end.set, restart=self._restart)
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
         self._service.address = str(_address_of(inherited, self.options.address))
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
-        self._acceptor = Acceptor(self._service, answer, self._service.sessions, listener)
+        self._acceptor = Acceptor(self._service, answer, self._service.sessions, listener, self._service.pool)
         threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         notify.notify("READY=1")
@@ -105,6 +113,7 @@ class Daemon:
         while not self._told_to_end.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
             if watchdog is not None:
                 watchdog.tick()
+            self._give_memory_back()
             if self._service.engine.classes() > self.options.most_classes and not self._service.sessions.all():
                 log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
                 self._restart()
@@ -134,6 +143,11 @@ class Daemon:
 
     # ---- details
 
+    def _give_memory_back(self) -> None:
+        now = time.monotonic()
+        self._service.pool.trim(now)
+        self._memory.tick(self._service.counters.calls, now)
+
     def _restart(self) -> None:
         self._begin_anew = True
         self._told_to_end.set()
@@ -156,8 +170,8 @@ class Daemon:
         return time.monotonic() - sessions.last_change > self.options.idle_exit
 
 
-def _answer(service: JitService, session: object, body: bytes, read: Read) -> Answered:
-    return calls.answer(service.engine, session, body, read, service.draining)  # type: ignore[arg-type]
+def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
+    return calls.answer(service.engine, session, run, lane, service.draining)
 
 
 def _take_lock(address: Address) -> IO[str]:

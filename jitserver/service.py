@@ -16,6 +16,7 @@ from jitclient.errors import DaemonDraining, ProtocolError
 from jitclient.wire import explaining, messages
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
+from jitserver.blocks import Pool
 from jitserver.cache.entry import Entry
 from jitserver.connection import DaemonConnection
 from jitserver.counters import Counters
@@ -54,11 +55,12 @@ class JitService(Service):  # type: ignore[misc]
     """What clients can ask of this daemon. One object serves all connections."""
 
     def __init__(
-        self, engine: Engine, counters: Counters, stop: Callable[[], None], restart: Callable[[], None]
+        self, engine: Engine, counters: Counters, pool: Pool, stop: Callable[[], None], restart: Callable[[], None]
     ) -> None:
         self.engine = engine
         self.counters = counters
         self.sessions = Sessions()
+        self.pool = pool
         self.address = ""
         self.draining = False
         self._stop = stop
@@ -87,6 +89,7 @@ class JitService(Service):  # type: ignore[misc]
             resumed=resumed is not None,
             first_handle=first,
             begun=connection.order.take_over(connection),
+            lends=self.pool.lends,
         )
 
     @verb(None)
@@ -156,6 +159,8 @@ class JitService(Service):  # type: ignore[misc]
             sessions=len(sessions),
             arrays=sum(len(session.arrays) for session in sessions),
             array_bytes=sum(session.array_bytes() for session in sessions),
+            shared_bytes=self.pool.nbytes,
+            lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.entries),
             classes=self.engine.classes(),
             calls=counters.calls,

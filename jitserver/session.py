@@ -89,7 +89,7 @@ class Session:
                 f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
             )
         if type(found) is Failed:
-            raise found
+            raise Failed(found.failure)  # not itself, which would gather tracebacks
         return found
 
     def forget(self, handles: Iterable[int]) -> None:

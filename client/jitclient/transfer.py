@@ -10,7 +10,7 @@ from jitclient.local_jax import context
 from jitclient.sessions import process
 from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
-from jitclient.wire.arrays import inline_most
+from jitclient.wire.arrays import HostArray, inline_most
 from jitclient.wire.messages import Put, Run
 
 Tree = TypeVar("Tree")
@@ -29,7 +29,7 @@ def device_put(x: Any) -> Any:
     here = process.session()
     specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
     with here:
-        attachments: list[memoryview] = []
+        attachments: list[HostArray] = []
         puts, arrays = [], []
         for leaf, spec in zip(leaves, specs, strict=True):
             value = outgoing(leaf, spec, here, attachments, inline_most(len(leaves)))

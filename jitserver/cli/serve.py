@@ -1,5 +1,6 @@
 """`jitserver serve`: the daemon, in the foreground."""
 
+import dataclasses
 import logging
 import os
 import sys
@@ -28,21 +29,34 @@ from jitserver.cli.common import home
     show_default=True,
     help="Begin anew, when idle, beyond so many user classes: JAX never forgets one.",
 )
-def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int) -> None:
+@click.option(
+    "--shared-memory",
+    type=click.IntRange(min=0),
+    metavar="MIB",
+    help="Memory to share with clients at most; 0: arrays go over the socket. [default: a quarter of the machine's]",
+)
+def serve(
+    address: str | None, idle_exit: float | None, drain: float, most_classes: int, shared_memory: int | None
+) -> None:
     """Run the daemon in the foreground, as systemd does.
 
     SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
     """
+    from jitserver.memory import keep_freed
     from jitserver.process import notice_reads, prepare_process
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     prepare_process()
+    keep_freed()
     notice_reads()
     from jitserver.daemon import Daemon, Options  # imports jax
 
     where = Address.parse(address) if address else home()
-    begin_anew = Daemon(Options(where, idle_exit, drain, most_classes)).run()
+    options = Options(where, idle_exit, drain, most_classes)
+    if shared_memory is not None:
+        options = dataclasses.replace(options, shared_bytes=shared_memory << 20)
+    begin_anew = Daemon(options).run()
     logging.shutdown()
     if begin_anew:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)

@@ -1,6 +1,7 @@
 """Arrays between the host's memory and the devices."""
 
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -56,3 +57,20 @@ def to_host(array: jax.Array) -> HostArray:
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(array))
     return np.asarray(array)
+
+
+def let_go() -> None:
+    """Has JAX drop its hold on host memory that it has read, which otherwise lasts until its next call."""
+    _collect()
+
+
+def _jax_collector() -> Callable[[], object]:
+    try:
+        from jaxlib import _jax  # no public way: the hold goes with JAX's own list of references to drop
+
+        return _jax.collect_garbage  # type: ignore[no-any-return]
+    except (ImportError, AttributeError):
+        return gc.collect  # whose start has JAX do the same
+
+
+_collect = _jax_collector()

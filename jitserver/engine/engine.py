@@ -145,6 +145,7 @@ class Engine:
     on_device = staticmethod(arrays.on_device)
     resident = staticmethod(arrays.resident)
     to_host = staticmethod(arrays.to_host)
+    let_go = staticmethod(arrays.let_go)
 
     # ---- looking inside
 

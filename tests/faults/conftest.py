@@ -45,7 +45,12 @@ class Daemon:
         return found
 
     def descriptors(self) -> list[Path]:
-        return list(Path(f"/proc/{self.process.pid}/fd").iterdir())
+        found = []
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if "memfd:jitserver" not in os.readlink(path):  # warm shared memory is kept, within bounds
+                    found.append(path)
+        return found
 
     def holdings(self) -> dict[str, int]:
         """What a client or peer could leave behind in it."""
@@ -54,6 +59,7 @@ class Daemon:
         return {
             "sessions": counts.sessions,
             "arrays": counts.arrays,
+            "lent_bytes": counts.lent_bytes,
             "threads": sum(1 for _ in (process / "task").iterdir()),
             "descriptors": len(self.descriptors()),
         }

@@ -182,7 +182,7 @@ def test_a_daemon_that_takes_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(stream, "STALL_SECONDS", 0.3)
     monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
-    with serve() as daemon, client_of(daemon.address):
+    with serve("--shared-memory", "0") as daemon, client_of(daemon.address):
         stop(daemon, until)
         try:
             with pytest.raises(errors.DaemonSilent, match="took nothing"):

@@ -13,6 +13,7 @@ from rpyc.core.service import Service
 from jitclient.wire.address import Address
 from jitserver import connection as connection_module
 from jitserver.acceptor import Acceptor
+from jitserver.blocks import Pool
 from jitserver.session import Sessions
 
 
@@ -44,7 +45,7 @@ def serving(address: Address) -> Iterator[Any]:
 
     def start(refusals: int = 0) -> Acceptor:
         listener: Any = Short(address.listen(), refusals)
-        acceptor = Acceptor(Service(), lambda *_: None, Sessions(), listener)  # type: ignore[arg-type,return-value]
+        acceptor = Acceptor(Service(), lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
         thread = threading.Thread(target=acceptor.start)
         thread.start()
         started.append((acceptor, thread))

@@ -81,7 +81,7 @@ def value_of(leaf: Any, spec: Spec) -> HostArray:
 
 
 def outgoing(
-    leaf: Any, spec: Spec, session: Session, attachments: list[memoryview], most: int
+    leaf: Any, spec: Spec, session: Session, attachments: list[HostArray], most: int
 ) -> int | bytes | Attached:
     """The form of one leaf in a call: a handle where it lives on the daemon already, or its bytes."""
     if type(leaf) is Array:

@@ -14,7 +14,7 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
-from jitclient.wire.arrays import inline_most, nbytes_of
+from jitclient.wire.arrays import HostArray, inline_most, nbytes_of
 from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
 
 
@@ -79,7 +79,7 @@ class Program:
         with session:
             if session.generation != self.generation:
                 raise Outdated
-            attachments: list[memoryview] = []
+            attachments: list[HostArray] = []
             arguments, resident = self._outgoing(leaves, attachments)
             first = session.new_handles(len(prepared.results))
             call = Call(prepared.executable, arguments, first)
@@ -96,7 +96,7 @@ class Program:
         return self.unflatten(arrays)
 
     def _outgoing(
-        self, leaves: Sequence[Any], attachments: list[memoryview]
+        self, leaves: Sequence[Any], attachments: list[HostArray]
     ) -> tuple[list[int | bytes | Attached], bool]:
         """The leaves as they are sent, and whether one of them lives on the daemon."""
         session, resident, arguments = self.session, False, []
@@ -117,7 +117,7 @@ class Program:
         return bool(self.taken)
 
     def _call_now(
-        self, call: Call, attachments: list[memoryview], leaves: Sequence[Any], arrays: Sequence[Array]
+        self, call: Call, attachments: list[HostArray], leaves: Sequence[Any], arrays: Sequence[Array]
     ) -> None:
         results = self.prepared.results
         message = Run(calls=[call], fetch=tuple(call.results + n for n in self.looks))

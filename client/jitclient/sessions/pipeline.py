@@ -6,11 +6,14 @@ then neither could go on.
 """
 
 import collections
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from jitclient.errors import ProtocolError
+from jitclient.sessions.blocks import Blocks
+from jitclient.wire.arrays import HostArray
+from jitclient.wire.blocks import Reader
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import RUN, Call, Done, Run
 
@@ -44,6 +47,8 @@ class Pipeline:
         self._number = 0
         self._ahead = False  # whether the program makes calls faster than it looks at their results
         self._since_look = 0  # calls
+        self.blocks: Blocks | None = None
+        """The shared memory that came with the connection."""
 
     def __bool__(self) -> bool:
         return bool(self._queue or self._unanswered)
@@ -85,14 +90,19 @@ class Pipeline:
 
     # ---- sending
 
-    def flush(self, connection: ClientConnection, attachments: Iterable[memoryview] = ()) -> None:
+    def flush(self, connection: ClientConnection, attachments: Sequence[HostArray] = ()) -> None:
         """Sends the queued calls. What is attached belongs to the last of them."""
         if self._queue:
-            self._send(connection, Run(calls=self._queue), list(attachments))
+            self._send(connection, Run(calls=self._queue), attachments)
 
-    def ask(self, connection: ClientConnection, run: Run, attachments: Iterable[memoryview] = ()) -> Done:
-        """Sends what is queued, then a Run, and waits for its answer. What is put or called by this Run is not done
-        again where the connection breaks: whoever asks knows whether it may be.
+    def ask(
+        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray] = ()
+    ) -> tuple[Done, Reader | None]:
+        """Sends what is queued, then a Run, and waits for its answer; returns that, and what reads the values beside it
+        if they are in shared memory.
+
+        What is put or called by this Run is not done again where the connection breaks: whoever asks knows whether it
+        may be.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: the connection broke.
@@ -106,11 +116,11 @@ class Pipeline:
                 0,
             )  # a look at each result is better sent with its call
             run.calls, again = self._queue, True
-        self._send(connection, run, list(attachments), again)
+        self._send(connection, run, attachments, again)
         while True:
-            done = self._take(connection.answer())
+            done, reader = self._take(connection.answer())
             if done.number == run.number:
-                return done
+                return done, reader
 
     def drain(self, connection: ClientConnection) -> None:
         """Sends what is queued, and waits for all answers."""
@@ -118,11 +128,16 @@ class Pipeline:
         while self._unanswered:
             self._take(connection.answer())
 
-    def _send(self, connection: ClientConnection, run: Run, attachments: list[memoryview], again: bool = True) -> None:
+    def _send(
+        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], again: bool = True
+    ) -> None:
+        again = again and not attachments
+        if self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
+            attachments = self.blocks.load(run, attachments)
         self._number += 1
         run.number = self._number
         body = _encode(run)
-        self._unanswered.append(Sent(run, len(body), again and not attachments))
+        self._unanswered.append(Sent(run, len(body), again))
         if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`
             self._queue = []
         self._nbytes += len(body)
@@ -137,12 +152,13 @@ class Pipeline:
         while self._unanswered and (body := connection.answer_if_ready()) is not None:
             self._take(body)
 
-    def _take(self, body: bytes) -> Done:
+    def _take(self, body: bytes) -> tuple[Done, Reader | None]:
         done = _decode(body)
         if not self._unanswered or self._unanswered[0].run.number != done.number:
             raise ProtocolError(f"the daemon answered Run {done.number}, which is not the next one")
-        self._nbytes -= self._unanswered.popleft().nbytes
-        return done
+        sent = self._unanswered.popleft()
+        self._nbytes -= sent.nbytes
+        return done, self.blocks.landed(sent.run, done) if self.blocks is not None else None
 
     # ---- when a connection broke
 
@@ -161,6 +177,7 @@ class Pipeline:
         for sent in left:
             if sent.again:
                 sent.run.wait = sent.run.fetch = ()  # whoever looked has been told of the break
+                sent.run.into = 0
                 connection.send_frame(RUN, _encode(sent.run))
             else:
                 yield from sent.run.drop

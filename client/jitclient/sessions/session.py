@@ -9,6 +9,7 @@ import dataclasses
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from jitclient.errors import (
     SessionBusy,
 )
 from jitclient.sessions.background import Background
+from jitclient.sessions.blocks import Blocks, Watch
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import Finder, Identity
@@ -30,7 +32,7 @@ from jitclient.sessions.pipeline import Pipeline
 from jitclient.settings import Settings
 from jitclient.wire import values
 from jitclient.wire.address import Address
-from jitclient.wire.arrays import HostArray, allocate, shaped, unpack
+from jitclient.wire.arrays import HostArray, shaped, unpack
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import (
     MOST_CAPTURE_BYTES,
@@ -76,6 +78,7 @@ class Session:
         self._drops = Drops()
         self._pipeline = Pipeline()
         self._background = Background(self._tidy)
+        self._watch = Watch(self._tidy_blocks)
         _sessions.add(self)
 
     # ---- what callers ask for
@@ -130,7 +133,7 @@ class Session:
             self.ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
 
     def run(
-        self, message: Run, attachments: list[memoryview], specs: Sequence[Spec] = (), generation: int | None = None
+        self, message: Run, attachments: Sequence[HostArray], specs: Sequence[Spec] = (), generation: int | None = None
     ) -> tuple[Done, list[HostArray | Failure]]:
         """Sends a Run after all that is queued; returns the daemon's answer and the fetched values, of those `specs`.
 
@@ -150,14 +153,17 @@ class Session:
                 message.drop = dropped
             try:
                 with self._guarded() as connection:
-                    done = self._pipeline.ask(connection, message, attachments)
+                    if self._pipeline.blocks is not None and not message.calls:  # what comes with a call is small
+                        self._pipeline.blocks.offer(message, specs)
+                    done, lane = self._pipeline.ask(connection, message, attachments)
+                    read = lane or connection.read_attachment
                     pairs = zip(done.values, specs, strict=True)
-                    return done, [_receive(connection, value, spec) for value, spec in pairs]
+                    return done, [_receive(read, value, spec) for value, spec in pairs]
             except BaseException:
                 self._drops.put_back(dropped)
                 raise
 
-    def call_later(self, call: Call, attachments: list[memoryview]) -> None:
+    def call_later(self, call: Call, attachments: Sequence[HostArray]) -> None:
         """Queues a call whose results are named, and returns at once: it is sent when there is something to send it
         with, a moment later, or before the next look. Called while `connected`.
 
@@ -177,7 +183,7 @@ class Session:
             self._advance()
             return self._pipeline.is_answered(handle)
 
-    def _advance(self, attachments: Sequence[memoryview] = ()) -> None:
+    def _advance(self, attachments: Sequence[HostArray] = ()) -> None:
         if self._connection is None or self._exchanging:
             return
         # A connection that breaks here is met by the next exchange, which sends again what was lost, or says so.
@@ -226,6 +232,7 @@ class Session:
         """Drops the connection; the next exchange connects again."""
         with self._lock:
             connection, self._connection = self._connection, None
+            self._pipeline.blocks = None
             if connection is not None:
                 connection.close()
 
@@ -237,6 +244,10 @@ class Session:
         if not self._lock.acquire(timeout=_GOODBYE_SECONDS):
             return
         try:
+            if self._connection is not None:
+                with contextlib.suppress(JitserverError):
+                    if self._pipeline.blocks is not None:
+                        self._pipeline.blocks.give_back_all()
             if self._connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
                     self._send_report(_GOODBYE_SECONDS)
@@ -261,6 +272,8 @@ class Session:
             self._next_handle = welcome.first_handle
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
+            lends = welcome.lends and reached.connection.can_share()
+            self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
             with self._guarded() as connection:
                 self._drops.put_back(self._pipeline.resume(connection, welcome.begun))
         return self._connection
@@ -281,7 +294,9 @@ class Session:
                 self._exchanging = False
 
     def before_fork(self) -> None:
-        """In the parent: has what is under way done, as the child may ask for it, and no thread that it would catch."""
+        """In the parent: has what is under way done, as the child may ask for it; has no thread that it catches; and
+        writes no memory any more that the child may read.
+        """
         if self._pipeline and self._lock.acquire(timeout=_GOODBYE_SECONDS):
             try:
                 if self._connection is not None and not self._exchanging:
@@ -290,6 +305,8 @@ class Session:
             finally:
                 self._lock.release()
         self._background.rest()
+        if self._pipeline.blocks is not None:
+            self._pipeline.blocks.retire_read()
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
@@ -300,6 +317,7 @@ class Session:
         self._drops = Drops()
         self._pipeline = Pipeline()
         self._background = Background(self._tidy)
+        self._watch = Watch(self._tidy_blocks)
         self._first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
         self._identity = Identity(self._identity.token)
@@ -328,20 +346,33 @@ class Session:
         if self._drops and not self._pipeline:
             self.run(Run(), [])
 
+    def _tidy_blocks(self) -> bool:
+        """Gives back shared memory that is not used, unless somebody is using the connection; whether any is left."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        try:
+            blocks = self._pipeline.blocks
+            if blocks is None or self._exchanging:
+                return False
+            return blocks.tidy(time.monotonic())
+        except JitserverError:
+            self.disconnect()  # half a message may be sent; the next exchange connects again
+            return False
+        finally:
+            self._lock.release()
+
     def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()
         if report != Report():
             self.ask(Verb.REPORT, report, None, timeout=timeout)
 
 
-def _receive(connection: ClientConnection, value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
+def _receive(read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
     if isinstance(value, Failure):
         return value
     if isinstance(value, bytes):
         return unpack(value, spec)
-    raw = allocate(value.nbytes)
-    connection.read_attachment(raw.data)
-    array = shaped(raw, spec)
+    array = shaped(read(value.nbytes), spec)
     array.flags.writeable = False
     return array
 

@@ -1,4 +1,4 @@
-"""How arrays travel: small ones inside the message, larger ones as raw bytes behind it."""
+"""How arrays travel: small ones inside the message, larger ones beside it, as raw bytes or in a block."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Spe
 
 HostArray = npt.NDArray[Any]
 
-_ALIGNMENT = 64  # XLA's CPU client reads host memory in place only at such addresses
+ALIGNMENT = 64  # XLA's CPU client reads host memory in place only at such addresses
 _KEY_PREFIX = "key<"
 KEY_WORDS = {"key<fry>": 2, "key<rbg>": 4, "key<urbg>": 4}
 """Words of 32 bits in the data of one typed PRNG key, by the name of its dtype."""
@@ -60,13 +60,17 @@ def inline_most(count: int) -> int:
     return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
 
 
-def pack(array: HostArray, attachments: list[memoryview], most: int = INLINE_BYTES) -> bytes | Attached:
-    """The form of an array in a message. The bytes of one with more than `most` are added to `attachments`."""
+def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTES) -> bytes | Attached:
+    """The form of an array in a message. One with more than `most` bytes is added to `attachments`."""
     if array.nbytes <= most:
         return array.tobytes()
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    attachments.append(flat.data)
+    attachments.append(array)
     return Attached(array.nbytes)
+
+
+def raw_bytes(array: HostArray) -> memoryview:
+    """The bytes of an array, in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def unpack(value: bytes, spec: Spec) -> HostArray:
@@ -79,8 +83,8 @@ def unpack(value: bytes, spec: Spec) -> HostArray:
 
 def allocate(nbytes: int) -> HostArray:
     """Fresh bytes for an array that is about to be read off the wire, where XLA can use them in place."""
-    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
 
 

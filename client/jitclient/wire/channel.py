@@ -1,4 +1,4 @@
-"""Frames on a stream: four bytes of length, the message, then the raw bytes of the arrays it speaks of."""
+"""Frames on a stream: four bytes of length, the message, then the raw bytes of the arrays that go with it."""
 
 import struct
 import threading
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rpyc.core.channel import Channel
 
 from jitclient.errors import ProtocolError
+from jitclient.wire.arrays import HostArray, raw_bytes
 from jitclient.wire.messages import MAX_FRAME_BYTES
 from jitclient.wire.stream import WireStream
 
@@ -67,14 +68,13 @@ class WireChannel(Channel):  # type: ignore[misc]
         if ahead < len(target):
             self.stream.read_rest(target[ahead:])
 
-    def send(self, data: bytes, attachments: Iterable[memoryview] = ()) -> None:
-        """Sends a message, then the arrays that it speaks of."""
+    def send(self, data: bytes, attachments: Iterable[HostArray] = (), descriptor: int | None = None) -> None:
+        """Sends a message, then the arrays that go with it; a descriptor goes with the message."""
         if len(data) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
-            self.stream.write(_LENGTH.pack(len(data)) + data)
-            for attachment in attachments:
-                self.stream.write(attachment)
+            frame = _LENGTH.pack(len(data)) + data
+            self.stream.write(frame, *map(raw_bytes, attachments), descriptor=descriptor)
 
     def send_if_room(self, data: bytes) -> None:
         """Sends a short message if that takes no waiting, and nobody else is sending; else drops it."""

@@ -5,7 +5,7 @@ build, a request's `SystemExit` ends the other side, and an interrupt while wait
 """
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,12 @@ from rpyc.core import consts
 from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
+from jitclient.wire.arrays import HostArray, allocate
+from jitclient.wire.blocks import Block, can_cross, received
 from jitclient.wire.channel import WireChannel
-from jitclient.wire.messages import BUSY, DONE, RUN, Busy, Verb
+from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Leased, Return, Verb
+
+_encode = msgspec.msgpack.Encoder().encode
 
 HANDLE_VERB = 64
 _VERBS = frozenset(map(str, Verb))
@@ -91,6 +95,7 @@ class ClientConnection(WireConnection):
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
         self._answers: collections.deque[bytes] = collections.deque()
+        self._leased: Leased | None = None
         channel.stream.set_patience(SILENCE_SECONDS)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
@@ -113,7 +118,7 @@ class ClientConnection(WireConnection):
         answer: bytes = pending.value
         return answer
 
-    def send_frame(self, kind: int, body: bytes, attachments: Iterable[memoryview] = ()) -> None:
+    def send_frame(self, kind: int, body: bytes, attachments: Sequence[HostArray] = ()) -> None:
         """Sends a frame of our own kind.
 
         Raises:
@@ -151,15 +156,56 @@ class ClientConnection(WireConnection):
             self._answers.append(body)
         elif kind == BUSY:
             self.on_busy(msgspec.msgpack.decode(body, type=Busy).phase)
+        elif kind == LEASED:
+            self._leased = msgspec.msgpack.decode(body, type=Leased)
         else:
             super().on_frame(kind, body)
 
-    def read_attachment(self, target: memoryview) -> None:
-        """Fills `target` with the array bytes that come next."""
+    def read_attachment(self, nbytes: int) -> HostArray:
+        """The array bytes that come next."""
+        raw = allocate(nbytes)
         try:
-            self._channel.recv_into(target)
+            self._channel.recv_into(raw.data)
         except (EOFError, OSError) as error:
             raise DaemonLost(_broken(error)) from error
+        return raw
+
+    def can_share(self) -> bool:
+        """Whether shared memory can come over this connection."""
+        return can_cross(self._channel.stream.sock)
+
+    def lease(self, nbytes: int) -> Block | None:
+        """Shared memory for so many bytes; None where the daemon has none to lend, or this process cannot take it.
+
+        Raises:
+            ProtocolError: what came is not what the daemon says.
+            NotSent, DaemonLost, DaemonSilent: as for `request`.
+        """
+        with self._channel.stream.taking_descriptors() as descriptors:
+            self._leased = None
+            self.send_frame(LEASE, _encode(Lease(nbytes)))
+            leased = self._await_lease()
+            if not leased.block:
+                return None
+            try:
+                # It did not come where this process has no descriptors left.
+                block = received(leased.block, leased.capacity, descriptors[0]) if descriptors else None
+            except OSError:
+                block = None
+        if block is None:
+            self.give_back(Return(retired=(leased.block,)))
+        return block
+
+    def _await_lease(self) -> Leased:
+        while True:
+            leased, self._leased = self._leased, None
+            if leased is not None:
+                return leased
+            self._serve_within()
+
+    def give_back(self, message: Return) -> None:
+        """Tells the daemon of blocks that are its own again."""
+        self.send_frame(RETURN, _encode(message))
 
     def abandon(self) -> None:
         """Forgets the connection without a word: in a forked child it is the parent's."""

@@ -1,7 +1,8 @@
 """The contract: every message that crosses the wire, and the verbs that carry them.
 
 Verbs of control are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the
-same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer.
+same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer. LEASE asks for shared
+memory, LEASED answers, and RETURN gives it back.
 """
 
 import enum
@@ -14,11 +15,11 @@ from jitclient.wire.values import Node, Value
 PROTOCOL = 2
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
-RUN, DONE, BUSY = 16, 17, 18
+RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
 """Kinds of frame, beside rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
-"""Arrays up to this size ride in the message; larger ones follow it as raw bytes."""
+"""Arrays up to this size ride in the message; larger ones go beside it."""
 
 MAX_FRAME_BYTES = 16 << 20
 """A longer frame is refused before anything is allocated for it."""
@@ -76,7 +77,9 @@ class Spec(Part, frozen=True):
 
 
 class Attached(Part, frozen=True, tag=1):
-    """Stands for array bytes that follow the frame, in the order in which these stand in it."""
+    """Stands for array bytes that go beside the frame, in the order in which these stand in it: behind it on the
+    socket, or in the block that it names.
+    """
 
     nbytes: int
 
@@ -132,6 +135,7 @@ class Welcome(Message):
     resumed: bool
     first_handle: int
     begun: int  # the number of the last Run of this client that the session has begun: none up to it is sent again
+    lends: bool = False  # shared memory, where the socket can pass descriptors
 
 
 # ---- programs
@@ -250,6 +254,9 @@ class Call(Message):
 class Run(Message):
     """Make calls, drop handles, put arrays, wait for handles, then send the values of some: in this order. The Runs of
     a client are numbered, across its connections.
+
+    `block` holds the arrays beside this message, and is the daemon's; the answer says whether it comes back. `into` may
+    be filled with the values; it is the client's again with the answer, whether they are in it or not.
     """
 
     calls: list[Call] = []
@@ -258,6 +265,8 @@ class Run(Message):
     wait: tuple[int, ...] = ()
     fetch: tuple[int, ...] = ()
     number: int = 0
+    block: int = 0
+    into: int = 0
 
 
 class Done(Message):
@@ -269,6 +278,30 @@ class Done(Message):
     failures: list[tuple[int, Failure]] = []
     values: list[bytes | Attached | Failure] = []
     taken: list[tuple[int, int]] = []  # a call by its first result, and the leaf that it was given and used up
+    shared: bool = False  # the values beside this message are in the block that was offered
+    back: bool = False  # nothing on the daemon reads the block of arguments any more; otherwise it keeps the block
+
+
+class Lease(Message):
+    """Ask for a block of so many bytes. It is the client's to write and read until it gives it back."""
+
+    nbytes: int
+
+
+class Leased(Message):
+    """The answer: a block, whose descriptor comes with this frame; or none, and arrays go over the socket."""
+
+    block: int = 0
+    capacity: int = 0
+
+
+class Return(Message):
+    """Blocks that the client holds no longer. Others may have those that are `free`; those that are `retired` may still
+    be read by somebody, and are for nobody to write.
+    """
+
+    free: tuple[int, ...] = ()
+    retired: tuple[int, ...] = ()
 
 
 class Busy(Message):
@@ -335,6 +368,8 @@ class Status(Message):
     sessions: int
     arrays: int
     array_bytes: int
+    shared_bytes: int  # of the memory that it shares with clients, or keeps to share
+    lent_bytes: int  # of that, what clients have now
     entries: int
     classes: int
     calls: int

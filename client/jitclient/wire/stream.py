@@ -1,25 +1,32 @@
 """rpyc's socket stream without its timeout, its small chunks, and its patience with a peer that stalls."""
 
+import array
 import contextlib
 import fcntl
+import os
 import select
 import socket
 import struct
 import sys
 import termios
+from collections.abc import Iterator, Sequence
 
 from rpyc.core.stream import SocketStream
 
 STALL_SECONDS = 60.0
 """A peer that stops in the middle of a frame, or takes nothing off its socket, for so long is given up."""
 
+_DESCRIPTOR = array.array("i").itemsize
+_MOST_PARTS = 512  # the kernel takes 1,024 at once
+
 
 class WireStream(SocketStream):  # type: ignore[misc]
     """A blocking socket whose reads go straight into the caller's memory."""
 
-    __slots__ = ("_patience",)
+    __slots__ = ("_descriptors", "_patience")
 
     def __init__(self, sock: socket.socket) -> None:
+        self._descriptors: list[int] | None = None  # where they go, while they may come
         sock.settimeout(None)
         self._patience: float | None = None
         _set_limit(sock, socket.SO_SNDTIMEO, STALL_SECONDS)
@@ -48,7 +55,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
         if self._patience is not None and sys.platform != "linux" and not self.poll(self._patience):
             raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
-            count = self.sock.recv_into(view)
+            count = self._receive(view)
         except BlockingIOError as error:
             raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
         except OSError as error:
@@ -64,13 +71,38 @@ class WireStream(SocketStream):  # type: ignore[misc]
             EOFError: the connection ended.
         """
         try:
-            count = self.sock.recv_into(view, 0, socket.MSG_DONTWAIT)
+            count = self._receive(view, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
         if count == 0:
             raise EOFError("connection closed by peer")
+        return int(count)
+
+    @contextlib.contextmanager
+    def taking_descriptors(self) -> Iterator[list[int]]:
+        """While this lasts a read may bring a descriptor; what is left in the list at the end is closed.
+
+        Not at other times: looking for one makes each read slower, and the kernel closes those that nobody looks for.
+        """
+        taken: list[int] = []
+        self._descriptors = taken
+        try:
+            yield taken
+        finally:
+            self._descriptors = None
+            for descriptor in taken:
+                os.close(descriptor)
+
+    def _receive(self, view: memoryview, flags: int = 0) -> int:
+        if self._descriptors is None:
+            return self.sock.recv_into(view, 0, flags)  # type: ignore[no-any-return]
+        room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes what goes beyond
+        count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
         return int(count)
 
     def read_rest(self, view: memoryview) -> None:
@@ -81,19 +113,34 @@ class WireStream(SocketStream):  # type: ignore[misc]
             if done < len(view) and not self.poll(STALL_SECONDS):
                 raise EOFError(f"the peer stopped in the middle of a frame for {STALL_SECONDS:.0f} s")
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Writes all of `data`.
+    def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
+        """Writes all the parts, in their order, and a descriptor with the first.
 
         Raises:
             TimeoutError: the peer takes nothing.
             EOFError: the connection ended.
         """
         try:
-            self.sock.sendall(data)
+            if len(parts) == 1 and descriptor is None:
+                self.sock.sendall(parts[0])
+            else:
+                self._write_parts(parts, descriptor)
         except BlockingIOError as error:
             raise TimeoutError(f"the peer took nothing for {STALL_SECONDS:.0f} s") from error
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
+
+    def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], descriptor: int | None) -> None:
+        left = [memoryview(part) for part in parts]
+        descriptors = array.array("i", () if descriptor is None else (descriptor,))
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
+        while left:
+            sent = self.sock.sendmsg(left[:_MOST_PARTS], beside)
+            beside = []
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if left:
+                left[0] = left[0][sent:]
 
     def write_now(self, data: bytes) -> int:
         """Writes what can be written without waiting; returns how much that was."""

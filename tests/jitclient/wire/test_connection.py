@@ -1,9 +1,11 @@
 """The locked-down protocol, with a real socket between its two ends."""
 
+import gc
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,10 +14,11 @@ from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
 from jitclient.errors import DaemonLost, ProtocolError
-from jitclient.wire import stream
+from jitclient.wire import blocks, stream
+from jitclient.wire.blocks import OwnBlock
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
-from jitclient.wire.messages import DONE, MAX_FRAME_BYTES, RUN, Verb
+from jitclient.wire.messages import DONE, LEASE, LEASED, MAX_FRAME_BYTES, RETURN, RUN, Leased, Return, Verb
 
 
 class Answers(Service):
@@ -191,3 +194,82 @@ def test_what_does_not_fit_is_dropped_rather_than_waited_for(ends: Ends) -> None
     for _ in range(100_000):
         channel.send_if_room(b"x" * 100)  # nobody reads: the socket's buffer fills, and this returns all the same
     assert not channel.closed
+
+
+# ---- shared memory
+
+
+def lease_from(ends: Ends, answer: Leased, descriptors: list[int]) -> Any:
+    """What a client makes of a daemon that lends it this."""
+    frame = bytes((LEASED,)) + msgspec.msgpack.encode(answer)
+    socket.send_fds(ends.bare, [struct.pack("<I", len(frame)) + frame], descriptors)
+    return ends.client.lease(1 << 20)
+
+
+def returned(ends: Ends) -> Return:
+    """What the client gives back, after its question."""
+    channel = WireChannel(stream.WireStream(ends.bare))
+    assert channel.recv()[0] == LEASE
+    answer = channel.recv()
+    assert answer[0] == RETURN
+    return msgspec.msgpack.decode(answer[1:], type=Return)
+
+
+def test_a_block_is_lent(ends: Ends) -> None:
+    block = OwnBlock(7, 1 << 20)
+    before = open_descriptors()
+    lent = lease_from(ends, Leased(7, 1 << 20), [block.descriptor])
+    block.writable()[5] = 3
+    assert (lent.number, lent.capacity, lent.writable()[5]) == (7, 1 << 20, 3)
+    del lent
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_where_nothing_is_lent_nothing_comes(ends: Ends) -> None:
+    assert lease_from(ends, Leased(), []) is None
+
+
+@pytest.mark.parametrize("capacity", [1 << 19, 1 << 21])
+def test_memory_of_another_size_than_the_daemon_says_is_refused(ends: Ends, capacity: int) -> None:
+    block = OwnBlock(7, 1 << 20)
+    before = open_descriptors()
+    with pytest.raises(ProtocolError, match="shared memory of 1,048,576 bytes"):
+        lease_from(ends, Leased(7, capacity), [block.descriptor])
+    assert open_descriptors() == before
+
+
+def test_what_is_no_memory_is_refused(ends: Ends) -> None:
+    before = open_descriptors()
+    with pytest.raises(ProtocolError):
+        lease_from(ends, Leased(7, 1 << 20), [ends.bare.fileno()])
+    assert open_descriptors() == before
+
+
+def test_a_block_whose_descriptor_was_lost_is_retired(ends: Ends) -> None:
+    assert lease_from(ends, Leased(7, 1 << 20), []) is None
+    assert returned(ends) == Return(retired=(7,))
+
+
+def test_a_block_that_cannot_be_mapped_is_retired(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = OwnBlock(7, 1 << 20)
+
+    def no_room(*_: Any, **__: Any) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks.mmap, "mmap", no_room)
+        assert lease_from(ends, Leased(7, 1 << 20), [block.descriptor]) is None
+    assert returned(ends) == Return(retired=(7,))
+    assert open_descriptors() == before
+
+
+def test_memory_is_shared_over_sockets_of_this_machine_only(ends: Ends) -> None:
+    assert ends.client.can_share()
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sock:
+        assert not ClientConnection(WireChannel(stream.WireStream(sock))).can_share()
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,204 @@
+"""Shared memory: what is taken for it, who can still read it, and how descriptors for it cross."""
+
+import fcntl
+import gc
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitclient.errors import ProtocolError
+from jitclient.wire import blocks
+from jitclient.wire.stream import WireStream
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def streams() -> Iterator[tuple[WireStream, WireStream]]:
+    ends = socket.socketpair()
+    yield WireStream(ends[0]), WireStream(ends[1])
+    for end in ends:
+        end.close()
+
+
+@pytest.fixture
+def descriptors() -> Iterator[list[int]]:
+    """To be closed afterwards."""
+    opened: list[int] = []
+    yield opened
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+def open_descriptors() -> int:
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_both_ends_see_the_same_bytes() -> None:
+    ours = blocks.OwnBlock(1, SIZE)
+    theirs = blocks.received(1, SIZE, ours.descriptor)
+    arrays = [np.arange(1000, dtype=np.float64).reshape(10, 100).T, np.ones((7, 3), np.int8)]
+    blocks.lay(ours, arrays)
+    read = blocks.Reader(theirs.readable()[0])
+    for array in arrays:
+        raw = read(array.nbytes)
+        assert raw.ctypes.data % blocks.ALIGNMENT == 0
+        np.testing.assert_array_equal(raw.view(array.dtype).reshape(array.shape), array)
+
+
+def unsealed(descriptor: int) -> None:
+    os.ftruncate(descriptor, SIZE)
+
+
+def half_sealed(descriptor: int) -> None:
+    os.ftruncate(descriptor, SIZE)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+
+
+def not_writable(descriptor: int) -> None:
+    os.ftruncate(descriptor, SIZE)
+    every = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, every)
+
+
+def short(descriptor: int) -> None:
+    os.ftruncate(descriptor, SIZE // 2)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+
+
+@pytest.mark.parametrize("make", [unsealed, half_sealed, not_writable, short])
+def test_memory_that_is_not_as_agreed_is_refused(make: Any, descriptors: list[int]) -> None:
+    descriptors.append(os.memfd_create("test", os.MFD_ALLOW_SEALING))
+    make(descriptors[0])
+    with pytest.raises(ProtocolError):
+        blocks.received(1, SIZE, descriptors[0])
+
+
+def test_what_is_no_shared_memory_is_refused(descriptors: list[int]) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(SIZE)
+        with pytest.raises(ProtocolError):
+            blocks.received(1, SIZE, file.fileno())
+    descriptors += os.pipe()
+    with pytest.raises(ProtocolError):
+        blocks.received(1, SIZE, descriptors[0])
+
+
+def test_the_size_of_a_block_can_never_change() -> None:
+    block = blocks.OwnBlock(1, SIZE)
+    for size in (0, 2 * SIZE):
+        with pytest.raises(PermissionError):
+            os.ftruncate(block.descriptor, size)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda whole: whole,
+        lambda whole: whole[5:10].view(np.int8)[1:],
+        lambda whole: memoryview(whole)[3:4],
+        lambda whole: np.broadcast_to(whole[:1], (4, 4)).T,
+        lambda whole: iter([np.asarray(whole).reshape(2, -1)[0]]),
+    ],
+)
+def test_whoever_can_still_read_a_block_is_known(keep: Any) -> None:
+    events: list[str] = []
+    whole, reference = blocks.OwnBlock(1, SIZE).readable(lambda: events.append("gone"))
+    kept = keep(whole)
+    del whole
+    gc.collect()
+    assert reference() is not None
+    assert not events
+    del kept
+    assert reference() is None
+    assert events == ["gone"]
+
+
+def test_what_is_read_cannot_be_written() -> None:
+    whole, _ = blocks.OwnBlock(1, SIZE).readable()
+    with pytest.raises(ValueError, match="read-only"):
+        whole[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        whole[:10].flags.writeable = True
+
+
+def test_more_than_the_block_holds_cannot_be_read() -> None:
+    read = blocks.Reader(blocks.OwnBlock(1, SIZE).readable()[0])
+    read(SIZE - 63)
+    for nbytes in (1, -1):
+        with pytest.raises(ProtocolError):
+            read(nbytes)
+
+
+def test_sizes_are_few_and_waste_little() -> None:
+    sizes = [blocks.capacity_for(n) for n in range(1, 1 << 22, 4099)]
+    assert all(n <= size <= max(1.25 * n, 64 << 10) for n, size in zip(range(1, 1 << 22, 4099), sizes, strict=True))
+    assert len(set(sizes)) < 30
+
+
+def test_a_block_leaves_no_descriptor() -> None:
+    before = open_descriptors()
+    ours = blocks.OwnBlock(1, SIZE)
+    theirs = blocks.received(1, SIZE, ours.descriptor)
+    array = theirs.readable()[0][:10]
+    del ours, theirs
+    del array
+    assert open_descriptors() == before
+
+
+# ---- over a socket
+
+
+def test_a_descriptor_comes_with_its_bytes(streams: tuple[WireStream, WireStream]) -> None:
+    ours, theirs = streams
+    block = blocks.OwnBlock(1, SIZE)
+    before = open_descriptors()
+    with theirs.taking_descriptors() as came:
+        ours.write(b"with", descriptor=block.descriptor)
+        buffer = bytearray(4)
+        theirs.read_rest(memoryview(buffer))
+        assert bytes(buffer) == b"with"
+        assert len(came) == 1
+        assert fcntl.fcntl(came[0], fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+        assert os.fstat(came[0]).st_ino == os.fstat(block.descriptor).st_ino
+    assert open_descriptors() == before  # nobody took it
+
+
+@pytest.mark.parametrize("looking", [False, True])
+def test_descriptors_that_nobody_asked_for_are_closed(
+    streams: tuple[WireStream, WireStream], looking: bool, descriptors: list[int]
+) -> None:
+    ours, theirs = streams
+    descriptors += os.pipe()
+    before = open_descriptors()
+    socket.send_fds(ours.sock, [b"many"], descriptors * 20)
+    buffer = bytearray(4)
+    if looking:
+        with theirs.taking_descriptors() as came:
+            theirs.read_rest(memoryview(buffer))
+            assert len(came) <= 1
+    else:
+        theirs.read_rest(memoryview(buffer))
+    assert bytes(buffer) == b"many"
+    assert open_descriptors() == before
+
+
+def test_many_parts_arrive_in_order(streams: tuple[WireStream, WireStream]) -> None:
+    import threading
+
+    ours, theirs = streams
+    parts = [bytes([n % 251]) * (n * 37) for n in range(1500)]
+    sent = threading.Thread(target=ours.write, args=(b"head", *parts))
+    sent.start()
+    whole = b"head" + b"".join(parts)
+    buffer = bytearray(len(whole))
+    theirs.read_rest(memoryview(buffer))
+    sent.join()
+    assert bytes(buffer) == whole
