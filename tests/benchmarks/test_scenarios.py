@@ -65,7 +65,8 @@ def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, u
     assert benchmark.returncode != 0
     assert out == b""
     assert list(short_path.iterdir()) == []
-    assert processes_with(short_path) == []
+    # a client that was being started at that moment leaves by itself, as soon as it finds nobody there
+    until(lambda: processes_with(short_path) == [], "the last client to leave")
 
 
 def run(*arguments: str, folder: Path) -> Any:
