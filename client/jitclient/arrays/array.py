@@ -146,6 +146,12 @@ class Array(Operations, Placement):
         """The bytes of the elements."""
         return np.asarray(self).tobytes(order)
 
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
+    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on
+        return np.asarray(self).data
+
     def key_data(self) -> HostArray:
         """The words behind typed PRNG keys, uint32 with one axis more."""
         return self._fetched()

@@ -106,7 +106,13 @@ class RemoteFunction:
             return here()
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
-        _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_spec)
+        try:
+            _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_spec)
+        except CaptureError as error:
+            if settings().fallback == "error":
+                raise
+            self._warn(error)
+            return here()
         return Lowered(self._wanted(shape, specs, statics, settled), self._prepare, here)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:

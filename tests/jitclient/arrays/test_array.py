@@ -1,6 +1,7 @@
 """`jitclient.Array` without a look, and looks, against numpy and jax."""
 
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,15 @@ def test_looks(array: jitclient.Array) -> None:
     assert array.item(5) == 5
     assert np.asarray(array, dtype=np.float64).dtype == np.float64
     assert f"{array}" == f"{VALUE}"
+
+
+def test_its_bytes_are_those_of_the_elements() -> None:
+    value = np.arange(3, dtype=np.int32)
+    array = jitclient.device_put(value)
+    assert bytes(array) == bytes(jnp.asarray(value)) == value.tobytes()
+    assert array.__buffer__(0).tobytes() == value.tobytes()
+    if sys.version_info >= (3, 12):
+        assert memoryview(array).tobytes() == value.tobytes()
 
 
 def test_a_look_is_read_only_and_a_copy_is_not(array: jitclient.Array) -> None:

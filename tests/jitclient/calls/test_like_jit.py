@@ -100,9 +100,14 @@ def _update(ref: Any, x: Any) -> Any:
     return ref[...] * 2
 
 
+def _lowered(jit: Any) -> Any:
+    return np.asarray("token" in jit(lambda x, token: x).lower(np.float32(1), jax.lax.create_token()).as_text())
+
+
 OF_ONE_PROCESS = {
     "a Ref": lambda jit: jit(_update)(jax.new_ref(jnp.zeros(3)), np.float32(1)),
     "a Token": lambda jit: jit(lambda x, token: x)(np.float32(1), jax.lax.create_token()),
+    "Token, which lives": _lowered,
     "AbstractToken": lambda jit: jit(lambda x: (x, jax.lax.create_token()))(np.float32(1))[0],
     "float0": lambda jit: jit(lambda x: x)(np.zeros(3, jax.dtypes.float0)),
     r"float0\[\]": lambda jit: jit(jax.grad(lambda x: x * 2.0, allow_int=True))(3),
