@@ -249,7 +249,8 @@ class Array(Operations, Placement):
             RuntimeError: it was donated.
             ArrayLost: its daemon is gone, and its value was never fetched.
         """
-        self._check_alive()
+        if self.deleted:
+            self._check_alive()
         if session is self._session and session.generation == self._generation:
             return self._handle
         if self._value is None and session is self._session:

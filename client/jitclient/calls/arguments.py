@@ -1,7 +1,7 @@
 """The leaves of a call's arguments: what jit specialises on, and the form in which each is sent."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ _SCALARS: dict[type, Callable[[bool], Spec]] = {
 
 
 class NotAnArray(TypeError):  # noqa: N818
-    """A leaf that jit cannot take as an array; the caller knows its path and says it."""
+    """A leaf that jit cannot take as an array; the caller knows the path to the leaf of that number, and says it."""
+
+    number = 0
 
 
 def spec_of(leaf: Any, x64: bool) -> Spec:
@@ -60,6 +62,42 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
     if is_of_this_process(leaf):
         raise CaptureError(f"an argument is a {kind.__qualname__}, which lives in this process only")
     raise NotAnArray(kind.__qualname__)
+
+
+def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Spec] = spec_of) -> tuple[Spec, ...]:
+    """What jit specialises on for the leaves of a call, each as `spec_of` says. Quick: every call begins with it.
+
+    Raises:
+        NotAnArray: one of them is none, nor a scalar; the error has its number.
+        CaptureError: jit takes it, but it cannot leave this process.
+    """
+    specs: list[Spec] = []
+    try:
+        for leaf in leaves:
+            kind = type(leaf)
+            if kind is Array:
+                specs.append(leaf.spec)
+            elif kind is np.ndarray:
+                key = leaf.dtype, leaf.shape, x64
+                spec = _known.get(key)
+                specs.append(spec if spec is not None else _remembered(key, spec_of(leaf, x64)))
+            else:
+                specs.append(spec_of(leaf, x64))
+    except NotAnArray as error:
+        error.number = len(specs)
+        raise
+    return tuple(specs)
+
+
+_MOST_KNOWN = 10_000
+_known: dict[tuple[Any, ...], Spec] = {}  # of numpy's arrays, by what is quick to ask
+
+
+def _remembered(key: tuple[Any, ...], spec: Spec) -> Spec:
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[key] = spec
+    return spec
 
 
 def value_of(leaf: Any, spec: Spec) -> HostArray:

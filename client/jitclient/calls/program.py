@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
-from jitclient.calls.arguments import outgoing
+from jitclient.calls.arguments import value_of
 from jitclient.capture import Capture
 from jitclient.errors import ProtocolError
 from jitclient.local_jax.interop import is_jax_array
@@ -14,7 +14,7 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
-from jitclient.wire.arrays import HostArray, inline_most, nbytes_of
+from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
 
 
@@ -80,11 +80,13 @@ class Program:
             if session.generation != self.generation:
                 raise Outdated
             attachments: list[HostArray] = []
-            arguments, resident = self._outgoing(leaves, attachments)
+            arguments = self._outgoing(leaves, attachments)
             first = session.new_handles(len(prepared.results))
             call = Call(prepared.executable, arguments, first)
-            can_wait = self._is_donation_known(leaves) and resident and not prepared.may_raise
-            arrays = [Array(session, first + n, spec) for n, spec in enumerate(prepared.results)]
+            can_wait = int in map(type, arguments) and not prepared.may_raise
+            if prepared.donated:
+                can_wait = self._is_donation_known(leaves) and can_wait
+            arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
             if can_wait:
                 session.call_later(call, attachments)
                 for position in self.taken[0] if self.taken else ():
@@ -95,22 +97,21 @@ class Program:
                 self._call_now(call, attachments, leaves, arrays)
         return self.unflatten(arrays)
 
-    def _outgoing(
-        self, leaves: Sequence[Any], attachments: list[HostArray]
-    ) -> tuple[list[int | bytes | Attached], bool]:
-        """The leaves as they are sent, and whether one of them lives on the daemon."""
-        session, resident, arguments = self.session, False, []
-        most = inline_most(len(leaves))
+    def _outgoing(self, leaves: Sequence[Any], attachments: list[HostArray]) -> list[int | bytes | Attached]:
+        """The leaves as they are sent: those that live on the daemon by their handles."""
+        session, most = self.session, 0
+        arguments: list[int | bytes | Attached] = []
         for leaf, spec in zip(leaves, self.specs, strict=True):
-            value = outgoing(leaf, spec, session, attachments, most)
-            resident = resident or type(value) is int
-            arguments.append(value)
-        return arguments, resident
+            handle = leaf.handle_in(session) if type(leaf) is Array else None
+            if handle is not None:
+                arguments.append(handle)
+            else:
+                most = most or inline_most(len(leaves))
+                arguments.append(pack(value_of(leaf, spec), attachments, most))
+        return arguments
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Whether it is known which of the donated leaves a call uses up: the first call tells."""
-        if not self.prepared.donated:
-            return True
         if len(set(map(id, leaves))) < len(leaves):
             _refuse_twice(leaves, self.prepared.donated)
             return False

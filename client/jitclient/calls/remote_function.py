@@ -7,14 +7,14 @@ from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls import accounts, calling
-from jitclient.calls.arguments import NotAnArray, spec_of
+from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
 from jitclient.calls.options import JitOptions, Static
 from jitclient.calls.preparing import from_capture, from_trace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.calls.stages import Lowered, Traced, abstract_spec
+from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.capture import Capture, capture, rebuild_jit
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context, trace_state
@@ -40,9 +40,11 @@ class RemoteFunction:
         self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
         self.__wrapped__ = fun
         self._options = options
+        self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
         self._capture: Capture | None = None
         self._programs: dict[_Key, Program] = {}
+        self._last: tuple[_Key, Program] | None = None
         self._misses = Misses()
         self._warned = False
 
@@ -57,8 +59,11 @@ class RemoteFunction:
         """
         if self._steps_aside():
             return self._local(*args, **kwargs)
-        dynamic, keywords, statics = self._options.split(args, kwargs)
-        leaves, shape = tree.flatten((dynamic, keywords))
+        statics: tuple[Static, ...] = ()
+        given: tuple[Any, Any] = args, kwargs
+        if self._has_statics:
+            *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
+        leaves, shape = tree.flatten(tuple(given))
         try:
             return self._remote(leaves, shape, statics)
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
@@ -107,7 +112,7 @@ class RemoteFunction:
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
         try:
-            _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_spec)
+            _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_specs)
         except CaptureError as error:
             if settings().fallback == "error":
                 raise
@@ -139,7 +144,7 @@ class RemoteFunction:
 
     def clear_cache(self) -> None:
         """Forgets what this process knows of the function; the daemon keeps its programs."""
-        self._capture = None
+        self._capture = self._last = None
         self._programs.clear()
 
     def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
@@ -166,6 +171,7 @@ class RemoteFunction:
             fresh = capture(self.__wrapped__, allow_ambient=self._deps is not None)
             if self._capture is not None and fresh.key != self._capture.key:
                 self._programs.clear()
+                self._last = None
             self._capture = fresh
         return self._capture
 
@@ -173,16 +179,19 @@ class RemoteFunction:
 
     def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
         key = self._key_of(leaves, shape, statics)
+        last = self._last
 
         def program_at(stay: Session) -> Program:
             nonlocal key
-            program = self._known(key)
+            # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
+            program = last[1] if last is not None and not statics and last[0] == key else self._known(key)
             if program is None or not program.is_valid(stay):
                 context.check_execution(self.__name__)
                 _, specs, _, here, _ = key
                 program = self._prepare(stay, self._wanted(shape, specs, statics, here))
                 key = _settled(key, program)
                 self._programs[key] = program
+            self._last = key, program
             return program
 
         return calling.call(process.session(), program_at, leaves)
@@ -203,33 +212,20 @@ class RemoteFunction:
         leaves: list[Any],
         shape: Hashable,
         statics: tuple[Static, ...],
-        spec_of: Callable[[Any, bool], Spec] = spec_of,
+        specs_of: Callable[[Sequence[Any], bool], tuple[Spec, ...]] = specs_of,
     ) -> _Key:
         here = context.current()
-        specs = self._specs(leaves, shape, statics, context.x64(here), spec_of)
-        given = tuple((where, type(value), value) for where, value in statics)
+        try:
+            specs = specs_of(leaves, bool(here) and context.x64(here))
+        except NotAnArray as error:
+            names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
+            raise TypeError(
+                f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
+                f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
+                "constant of the program, name it in static_argnums or static_argnames."
+            ) from None
+        given = tuple([(where, type(value), value) for where, value in statics]) if statics else ()
         return shape, specs, given, here, self._deps.stamp() if self._deps else ()
-
-    def _specs(
-        self,
-        leaves: list[Any],
-        shape: Hashable,
-        statics: tuple[Static, ...],
-        x64: bool,
-        spec_of: Callable[[Any, bool], Spec],
-    ) -> tuple[Spec, ...]:
-        specs = []
-        for n, leaf in enumerate(leaves):
-            try:
-                specs.append(spec_of(leaf, x64))
-            except NotAnArray as error:
-                names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
-                raise TypeError(
-                    f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
-                    f"of type {error} and was passed to the function at path {names[n]}. If it is meant to be a "
-                    "constant of the program, name it in static_argnums or static_argnames."
-                ) from None
-        return tuple(specs)
 
     def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self.__name__)

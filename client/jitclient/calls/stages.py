@@ -7,11 +7,11 @@ tells, when it is asked.
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitclient.calls import calling
-from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of
+from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
@@ -164,7 +164,7 @@ class Compiled:
                 "Function compiled with input pytree does not match the input pytree it was called with: compiled for "
                 f"{_leaves_of(self._wanted.structure)}, called with {_leaves_of(given)}"
             )
-        specs = [abstract_spec(leaf, x64(self._wanted.context)) for leaf in leaves]
+        specs = abstract_specs(leaves, x64(self._wanted.context))
         differ = [
             f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
             for name, want, got in zip(self._names(), self._wanted.specs, specs, strict=True)
@@ -198,12 +198,16 @@ class Compiled:
             return getattr(stay.ask(Verb.INSPECT, asked, Inspected), what)
 
 
-def abstract_spec(leaf: Any, x64: bool) -> Spec:
-    """What jit specialises on for one leaf, which may be anything with a shape and a dtype.
+def abstract_specs(leaves: Sequence[Any], x64: bool) -> tuple[Spec, ...]:
+    """What jit specialises on for leaves that may be anything with a shape and a dtype.
 
     Raises:
-        NotAnArray: it is none.
+        NotAnArray: one of them is none; the error has its number.
     """
+    return specs_of(leaves, x64, _abstract_spec)
+
+
+def _abstract_spec(leaf: Any, x64: bool) -> Spec:
     try:
         return spec_of(leaf, x64)
     except NotAnArray:

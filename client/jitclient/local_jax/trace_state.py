@@ -3,6 +3,7 @@
 import functools
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 
@@ -12,9 +13,14 @@ def is_under_way() -> bool:
 
 
 def _state() -> Any:
+    return _reader()(convention="flax")  # the one convention that there is
+
+
+@functools.cache
+def _reader() -> Callable[..., Any]:
     from jax.extend.core import get_opaque_trace_state
 
-    return get_opaque_trace_state(convention="flax")  # the one convention that there is
+    return get_opaque_trace_state
 
 
 @functools.cache

@@ -15,25 +15,26 @@ class Background:
 
     def __init__(self, work: Callable[[], bool]) -> None:
         self._work = work
-        self._awake = False
+        self.awake = False
+        """Whether there is a thread, so that there is no need to wake it."""
         self._told_to_rest = False
 
     def wake(self) -> None:
         """Has the work done soon. Runs inside garbage collections: no lock, no I/O."""
-        if self._awake:
+        if self.awake:
             return
-        self._awake = True
+        self.awake = True
         try:
             # Not threading.Thread, whose locks this thread may be holding while it collects garbage.
             _thread.start_new_thread(self._run, ())
         except RuntimeError:  # no thread can be had; the next exchange does it
-            self._awake = False
+            self.awake = False
 
     def rest(self) -> None:
         """Returns when there is no thread, as before a fork, or after a second."""
         self._told_to_rest = True
         for _ in range(1000):
-            if not self._awake:
+            if not self.awake:
                 break
             time.sleep(_TICK_SECONDS)
         self._told_to_rest = False
@@ -43,5 +44,5 @@ class Background:
         while quiet < _QUIET_TICKS and not self._told_to_rest:
             time.sleep(_TICK_SECONDS)
             quiet = 0 if self._work() else quiet + 1
-        self._awake = False
+        self.awake = False
         self._work()  # what came between the last look and that line

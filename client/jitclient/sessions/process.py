@@ -18,6 +18,8 @@ _lock = threading.Lock()
 def session() -> Session:
     """The session of this process, made at the first use."""
     global _session
+    if _session is not None:
+        return _session
     with _lock:
         if _session is None:
             _session = Session(settings())

@@ -160,7 +160,7 @@ class Session:
                     pairs = zip(done.values, specs, strict=True)
                     return done, [_receive(read, value, spec) for value, spec in pairs]
             except BaseException:
-                self._drops.put_back(dropped)
+                self._drops.extend(dropped)
                 raise
 
     def call_later(self, call: Call, attachments: Sequence[HostArray]) -> None:
@@ -175,7 +175,8 @@ class Session:
             call.drop = self._drops.take()
         if self._pipeline.add(call) or attachments:
             self._advance(attachments)
-        self._background.wake()
+        if not self._background.awake:
+            self._background.wake()
 
     def is_answered(self, handle: int) -> bool:
         """Whether the call that makes that handle is done."""
@@ -216,8 +217,9 @@ class Session:
     def drop(self, handle: int, generation: int) -> None:
         """Tells the daemon, soon, that nobody holds `handle`. Runs inside garbage collections: no lock, no I/O."""
         if generation == self.generation and handle >= self._first_own_handle:
-            self._drops.add(handle)
-            if self._connection is not None:  # else they go with the first message of the next
+            self._drops.append(handle)
+            # Where there is no connection, they go with the first message of the next.
+            if not self._background.awake and self._connection is not None:
                 self._background.wake()
 
     def count_client_trace(self) -> None:
@@ -275,7 +277,7 @@ class Session:
             lends = welcome.lends and reached.connection.can_share()
             self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
             with self._guarded() as connection:
-                self._drops.put_back(self._pipeline.resume(connection, welcome.begun))
+                self._drops.extend(self._pipeline.resume(connection, welcome.begun))
         return self._connection
 
     @contextlib.contextmanager

@@ -35,9 +35,9 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
     """The leaves of a tree in JAX's order, and its shape: equal for trees of equal structure, and hashable."""
     jax = sys.modules.get("jax")
     if jax is not None:
-        leaves, treedef = jax.tree_util.tree_flatten(tree)
-        return leaves, treedef
-    leaves = []
+        flat: tuple[list[Any], Hashable] = jax.tree_util.default_registry.flatten(tree)
+        return flat
+    leaves: list[Any] = []
     return leaves, _flatten(tree, leaves)
 
 
