@@ -115,7 +115,6 @@ def _sum_and_product(left: Any, right: Any) -> Any:
 _RAGGED = lax.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])
 
 _GIVEN: dict[str, Callable[[], list[_Given]]] = {
-    "jax.lax.after_all": lambda: [_given()],
     "jax.lax.approx_max_k": lambda: [_given(_MATRIX, 2)],
     "jax.lax.approx_min_k": lambda: [_given(_MATRIX, 2)],
     "jax.lax.argmax": lambda: [_given(_MATRIX, 1, np.int32)],
@@ -135,7 +134,6 @@ _GIVEN: dict[str, Callable[[], list[_Given]]] = {
         _given(_IMAGE.transpose(0, 2, 3, 1), _KERNEL.transpose(2, 3, 1, 0), (2, 2), "SAME"),
     ],
     "jax.lax.conv_with_general_padding": _convolution((1, 1), ((1, 1), (0, 0)), None, None),
-    "jax.lax.create_token": lambda: [_given()],
     "jax.lax.custom_linear_solve": lambda: [
         _given(lambda x: _POSITIVE @ x, _VECTOR, lambda _, b: jnp.linalg.solve(_POSITIVE, b), symmetric=True),
     ],
@@ -205,17 +203,20 @@ _GIVEN: dict[str, Callable[[], list[_Given]]] = {
 _OF_SHAPES = "takes and gives shapes or dimension numbers, and no array"
 _OF_DTYPES = "takes or gives dtypes, and no array"
 _OF_PRINTING = "is about how this process prints"
+_OF_TOKENS = "gives a token, and no array"
 _OF_FILES = "reads or writes a file"
 
 WITHOUT_ARRAYS: dict[str, str] = {
     "jax.lax.ConvGeneralDilatedDimensionNumbers": _OF_SHAPES,
     "jax.lax.PrecisionLike": "is a type",
+    "jax.lax.after_all": _OF_TOKENS,
     "jax.lax.broadcast_shapes": _OF_SHAPES,
     "jax.lax.conv_dimension_numbers": _OF_SHAPES,
     "jax.lax.conv_general_permutations": _OF_SHAPES,
     "jax.lax.conv_general_shape_tuple": _OF_SHAPES,
     "jax.lax.conv_shape_tuple": _OF_SHAPES,
     "jax.lax.conv_transpose_shape_tuple": _OF_SHAPES,
+    "jax.lax.create_token": _OF_TOKENS,
     "jax.lax.dtype": _OF_DTYPES,
     "jax.lax.padtype_to_pads": _OF_SHAPES,
     "jax.lax.reduce_window_shape_tuple": _OF_SHAPES,
