@@ -11,7 +11,7 @@ class Order:
     """The Runs of one client, which numbers them."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
         self._begun = 0
         self._carrier: object = None
         self._running: dict[object, int] = {}  # connections, and the threads that serve them

@@ -43,11 +43,12 @@ def serve(
     SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
     """
     from jitserver.memory import keep_freed
-    from jitserver.process import notice_reads, prepare_process
+    from jitserver.process import notice_reads, prepare_process, share_the_interpreter
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     prepare_process()
+    share_the_interpreter()
     keep_freed()
     notice_reads()
     from jitserver.daemon import Daemon, Options  # imports jax

@@ -54,7 +54,8 @@ def on_device(value: Any) -> jax.Array:
 
 def to_host(array: jax.Array) -> HostArray:
     """The value of an array, once it is computed."""
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    dtype: Any = array.dtype
+    if not isinstance(dtype, np.dtype):  # that of typed PRNG keys is JAX's own
         return np.asarray(jax.random.key_data(array))
     return np.asarray(array)
 

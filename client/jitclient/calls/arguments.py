@@ -1,5 +1,6 @@
 """The leaves of a call's arguments: what jit specialises on, and the form in which each is sent."""
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,7 +116,12 @@ def value_of(leaf: Any, spec: Spec) -> HostArray:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         return np.asarray(int(leaf), spec.dtype)  # numpy checks its range
     array = np.asarray(leaf)
-    return array if array.dtype.name == spec.dtype else array.astype(spec.dtype)
+    return array if _name_of(array.dtype) == spec.dtype else array.astype(spec.dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # numpy composes it anew each time
 
 
 def outgoing(

@@ -44,7 +44,8 @@ class Pipeline:
         self._queue: list[Call] = []
         self._unanswered: collections.deque[Sent] = collections.deque()
         self._nbytes = 0
-        self._number = 0
+        self.number = 0
+        """Of the last Run that was sent."""
         self._ahead = False  # whether the program makes calls faster than it looks at their results
         self._since_look = 0  # calls
         self.blocks: Blocks | None = None
@@ -134,8 +135,8 @@ class Pipeline:
         again = again and not attachments
         if self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
             attachments = self.blocks.load(run, attachments)
-        self._number += 1
-        run.number = self._number
+        self.number += 1
+        run.number = self.number
         body = _encode(run)
         self._unanswered.append(Sent(run, len(body), again))
         if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`

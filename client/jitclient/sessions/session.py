@@ -78,6 +78,7 @@ class Session:
         self._drops = Drops()
         self._pipeline = Pipeline()
         self._background = Background(self._tidy)
+        self._seen = 0  # the last Run when the background looked
         self._watch = Watch(self._tidy_blocks)
         _sessions.add(self)
 
@@ -343,9 +344,11 @@ class Session:
         return pending
 
     def _send_pending(self) -> None:
-        with self._guarded() as connection:
-            self._pipeline.push(connection)
-        if self._drops and not self._pipeline:
+        if self._pipeline:
+            with self._guarded() as connection:
+                self._pipeline.push(connection)
+        seen, self._seen = self._seen, self._pipeline.number
+        if self._drops and not self._pipeline and seen == self._seen:  # else they go with the next call
             self.run(Run(), [])
 
     def _tidy_blocks(self) -> bool:

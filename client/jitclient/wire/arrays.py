@@ -1,5 +1,6 @@
 """How arrays travel: small ones inside the message, larger ones beside it, as raw bytes or in a block."""
 
+import functools
 import math
 from typing import Any
 
@@ -40,6 +41,7 @@ def is_key(spec: Spec) -> bool:
     return spec.dtype.startswith(_KEY_PREFIX)
 
 
+@functools.lru_cache(maxsize=4096)
 def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype of the array's bytes. Keys travel as their data."""
     if not is_key(spec):
@@ -49,6 +51,7 @@ def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return (*spec.shape, KEY_WORDS[spec.dtype]), np.dtype("uint32")
 
 
+@functools.lru_cache(maxsize=4096)
 def nbytes_of(spec: Spec) -> int:
     """Bytes that the array takes on the wire."""
     shape, dtype = host_form(spec)
