@@ -36,7 +36,7 @@ class Background:
         for _ in range(1000):
             if not self.awake:
                 break
-            time.sleep(_TICK_SECONDS)
+            time.sleep(_TICK_SECONDS)  # once more than it takes: the thread has a few steps to its end
         self._told_to_rest = False
 
     def _run(self) -> None:
@@ -45,4 +45,5 @@ class Background:
             time.sleep(_TICK_SECONDS)
             quiet = 0 if self._work() else quiet + 1
         self.awake = False
-        self._work()  # what came between the last look and that line
+        if not self._told_to_rest:
+            self._work()  # what came between the last look and that line
