@@ -32,8 +32,13 @@ COMPARED = {
 """Family -> the rivals that its first row must show, or name as missing."""
 
 
+QUICK = ("small_call", "imports", "unchanged")
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", scenarios.NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in scenarios.NAMES]
+)
 def test_a_family_runs_and_leaves_nothing(name: str, short_path: Path) -> None:
     saved = short_path / "saved.json"
     result = run(name, "--save", str(saved), folder=short_path)

@@ -118,6 +118,7 @@ def test_a_fork_catches_no_thread(unharmed: Any, start_client: Any) -> None:
 
     seen = []
     os.register_at_fork(after_in_parent=lambda: seen.append(threads()))
+    before = threads()  # numpy may have its own
     double = jitclient.jit(lambda x: x * 2)
     held = [double(jitclient.device_put(np.float32(n))) for n in range(3)]
     held.clear()  # calls may be queued, and handles are dropped
@@ -125,7 +126,7 @@ def test_a_fork_catches_no_thread(unharmed: Any, start_client: Any) -> None:
     if os.fork() == 0:
         os._exit(0)
     os.wait()
-    assert seen == [during - 1], (seen, during)  # numpy may have its own
+    assert seen[0] <= before < during, (before, during, seen)
     print("alone")
 """
     client = start_client(unharmed, source)
