@@ -1,0 +1,81 @@
+"""Client and daemon in one process, which counts what each calls: `python hot_path_worker.py SOCKET` prints
+{case: [by the client's thread, by the daemon's]}, functions in Python per call of a jitted function.
+"""
+
+import collections
+import functools
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+os.environ.update(JITSERVER_ADDRESS=f"unix:{sys.argv[1]}", JITSERVER_AUTOSTART="0", JITSERVER_FALLBACK="error")
+
+import jax
+import numpy as np
+
+import jitclient
+from jitclient.sessions import process
+from jitclient.wire.address import Address
+from jitserver import calls
+from jitserver.acceptor import Acceptor
+from jitserver.blocks import Pool
+from jitserver.counters import Counters
+from jitserver.engine.engine import Engine
+from jitserver.service import JitService
+
+CALLS = 64
+FOLDERS = tuple(str(Path(package.__file__).parent) for package in (jitclient, calls))
+counts: collections.Counter[str] = collections.Counter()
+counted = False
+
+
+def count(frame: Any, event: str, _: Any) -> None:
+    if counted and event == "call" and frame.f_code.co_filename.startswith(FOLDERS):
+        counts[threading.current_thread().name] += 1
+
+
+def measured(call: Any) -> list[float]:
+    global counted
+    call()
+    with process.session():  # held, so that nothing goes on meanwhile
+        counts.clear()
+        counted = True
+        for _ in range(CALLS):
+            call()
+        counted = False
+    return [counts[name] / CALLS for name in ("MainThread", "connection")]
+
+
+counters = Counters()
+engine = Engine(counters)
+service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
+answer = functools.partial(calls.answer, engine, draining=False)
+acceptor = Acceptor(service, answer, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
+threading.setprofile(count)
+threading.Thread(target=acceptor.start, name="acceptor", daemon=True).start()
+sys.setprofile(count)
+
+small = jitclient.jit(lambda x, y, z: x + y + z)
+step = jitclient.jit(lambda tree: jax.tree.map(lambda x: x * 0.5, tree))
+x = np.ones((8, 8), np.float32)
+one = [jitclient.device_put(x)]
+many = [jitclient.device_put([x] * 100)]
+
+
+def chain(tree: list[Any]) -> None:
+    tree[0] = step(tree[0])
+
+
+found = {
+    "small": measured(lambda: np.asarray(small(x, x, x))),
+    "resident": measured(lambda: chain(one)),
+    "100 resident leaves": measured(lambda: chain(many)),
+}
+sys.setprofile(None)
+threading.setprofile(None)
+process.session().close()
+acceptor.close()
+print(json.dumps(found))

@@ -1,0 +1,33 @@
+"""What a call costs in functions called, on either side: no clock is needed to see that it grew."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("hot_path_worker.py")
+MOST = {"small": (71, 40), "resident": (35, None), "100 resident leaves": (435, None)}
+"""By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
+raise one says why.
+"""
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory(prefix="js-") as folder:  # a socket's path must be short
+        done = subprocess.run([sys.executable, str(WORKER), f"{folder}/d.sock"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("case", MOST)
+def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, list[float]]) -> None:
+    client, daemon = counted[case]
+    most_client, most_daemon = MOST[case]
+    assert 0 < client <= most_client
+    assert daemon > 0
+    assert most_daemon is None or daemon <= most_daemon
