@@ -31,9 +31,9 @@ class Sent:
 
     __slots__ = ("again", "nbytes", "run")
 
-    def __init__(self, run: Run, nbytes: int, again: bool) -> None:
+    def __init__(self, run: Run, again: bool) -> None:
         self.run = run
-        self.nbytes = nbytes
+        self.nbytes = 0
         self.again = again
 
 
@@ -112,10 +112,8 @@ class Pipeline:
             self.flush(connection)
             again = False
         else:
-            self._ahead, self._since_look = (
-                self._since_look > 1,
-                0,
-            )  # a look at each result is better sent with its call
+            self._ahead = self._since_look > 1  # a look at each result is better sent with its call
+            self._since_look = 0
             run.calls, again = self._queue, True
         self._send(connection, run, attachments, again)
         while True:
@@ -132,16 +130,17 @@ class Pipeline:
     def _send(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], again: bool = True
     ) -> None:
-        again = again and not attachments
-        if self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
-            attachments = self.blocks.load(run, attachments)
         self.number += 1
         run.number = self.number
-        body = _encode(run)
-        self._unanswered.append(Sent(run, len(body), again))
+        sent = Sent(run, again and not attachments)
+        self._unanswered.append(sent)  # from here on it is not lost, and what is attached not taken for another's
         if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`
             self._queue = []
-        self._nbytes += len(body)
+        if self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
+            attachments = self.blocks.load(run, attachments)
+        body = _encode(run)
+        sent.nbytes = len(body)
+        self._nbytes += sent.nbytes
         while len(self._unanswered) > 1 and not self._is_within_window():
             self._take(connection.answer())
         connection.send_frame(RUN, body, attachments)

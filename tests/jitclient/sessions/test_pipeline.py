@@ -278,3 +278,24 @@ def test_what_came_with_bytes_that_may_have_changed_is_not_sent_again() -> None:
     pipeline.flush(peer, [memoryview(b"bytes")])  # type: ignore[arg-type]
     assert list(pipeline.resume(again, 0)) == [100]  # type: ignore[arg-type]
     assert again.runs == []
+
+
+def test_bytes_that_could_not_be_sent_are_not_taken_for_those_of_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add = jitclient.jit(lambda x, y: x + y)
+    x, large = jitclient.device_put(np.ones((200, 200), np.float32)), np.full((200, 200), 2, np.float32)
+    assert np.asarray(add(x, large))[0, 0] == 3
+
+    def fails(*_: Any) -> None:
+        raise errors.DaemonLost("no memory can be had")
+
+    with process.session() as session:
+        blocks = session._pipeline.blocks
+        assert blocks is not None
+        monkeypatch.setattr(type(blocks), "load", fails)
+        lost = add(x, large)
+        monkeypatch.undo()
+    assert np.asarray(add(x, large))[0, 0] == 3
+    with pytest.raises(errors.ArrayLost):
+        np.asarray(lost)
