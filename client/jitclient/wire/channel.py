@@ -2,14 +2,17 @@
 
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rpyc.core.channel import Channel
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.arrays import HostArray, raw_bytes
 from jitclient.wire.messages import MAX_FRAME_BYTES
 from jitclient.wire.stream import WireStream
+
+if TYPE_CHECKING:
+    from jitclient.wire.arrays import HostArray
 
 _LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
@@ -68,13 +71,13 @@ class WireChannel(Channel):  # type: ignore[misc]
         if ahead < len(target):
             self.stream.read_rest(target[ahead:])
 
-    def send(self, data: bytes, attachments: Iterable[HostArray] = (), descriptor: int | None = None) -> None:
+    def send(self, data: bytes, attachments: "Sequence[HostArray]" = (), descriptor: int | None = None) -> None:
         """Sends a message, then the arrays that go with it; a descriptor goes with the message."""
         if len(data) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
             frame = _LENGTH.pack(len(data)) + data
-            self.stream.write(frame, *map(raw_bytes, attachments), descriptor=descriptor)
+            self.stream.write(frame, *_raw(attachments), descriptor=descriptor)
 
     def send_if_room(self, data: bytes) -> None:
         """Sends a short message if that takes no waiting, and nobody else is sending; else drops it."""
@@ -86,3 +89,11 @@ class WireChannel(Channel):  # type: ignore[misc]
                 self.stream.close()  # half a frame: no later one could be understood
         finally:
             self.send_lock.release()
+
+
+def _raw(arrays: "Sequence[HostArray]") -> Iterable[memoryview]:
+    if not arrays:
+        return ()
+    from jitclient.wire.arrays import raw_bytes  # with numpy, which the command line can do without
+
+    return map(raw_bytes, arrays)

@@ -6,17 +6,19 @@ build, a request's `SystemExit` ends the other side, and an interrupt while wait
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rpyc.core import consts
 from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
-from jitclient.wire.arrays import HostArray, allocate
-from jitclient.wire.blocks import Block, can_cross, received
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Leased, Return, Verb
+
+if TYPE_CHECKING:
+    from jitclient.wire.arrays import HostArray
+    from jitclient.wire.blocks import Block
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -118,7 +120,7 @@ class ClientConnection(WireConnection):
         answer: bytes = pending.value
         return answer
 
-    def send_frame(self, kind: int, body: bytes, attachments: Sequence[HostArray] = ()) -> None:
+    def send_frame(self, kind: int, body: bytes, attachments: "Sequence[HostArray]" = ()) -> None:
         """Sends a frame of our own kind.
 
         Raises:
@@ -161,8 +163,10 @@ class ClientConnection(WireConnection):
         else:
             super().on_frame(kind, body)
 
-    def read_attachment(self, nbytes: int) -> HostArray:
+    def read_attachment(self, nbytes: int) -> "HostArray":
         """The array bytes that come next."""
+        from jitclient.wire.arrays import allocate  # with numpy, which the command line can do without
+
         raw = allocate(nbytes)
         try:
             self._channel.recv_into(raw.data)
@@ -172,15 +176,19 @@ class ClientConnection(WireConnection):
 
     def can_share(self) -> bool:
         """Whether shared memory can come over this connection."""
+        from jitclient.wire.blocks import can_cross
+
         return can_cross(self._channel.stream.sock)
 
-    def lease(self, nbytes: int) -> Block | None:
+    def lease(self, nbytes: int) -> "Block | None":
         """Shared memory for so many bytes; None where the daemon has none to lend, or this process cannot take it.
 
         Raises:
             ProtocolError: what came is not what the daemon says.
             NotSent, DaemonLost, DaemonSilent: as for `request`.
         """
+        from jitclient.wire.blocks import received
+
         with self._channel.stream.taking_descriptors() as descriptors:
             self._leased = None
             self.send_frame(LEASE, _encode(Lease(nbytes)))

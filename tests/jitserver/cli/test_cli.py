@@ -103,7 +103,7 @@ def test_help_names_all_commands(cli: Callable[..., Any]) -> None:
         assert f"\n  {command} " in text
 
 
-def test_no_command_but_serve_imports_jax(run_script: Callable[..., Any], daemon: str) -> None:
+def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any], daemon: str) -> None:
     loaded = run_script(
         """
         import json, sys
@@ -114,7 +114,7 @@ def test_no_command_but_serve_imports_jax(run_script: Callable[..., Any], daemon
             except SystemExit as end:
                 assert end.code == 0, arguments
         print()
-        print(json.dumps([name for name in ("jax", "jaxlib") if name in sys.modules]))
+        print(json.dumps([name for name in ("jax", "jaxlib", "numpy") if name in sys.modules]))
         """
     )
     assert loaded == []
