@@ -59,7 +59,16 @@ def test_a_family_runs_and_leaves_nothing(name: str, short_path: Path) -> None:
 def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, until: Callable[..., Any]) -> None:
     arguments = [sys.executable, "-m", "benchmarks", "leaves", "--json"]
     env = {**os.environ, "TMPDIR": str(short_path)}
-    benchmark = subprocess.Popen(arguments, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    benchmark = subprocess.Popen(
+        arguments,
+        cwd=TOP,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # where these tests are a job in the background
+    )
     try:
         until(lambda: list(short_path.glob("jsb-*/d.sock")), "the daemon of the benchmark")
         benchmark.send_signal(number)
