@@ -32,7 +32,7 @@ COMPARED = {
 """Family -> the rivals that its first row must show, or name as missing."""
 
 
-QUICK = ("small_call", "imports", "unchanged")
+QUICK = ("imports",)
 
 
 @pytest.mark.timeout(600)

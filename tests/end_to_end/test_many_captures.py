@@ -107,6 +107,7 @@ def address(new_daemon: Callable[..., Any]) -> Iterator[str]:
         yield chosen
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_captures_leave_nothing_behind(address, run_script, counts, cli, until):
     env = {"JITSERVER_ADDRESS": address}

@@ -126,6 +126,7 @@ def test_no_block_is_written_while_somebody_can_read_it(unharmed: Any, start_cli
     until(lambda: unharmed.counts().lent_bytes == 0, "all memory to come back")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_rule_that_is_broken_is_noticed(serve: Any, start_client: Any, rule: str) -> None:
     with serve() as daemon:
