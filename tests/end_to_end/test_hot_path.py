@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 WORKER = Path(__file__).with_name("hot_path_worker.py")
-MOST = {"small": (71, 40), "resident": (35, None), "100 resident leaves": (435, None)}
+MOST = {"small": (71, 40), "resident": (32, None), "100 resident leaves": (430, None)}
 """By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
 raise one says why.
 """
@@ -29,5 +29,4 @@ def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, li
     client, daemon = counted[case]
     most_client, most_daemon = MOST[case]
     assert 0 < client <= most_client
-    assert daemon > 0
-    assert most_daemon is None or daemon <= most_daemon
+    assert most_daemon is None or 0 < daemon <= most_daemon

@@ -121,7 +121,7 @@ def test_arguments_statics_options_and_donations_have_their_names(daemon: str) -
 
 
 def test_bare_functions_and_methods_are_explained_as_they_would_be_jitted(daemon: str) -> None:
-    def plain(x: Any) -> Any:
+    def never_traced(x: Any) -> Any:
         return x + 1
 
     class Model:
@@ -130,9 +130,9 @@ def test_bare_functions_and_methods_are_explained_as_they_would_be_jitted(daemon
             return x + 2
 
     x = np.ones(3, np.float32)
-    assert jitclient.explain(plain, x) == jitclient.Explanation("plain(f32[3])", hit=False)
-    jitclient.jit(plain)(x)
-    assert jitclient.explain(plain, x).level == "L1"
+    assert jitclient.explain(never_traced, x) == jitclient.Explanation("never_traced(f32[3])", hit=False)
+    jitclient.jit(never_traced)(x)
+    assert jitclient.explain(never_traced, x).level == "L1"
     Model.of_class(x)
     assert jitclient.explain(Model.of_class, x).level == "L0"
     with pytest.raises(TypeError, match=r"Error interpreting argument .*Model.* at path x"):
