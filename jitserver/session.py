@@ -37,6 +37,8 @@ class Session:
     def __init__(self, pid: int) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
+        self.begun = time.monotonic()
+        self.calls = 0
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
@@ -68,6 +70,10 @@ class Session:
     def executable(self, number: int) -> Entry:
         """The program of that name."""
         return self._executables[number]
+
+    def leased(self) -> list[Entry]:
+        """The programs that it uses."""
+        return list(self._executables)
 
     def locations(self, number: int) -> bytes:
         """Where the client has the code of that program."""

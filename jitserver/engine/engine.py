@@ -12,6 +12,7 @@ from jitclient.errors import AmbientInput
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
+from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
 from jitserver.cache.entry import Entry
 from jitserver.cache.memory import Memory
@@ -132,15 +133,25 @@ class Engine:
         entry.info.saved += saved
         self.counters.add(hits=1, compile_seconds_saved=saved)
 
+    def key_of(self, lookup: Lookup) -> str:
+        """The call key of a lookup."""
+        return keys.call_key(lookup)
+
     # ---- calls and arrays
 
     def run(self, built: Program, arguments: Sequence[Any]) -> Any:
         """Runs a program on resident arrays and arrays off the wire."""
         self.counters.add(calls=1)
+        start = time.monotonic()
         if built.settings:
             with context.entered(built.settings), _floating_point_errors():
-                return built.run(*arguments)
-        return built.run(*arguments)
+                results = built.run(*arguments)
+        else:
+            results = built.run(*arguments)
+        built.last_call = end = time.monotonic()
+        built.calls += 1  # no lock: it would cost more than a count that is lost once in a blue moon
+        built.call_seconds += end - start
+        return results
 
     on_device = staticmethod(arrays.on_device)
     resident = staticmethod(arrays.resident)
@@ -167,6 +178,10 @@ class Engine:
     def device_infos(self) -> list[DeviceInfo]:
         """The devices, as a client asks for them."""
         return context.device_infos()
+
+    def device_memory(self) -> list[DeviceMemory]:
+        """The memory of the devices, as far as they tell."""
+        return context.device_memory()
 
     def platform(self) -> str:
         """What programs are compiled for: "cpu", "cuda", ..."""

@@ -39,6 +39,9 @@ class Program:
     seconds: dict[str, float]
     code_bytes: int
     warnings: tuple[Warned, ...]
+    calls: int = 0
+    call_seconds: float = 0.0
+    last_call: float = 0.0  # when it ended, on the clock of time.monotonic
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> Program:

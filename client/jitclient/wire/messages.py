@@ -12,7 +12,7 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -47,6 +47,7 @@ class Verb(enum.StrEnum):
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
     DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
+    TOP = "top"  # Top -> Snapshot: see looking.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
     ENTRIES = "entries"  # Match -> list[EntryInfo]
