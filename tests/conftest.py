@@ -56,9 +56,12 @@ def new_cache_dir() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache() -> Iterator[None]:
     """What a test starts without a word about the cache has one of its own."""
-    monkeypatch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))
+    # Not the fixture `monkeypatch`, which would then undo what tests do with it after all else is torn down.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))
+        yield
 
 
 @contextlib.contextmanager
