@@ -47,6 +47,7 @@ def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, 
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     for call in calls:
         call.run(engine, draining, done)
+    session.calls += len(calls)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:

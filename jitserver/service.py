@@ -13,7 +13,7 @@ import msgspec
 from rpyc.core.service import Service
 
 from jitclient.errors import DaemonDraining, ProtocolError
-from jitclient.wire import explaining, messages
+from jitclient.wire import explaining, looking, messages
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.blocks import Pool
@@ -22,6 +22,8 @@ from jitserver.connection import DaemonConnection
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.looking import snapshot
+from jitserver.making import Makings
 from jitserver.session import Session, Sessions
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class JitService(Service):  # type: ignore[misc]
         self.engine = engine
         self.counters = counters
         self.sessions = Sessions()
+        self.makings = Makings()
         self.pool = pool
         self.address = ""
         self.draining = False
@@ -107,7 +110,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        entry = self.engine.find(lookup)
+        entry = self.engine.find(lookup, connection.say)
         return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
 
     @verb(messages.Upload)
@@ -120,7 +123,8 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         session = _session(connection)
         payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
-        entry, made = self.engine.prepare(request, payload, connection.say)
+        with self.makings.asked(request, connection.pid, connection.say) as say:
+            entry, made = self.engine.prepare(request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
     @verb(messages.Inspect)
@@ -146,6 +150,14 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(None)
     def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
+        return self.status()
+
+    @verb(looking.Top)
+    def exposed_top(self, connection: DaemonConnection, request: looking.Top) -> looking.Snapshot:
+        return snapshot(self.engine, self.sessions.all(), self.makings, self.status(), request.since)
+
+    def status(self) -> messages.Status:
+        """The counters, and what they are counted of."""
         sessions, counters = self.sessions.all(), self.counters
         return messages.Status(
             pid=os.getpid(),
@@ -161,13 +173,15 @@ class JitService(Service):  # type: ignore[misc]
             array_bytes=sum(session.array_bytes() for session in sessions),
             shared_bytes=self.pool.nbytes,
             lent_bytes=self.pool.lent_bytes,
-            entries=len(self.engine.entries),
+            entries=len(self.engine.cache.memory),
             classes=self.engine.classes(),
             calls=counters.calls,
             hits=counters.hits,
             misses=counters.misses,
+            restores=counters.restores,
             traces=counters.traces,
             compiles=counters.compiles,
+            text_hits=counters.text_hits,
             captures_loaded=counters.captures_loaded,
             client_traces=counters.client_traces,
             local_runs=counters.local_runs,
@@ -177,7 +191,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return [entry.info for entry in self.engine.entries.matching(match.prefix)]
+        return self.engine.cache.infos(match.prefix)
 
     @verb(explaining.Explain)
     def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
@@ -189,7 +203,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return [entry.info for entry in self.engine.remove(match.prefix)]
+        return self.engine.remove(match.prefix)
 
     @verb(None)
     def exposed_stop(self, connection: DaemonConnection, _: None) -> None:

@@ -37,6 +37,8 @@ class Session:
     def __init__(self, pid: int) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
+        self.begun = time.monotonic()
+        self.calls = 0
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
@@ -62,12 +64,17 @@ class Session:
                 number = self._numbers[entry.key] = len(self._executables)
                 self._executables.append(entry)
                 self._locations.append(locations)
+                entry.holders.add(self)
             self._locations[number] = locations
             return number
 
     def executable(self, number: int) -> Entry:
         """The program of that name."""
         return self._executables[number]
+
+    def leased(self) -> list[Entry]:
+        """The programs that it uses."""
+        return list(self._executables)
 
     def locations(self, number: int) -> bytes:
         """Where the client has the code of that program."""
@@ -171,6 +178,8 @@ class Session:
         with self._lock:
             self._ended = True
             self.arrays.clear()
+            for entry in self._executables:
+                entry.holders.discard(self)
             self._changed.notify_all()
             if self._client is not None:
                 os.close(self._client)

@@ -15,6 +15,7 @@ JitserverError
 ├── SessionBusy (RuntimeError)         asked in the middle of a call, by a signal handler or a destructor
 ├── ProtocolError                      a peer sent what no peer of ours sends
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
+├── ProgramLost (RuntimeError)         a program left the daemon's memory, and the disk has it no longer
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
 
@@ -77,6 +78,10 @@ class ProtocolError(JitserverError):
 
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
     """The value of a handle no longer exists on the daemon; the message says why."""
+
+
+class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
+    """A program that was held for a client left the daemon's memory, and cannot be had from the disk."""
 
 
 class RemoteError(JitserverError, RuntimeError):

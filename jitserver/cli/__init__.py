@@ -18,6 +18,7 @@ _COMMANDS = {
     "start": "lifecycle",
     "status": "status",
     "stop": "lifecycle",
+    "top": "top",
     "uninstall": "install",
 }
 

@@ -4,7 +4,7 @@ import datetime
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
@@ -16,6 +16,10 @@ from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses
 from jitclient.wire.messages import Verb
 from jitserver.systemd import systemctl
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 NOT_RUNNING = 3
 """Exit status of a command that needs a daemon where none runs (as systemctl's)."""
@@ -69,15 +73,25 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Prints a table for people; wide ones are not cut where stdout is no terminal."""
+    console().print(table(title, columns, rows), markup=False)
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
+    """A table as all commands show theirs."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(*columns, title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    made = Table(*columns, title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
     for row in rows:
-        table.add_row(*row)
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table, markup=False)
+        made.add_row(*row)
+    return made
+
+
+def console() -> "Console":
+    """What prints on stdout; lines are not cut where that is no terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def size(value: float) -> str:

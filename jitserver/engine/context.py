@@ -14,6 +14,7 @@ import jax
 from jitclient.capture import FORMAT
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
+from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.engine import warned
@@ -121,6 +122,13 @@ def device_infos() -> list[DeviceInfo]:
     memory = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
     pairs = zip(jax.devices(), memory, strict=True)
     return [DeviceInfo(device.device_kind, device.platform, limit) for device, limit in pairs]
+
+
+def device_memory() -> list[DeviceMemory]:
+    """The memory of the devices, as far as they tell: the CPU tells nothing."""
+    told = [device.memory_stats() or {} for device in jax.devices()]
+    pairs = zip(device_names(), told, strict=True)
+    return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
 
 
 def _cpu_features() -> str:

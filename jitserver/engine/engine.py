@@ -1,42 +1,51 @@
 """The engine: programs by call key, made once, and run."""
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+import msgspec
 
 from jitclient.capture import class_count, load
-from jitclient.errors import AmbientInput
+from jitclient.errors import AmbientInput, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
+from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
+from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
-from jitserver.cache.memory import Memory
+from jitserver.cache.makeup import Makeup
 from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
+from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
-from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, program, warned
+from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, lasting, program, warned
 from jitserver.engine.failures import TraceFailed
 from jitserver.engine.program import Program, Say
 
+log = logging.getLogger(__name__)
+
 _MOST_REFUSALS = 10_000
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Engine:
     """Holds the programs of this daemon. Safe to use from many threads."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, cache: Tiers) -> None:
         # A call then runs on the thread that asked for it: four times faster for small ones, and callbacks cannot
         # deadlock against the thread that waits for them (FINDINGS; jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         # Tracebacks are trimmed to the user's frames in one place: failures.py.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
-        self.entries = Memory()
+        self.cache = cache
         self._once: Once[Entry] = Once()
+        self._restoring: Once[Entry | None] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
         ambient.watch_files()
         warned.watch()
@@ -44,8 +53,8 @@ class Engine:
 
     # ---- programs
 
-    def find(self, lookup: Lookup) -> Entry | None:
-        """The program of a lookup, if it is there: no user code is touched.
+    def find(self, lookup: Lookup, say: Say) -> Entry | None:
+        """The program of a lookup, if it is there: no client has to tell more of it.
 
         Raises:
             AmbientInput: it was tried before, and read the world while it was traced.
@@ -54,7 +63,7 @@ class Engine:
         refusal = self._ambient.get(key)
         if refusal is not None:
             raise AmbientInput(refusal[0])
-        entry = self.entries.get(key)
+        entry = self.cache.memory.get(key) or self._restored(key, say)
         if entry is not None:
             self._count_hit(entry)
         return entry
@@ -68,11 +77,37 @@ class Engine:
             CaptureError: the capture cannot be loaded.
             TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
         """
-        key = keys.call_key(request.lookup)
-        entry, made = self._once.get(key, lambda: self.entries.get(key), lambda: self._make(key, request, payload, say))
+        entry, made = self._made_once(request, payload, say)
         if not made:
             self._count_hit(entry)
         return entry, made
+
+    def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
+        """The program that once had that call key; where other versions made it, as these versions make it."""
+        entry = self.cache.memory.get(key)
+        stored = self.cache.store.find(key) if entry is None else None
+        if stored is None:
+            return entry
+        request = _request_of(stored)
+        now = keys.call_key(request.lookup)
+        return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
+
+    def warm(self, key: str) -> bool:
+        """Has a program of the disk in memory, unless other versions made it; whether it was not there before."""
+        if self.cache.memory.get(key) is not None:
+            return False
+        try:
+            stored = self.cache.store.find(key)
+            if stored is None or keys.call_key(_request_of(stored).lookup) != key:
+                return False
+            return self._restored(key, lambda _: None) is not None
+        except Exception as error:  # a user's code may have run again, for want of an executable
+            log.info("program %s cannot be loaded: %s", key[:12], error)
+            return False
+
+    def _made_once(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        key = keys.call_key(request.lookup)
+        return self._once.get(key, lambda: self.cache.memory.get(key), lambda: self._make(key, request, payload, say))
 
     def _make(self, key: str, request: Prepare, payload: bytes, say: Say) -> Entry:
         self.counters.add(misses=1)
@@ -83,8 +118,50 @@ class Engine:
         else:
             built = self._trace(key, request, payload, say)
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
-        entry = Entry(_info(key, request, built), built, makeup)
-        self.entries[key] = entry
+        entry = self._entry(_info(key, request, built), built, makeup)
+        facts = lasting.facts_of(built, lookup.signature.context)
+        stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
+        return self.cache.keep(entry, stored, lambda: _executable_of(built, entry.info.label), payload)
+
+    # ---- programs on the disk
+
+    def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
+        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._executable_again(info.key)))
+
+    def _executable_again(self, key: str) -> Any:
+        entry = self.entry_of(key)
+        if entry is None:
+            raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
+        return entry.program.run
+
+    def _restored(self, key: str, say: Say) -> Entry | None:
+        return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
+
+    def _restore(self, key: str, say: Say) -> Entry | None:
+        stored = self.cache.store.find(key)
+        if stored is None:
+            return None
+        executable = self.cache.store.blob(stored.executable)
+        if executable is not None:
+            say("loading")
+            try:
+                built = lasting.loaded(stored.facts, executable)
+            except Exception:
+                log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
+                self.cache.store.spoilt(stored)
+            else:
+                self.counters.add(restores=1)
+                return self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
+        return self._made_again(stored, _request_of(stored), say)
+
+    def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
+        capture = self.cache.store.blob(stored.capture)
+        if capture is None:
+            return None
+        entry, made = self._made_once(request, bytes(capture), say)
+        if made:
+            before, now = stored.info, entry.info
+            now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
         return entry
 
     def _trace(self, key: str, request: Prepare, payload: bytes, say: Say) -> Program:
@@ -110,37 +187,40 @@ class Engine:
             return built
         raise AssertionError("unreachable")
 
-    def remove(self, prefix: str) -> list[Entry]:
+    def remove(self, prefix: str) -> list[EntryInfo]:
         """Forgets programs and refusals whose key starts with `prefix`, or whose function has that name.
 
         Returns:
             The programs.
         """
-        removed = self.entries.matching(prefix)
-        for entry in removed:
-            self.entries.pop(entry.key, None)
         for key in list(self._ambient):
             _, name = self._ambient.get(key, ("", ""))
             if key.startswith(prefix) or name == prefix:
                 self._ambient.pop(key, None)
-        return removed
+        return self.cache.remove(prefix)
 
     def _count_hit(self, entry: Entry) -> None:
-        entry.info.hits += 1
-        entry.info.last_used = time.time()
-        saved = sum(entry.info.seconds.values())
-        entry.info.saved += saved
-        self.counters.add(hits=1, compile_seconds_saved=saved)
+        self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
+
+    def key_of(self, lookup: Lookup) -> str:
+        """The call key of a lookup."""
+        return keys.call_key(lookup)
 
     # ---- calls and arrays
 
     def run(self, built: Program, arguments: Sequence[Any]) -> Any:
         """Runs a program on resident arrays and arrays off the wire."""
         self.counters.add(calls=1)
+        start = time.monotonic()
         if built.settings:
             with context.entered(built.settings), _floating_point_errors():
-                return built.run(*arguments)
-        return built.run(*arguments)
+                results = built.run(*arguments)
+        else:
+            results = built.run(*arguments)
+        built.last_call = end = time.monotonic()
+        built.calls += 1  # no lock: it would cost more than a count that is lost once in a blue moon
+        built.call_seconds += end - start
+        return results
 
     on_device = staticmethod(arrays.on_device)
     resident = staticmethod(arrays.resident)
@@ -154,11 +234,11 @@ class Engine:
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""
         refusal = self._ambient.get(keys.call_key(request.lookup), ("", ""))[0]
-        return explaining.explained(self.entries, request, refusal)
+        return explaining.explained(self.cache, request, refusal)
 
     def why(self, request: Why) -> Explained | None:
         """Where a cached program differs from another; None if one of them is not there."""
-        return explaining.why(self.entries, request)
+        return explaining.why(self.cache, request)
 
     def devices(self) -> tuple[str, ...]:
         """The devices, as people know them."""
@@ -167,6 +247,10 @@ class Engine:
     def device_infos(self) -> list[DeviceInfo]:
         """The devices, as a client asks for them."""
         return context.device_infos()
+
+    def device_memory(self) -> list[DeviceMemory]:
+        """The memory of the devices, as far as they tell."""
+        return context.device_memory()
 
     def platform(self) -> str:
         """What programs are compiled for: "cpu", "cuda", ..."""
@@ -195,6 +279,18 @@ def _floating_point_errors() -> Iterator[None]:
             raise
         name, kind = error.args
         raise FloatingPointError(f"invalid value ({kind}) encountered in {name}") from None
+
+
+def _request_of(stored: Stored) -> Prepare:
+    return msgspec.msgpack.decode(stored.request, type=Prepare)
+
+
+def _executable_of(built: Program, label: str) -> bytes:
+    try:
+        return lasting.executable_of(built)
+    except Exception as error:  # it calls back into Python, or JAX has another reason
+        log.info("%s is kept without its executable: %s", label, error)
+        return b""
 
 
 def _info(key: str, request: Prepare, built: Program) -> EntryInfo:

@@ -12,7 +12,7 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -47,6 +47,7 @@ class Verb(enum.StrEnum):
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
     DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
+    TOP = "top"  # Top -> Snapshot: see looking.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
     ENTRIES = "entries"  # Match -> list[EntryInfo]
@@ -337,6 +338,9 @@ class EntryInfo(Message):
     created: float  # seconds since the epoch
     last_used: float
     code_bytes: int
+    pinned: bool = False
+    disk_bytes: int = 0  # 0: it is not on the disk
+    in_memory: bool = False
 
 
 class DeviceInfo(Message):
@@ -375,8 +379,10 @@ class Status(Message):
     calls: int
     hits: int
     misses: int
+    restores: int
     traces: int
     compiles: int
+    text_hits: int
     captures_loaded: int
     client_traces: int
     local_runs: int

@@ -1,0 +1,85 @@
+"""What `jitserver top` shows to people."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitclient.wire.looking import DeviceMemory, Making, Snapshot
+from jitserver.cli.common import seconds, size, table
+from jitserver.cli.rates import Busy, Hot, Rates
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+_MOST_ROWS = 10
+_WIDEST = 48
+
+
+def picture(found: Snapshot, rates: Rates) -> "Group":
+    """One picture: what is nothing is left out."""
+    from rich.console import Group
+
+    daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"
+    return Group(table("", ["jitserver", daemon], _head(found, rates)), *_tables(found, rates))
+
+
+def _head(found: Snapshot, rates: Rates) -> list[list[str]]:
+    status = found.status
+    hit_rate = "" if rates.hit_rate is None else f", hit rate {100 * rates.hit_rate:.0f} %"
+    lent = f"; {size(status.lent_bytes)} of {size(status.shared_bytes)} shared are lent"
+    rows = [
+        ["calls", f"{rates.calls_per_second:,.1f} per second"],
+        ["programs", f"{status.entries} cached; {rates.hits} found, {rates.misses} made{hit_rate}"],
+        ["arrays", f"{status.arrays} ({size(status.array_bytes)})"],
+        ["memory", size(status.memory_bytes) + (lent if status.shared_bytes else "")],
+    ]
+    return rows + [["device", _device(device)] for device in found.devices]
+
+
+def _device(device: DeviceMemory) -> str:
+    if device.used is None:
+        return device.device
+    return f"{device.device}: {size(device.used)}" + (f" of {size(device.limit)}" if device.limit else "")
+
+
+def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
+    told = [
+        ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
+        (
+            "sessions",
+            ["pid", "program", "calls/s", "arrays", "holding"],
+            [_session(busy) for busy in rates.sessions],
+        ),
+        ("hottest", ["key", "function", "calls", "seconds"], [_hot(hot) for hot in rates.hottest]),
+    ]
+    return [table(_title(title, rows), columns, rows[:_MOST_ROWS]) for title, columns, rows in told if rows]
+
+
+def _title(title: str, rows: list[list[str]]) -> str:
+    return title if len(rows) <= _MOST_ROWS else f"{title}, {_MOST_ROWS} of {len(rows)}"
+
+
+def _making(making: Making) -> list[str]:
+    first, *others = making.pids
+    return [making.label, making.phase, seconds(making.seconds), str(first), ", ".join(map(str, others)) or "nobody"]
+
+
+def _session(busy: Busy) -> list[str]:
+    session = busy.session
+    program = program_of(session.pid)
+    short = program if len(program) <= _WIDEST else f"{program[: _WIDEST - 1]}…"
+    rate = f"{busy.calls_per_second:,.1f}"
+    return [str(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
+
+
+def _hot(hot: Hot) -> list[str]:
+    return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}"]
+
+
+def program_of(pid: int) -> str:
+    """The command line of a process, its interpreter without its folder; empty where it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return " ".join([Path(words[0]).name, *words[1:]]).strip()

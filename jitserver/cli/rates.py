@@ -1,0 +1,98 @@
+"""What a daemon did between one snapshot of it and the next."""
+
+import dataclasses
+
+from jitclient.wire.looking import Called, SessionInfo, Snapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class Hot:
+    """A program and its calls in a while: how many, and their seconds."""
+
+    key: str
+    label: str
+    calls: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Busy:
+    """A session and its calls per second."""
+
+    session: SessionInfo
+    calls_per_second: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """What happened within so many `seconds`.
+
+    Attributes:
+        hit_rate: of the programs that were asked for, the share that was found; None where none was asked for.
+        sessions: the busiest first.
+        hottest: the programs that were called, the one that took longest first.
+    """
+
+    seconds: float
+    calls: int
+    calls_per_second: float
+    hits: int
+    misses: int
+    hit_rate: float | None
+    sessions: tuple[Busy, ...]
+    hottest: tuple[Hot, ...]
+
+
+class Watch:
+    """Compares each snapshot with the one before it; the first one tells of all that was since the daemon started."""
+
+    def __init__(self) -> None:
+        self._before: Snapshot | None = None
+        self._called: dict[str, Called] = {}  # a snapshot has only what was called since the one before
+
+    @property
+    def since(self) -> float:
+        """What the next snapshot is to be asked for."""
+        return self._before.now if self._before is not None else 0.0
+
+    def rates(self, after: Snapshot) -> Rates:
+        """What happened since the last snapshot."""
+        if self._before is not None and self._before.status.pid != after.status.pid:  # of another daemon
+            self._before, self._called = None, {}
+        earlier, now = self._before.status if self._before is not None else None, after.status
+        seconds = max(after.now - self._before.now if self._before is not None else now.uptime_s, 1e-9)
+        calls, hits, misses = (
+            getattr(now, name) - (getattr(earlier, name) if earlier is not None else 0)
+            for name in ("calls", "hits", "misses")
+        )
+        rates = Rates(
+            seconds=seconds,
+            calls=calls,
+            calls_per_second=calls / seconds,
+            hits=hits,
+            misses=misses,
+            hit_rate=hits / (hits + misses) if hits + misses else None,
+            sessions=self._sessions(after, seconds),
+            hottest=self._hottest(after),
+        )
+        self._called.update({called.key: called for called in after.programs})
+        self._before = after
+        return rates
+
+    def _sessions(self, after: Snapshot, seconds: float) -> tuple[Busy, ...]:
+        known = {(s.pid, s.begun): s.calls for s in (self._before.sessions if self._before is not None else ())}
+        found = []
+        for session in after.sessions:
+            within = max(min(seconds, after.now - session.begun), 1e-9)
+            found.append(Busy(session, (session.calls - known.get((session.pid, session.begun), 0)) / within))
+        return tuple(sorted(found, key=lambda busy: (-busy.calls_per_second, busy.session.begun)))
+
+    def _hottest(self, after: Snapshot) -> tuple[Hot, ...]:
+        found = [_since(self._called.get(called.key), called) for called in after.programs]
+        return tuple(sorted((hot for hot in found if hot.calls), key=lambda hot: (-hot.seconds, -hot.calls)))
+
+
+def _since(before: Called | None, after: Called) -> Hot:
+    if before is None or before.calls > after.calls:  # it was made anew
+        return Hot(after.key, after.label, after.calls, after.seconds)
+    return Hot(after.key, after.label, after.calls - before.calls, after.seconds - before.seconds)

@@ -1,0 +1,132 @@
+"""`jitserver top`."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import click
+
+from jitclient.errors import DaemonUnavailable
+from jitclient.wire.looking import Snapshot, Top
+from jitclient.wire.messages import Verb
+from jitserver.cli.common import ask_daemon, console, json_option, not_running, print_json
+from jitserver.cli.picture import picture, program_of
+from jitserver.cli.rates import Rates, Watch
+
+_REFRESH_SECONDS = 1.0
+_MOST_KEYS = 64  # typed at once
+
+Look = Callable[[], tuple[Snapshot, Rates]]
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one picture and end, as into a pipe and with --json.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Time between two pictures, over which the rates are taken. [default: 1; with a single picture: since the "
+    "daemon started]",
+)
+@json_option
+def top(once: bool, interval: float | None, as_json: bool) -> None:
+    """Show what the daemon is at: who calls what and how often, what is being made, what memory holds.
+
+    On a terminal the picture is drawn anew each second; q or Ctrl-C ends it. The seconds of a function are those of its
+    calls; where a device works beside the host, those that it took to hand it the calls.
+    """
+    look = functools.partial(_look, Watch())
+    try:
+        if as_json or once or not sys.stdout.isatty():
+            _print_once(look, interval, as_json)
+        else:
+            _show_live(look, interval or _REFRESH_SECONDS)
+    except DaemonUnavailable as error:
+        not_running(str(error), as_json)
+
+
+def _look(watch: Watch) -> tuple[Snapshot, Rates]:
+    found: Snapshot = ask_daemon(Verb.TOP, Top(watch.since), Snapshot)
+    return found, watch.rates(found)
+
+
+def _print_once(look: Look, interval: float | None, as_json: bool) -> None:
+    found, rates = look()
+    if interval is not None:
+        time.sleep(interval)
+        found, rates = look()
+    if as_json:
+        print_json(_for_programs(found, rates))
+    else:
+        console().print(picture(found, rates), markup=False)
+
+
+def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
+    sessions = [
+        {
+            "pid": busy.session.pid,
+            "program": program_of(busy.session.pid),
+            "age_s": found.now - busy.session.begun,
+            "calls": busy.session.calls,
+            "calls_per_second": busy.calls_per_second,
+            "arrays": busy.session.arrays,
+            "array_bytes": busy.session.array_bytes,
+        }
+        for busy in rates.sessions
+    ]
+    told = {field.name: getattr(rates, field.name) for field in dataclasses.fields(rates)}
+    hottest = [dataclasses.asdict(hot) for hot in rates.hottest]
+    inside = {"making": found.making, "devices": found.devices, "status": found.status}
+    return {"running": True, **told, "sessions": sessions, "hottest": hottest, **inside}
+
+
+def _show_live(look: Look, interval: float) -> None:
+    shown = picture(*look())  # before the screen changes: there may be no daemon
+    from rich.live import Live
+
+    with contextlib.suppress(KeyboardInterrupt), _keys() as is_quit, Live(screen=True, auto_refresh=False) as live:
+        live.update(shown, refresh=True)
+        while not is_quit(interval):
+            live.update(picture(*look()), refresh=True)
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Callable[[float], bool]]:
+    """Yields what waits for a key, and says whether it was q. Keys come at once, unseen, until this ends, however."""
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would get our screen
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield functools.partial(_is_quit, descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _is_quit(descriptor: int, seconds: float) -> bool:
+    if not select.select([descriptor], [], [], seconds)[0]:
+        return False
+    typed = os.read(descriptor, _MOST_KEYS)
+    return not typed or typed.lower().startswith(b"q")
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)

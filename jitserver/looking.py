@@ -1,0 +1,37 @@
+"""What goes on in this daemon, as `jitserver top` asks for it."""
+
+import itertools
+import time
+
+from jitclient.wire.looking import Called, SessionInfo, Snapshot
+from jitclient.wire.messages import Status
+from jitserver.cache.entry import Entry
+from jitserver.engine.engine import Engine
+from jitserver.making import Makings
+from jitserver.session import Session
+
+
+def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: Status, since: float) -> Snapshot:
+    """All of it, with the programs that were called after the moment `since`."""
+    return Snapshot(
+        now=time.monotonic(),
+        status=status,
+        sessions=[_session(session) for session in sessions],
+        making=makings.now(engine.key_of),
+        devices=engine.device_memory(),
+        programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
+    )
+
+
+def _session(session: Session) -> SessionInfo:
+    return SessionInfo(session.pid, session.begun, session.calls, len(session.arrays), session.array_bytes())
+
+
+def _called(entry: Entry) -> Called:
+    return Called(entry.key, entry.info.label, entry.program.calls, entry.program.call_seconds)
+
+
+def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
+    """Those in the cache, and those that only a session holds any more."""
+    leased = itertools.chain.from_iterable(session.leased() for session in sessions)
+    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.matching(""), leased)}.values())
