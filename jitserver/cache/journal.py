@@ -81,7 +81,8 @@ class Journal:
     def end(self) -> None:
         """The daemon means to end: whatever it is at from now on is not to blame."""
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
     @contextlib.contextmanager
     def noted(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
@@ -146,7 +147,8 @@ def _new(folder: Path, stem: str) -> tuple[Path, memoryview]:
     number, name = tempfile.mkstemp(".new", f"{stem}-", folder)
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
-        os.posix_fallocate(number, 0, SLOT * _SLOTS)  # else a full disk would be met by a write to memory, and kill
+        with open(number, "wb", closefd=False) as file:
+            file.write(NOTHING * _SLOTS)  # a disk that is full must be met now: met by a write to memory, it kills
         memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))  # holds the file open, and so the lock
         path = Path(name).with_suffix(".journal")
         os.rename(name, path)

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import fcntl
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from jitclient.wire.messages import EntryInfo
+from jitserver.cache import files
+
 log = logging.getLogger(__name__)
 
 MOST = 3
 """So many strikes, and a program is refused."""
 
-_FILE = "strikes.json"
+_FILE = "strikes"
 _MOST_SUSPECTS = 1000
 _TIMES = {1: "once", 2: "twice"}
 
@@ -49,9 +51,29 @@ class Suspect(msgspec.Struct, frozen=True):
         """Of its function."""
         return self.label.partition("(")[0]
 
-    def has(self, phase: str) -> bool:
-        """Whether a strike is for that phase."""
-        return any(strike.phase == phase for strike in self.strikes)
+    def info(self, key: str) -> EntryInfo:
+        """It as an entry of the cache, of which nothing else may be there."""
+        when = self.strikes[-1].when
+        return EntryInfo(
+            key=key,
+            function_key="",
+            name=self.name,
+            where="",
+            label=self.label,
+            signature=self.label,
+            options="",
+            context={},
+            seconds={},
+            saved=0.0,
+            hits=0,
+            created=when,
+            last_used=when,
+            code_bytes=0,
+        )
+
+    def count(self, phase: str) -> int:
+        """How many strikes are for that phase."""
+        return sum(strike.phase == phase for strike in self.strikes)
 
 
 class Strikes:
@@ -70,11 +92,22 @@ class Strikes:
         self._lock = threading.Lock()
         self._warned = False
 
+    def all(self) -> dict[str, Suspect]:
+        """Who has strikes, by key; the one struck last comes last."""
+        with self._lock:
+            self._refresh()
+            return dict(self._suspects)
+
     def of(self, key: str) -> Suspect | None:
         """What is held against a program, if something is."""
         with self._lock:
             self._refresh()
             return self._suspects.get(key)
+
+    def count(self, key: str, phase: str) -> int:
+        """How many strikes a program has for a phase."""
+        suspect = self.of(key)
+        return suspect.count(phase) if suspect is not None else 0
 
     def refusal(self, key: str) -> str:
         """Why a program is refused, and what helps; empty where it is not."""
@@ -115,8 +148,7 @@ class Strikes:
             else:
                 suspects.pop(key, None)
 
-        suspect = self.of(key)
-        if suspect is not None and suspect.has(phase):
+        if self.count(key, phase):
             self._change(forgive)
 
     def clear(self, prefix: str) -> dict[str, Suspect]:
@@ -131,10 +163,7 @@ class Strikes:
             for key in [key for key, it in suspects.items() if key.startswith(prefix) or it.name == prefix]:
                 cleared[key] = suspects.pop(key)
 
-        with self._lock:
-            self._refresh()
-            any_left = bool(self._suspects)
-        if any_left:
+        if self.all():
             self._change(clear)
         return cleared
 
@@ -165,18 +194,16 @@ class Strikes:
             return
         self._seen = seen
         try:
-            self._suspects = msgspec.json.decode(path.read_bytes(), type=dict[str, Suspect]) if seen else {}
-        except (OSError, msgspec.MsgspecError) as error:
+            self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
+        except (OSError, files.Corrupt, msgspec.MsgspecError) as error:
             log.warning("the strikes of earlier crashes cannot be read, and are forgotten: %s", error)
             self._suspects = {}
 
     def _save(self) -> bool:
         if self._folder is None:
             return False
-        fresh = self._folder / f".strikes.{os.getpid()}"
         try:
-            fresh.write_bytes(msgspec.json.encode(self._suspects))
-            fresh.rename(self._folder / _FILE)
+            files.write(self._folder / _FILE, [msgspec.json.encode(self._suspects)])
             self._seen = _version(self._folder / _FILE)
         except OSError as error:
             if not self._warned:

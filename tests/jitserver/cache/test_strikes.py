@@ -1,10 +1,12 @@
 """Strikes: kept for all daemons of a part of the cache, taken back when a phase goes well or a user says so."""
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from jitserver.cache import files
 from jitserver.cache import strikes as strikes_module
 from jitserver.cache.strikes import Strikes, Work
 
@@ -77,13 +79,16 @@ def test_eight_daemons_change_them_at_once(tmp_path: Path) -> None:
     assert len(Strikes(tmp_path).clear("")) == 80
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\1\2", b"[1]", b'{"a": {"label": 3}}'])
+@pytest.mark.parametrize("content", [None, b"", b"\0\1\2", b"[1]", b'{"a": {"label": 3}}'])
 def test_what_cannot_be_read_is_forgotten_after_one_warning(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     struck(Strikes(tmp_path), (A, "running"))
     caplog.clear()
-    (tmp_path / "strikes.json").write_bytes(content)
+    if content is None:
+        os.truncate(tmp_path / "strikes", 20)
+    else:
+        files.write(tmp_path / "strikes", [content])
     strikes = Strikes(tmp_path)
     assert [of(strikes, A), of(strikes, A)] == [[], []]
     assert len(caplog.records) == 1
@@ -94,14 +99,15 @@ def test_what_cannot_be_read_is_forgotten_after_one_warning(
 def test_a_file_that_is_gone_takes_the_strikes_with_it(tmp_path: Path) -> None:
     strikes = Strikes(tmp_path)
     struck(strikes, (A, "running"))
-    (tmp_path / "strikes.json").unlink()
+    (tmp_path / "strikes").unlink()
     assert of(strikes, A) == []
 
 
 def test_where_nothing_can_be_written_they_hold_for_this_process(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strikes = Strikes(tmp_path / "missing")
+    (tmp_path / "file").touch()
+    strikes = Strikes(tmp_path / "file")
     assert not strikes.add([Work("running", A, "a()")], 1.0)
     struck(strikes, (A, "running"), (A, "running"))
     assert strikes.refusal(A)
