@@ -16,12 +16,13 @@ from typing import IO
 
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.sessions import process as client_process
-from jitclient.wire.address import Address
+from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
 from jitserver import calls, notify
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
+from jitserver.cache.journal import Journal
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers, disk_share
@@ -108,7 +109,7 @@ class Daemon:
         if inherited is None:
             self._lock = _take_lock(self.options.address)
         counters = Counters()
-        engine = Engine(counters, self._cache(counters))
+        engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
         self._service = JitService(engine, counters, pool, stop=self._told_to_end.set, restart=self._restart)
         gc.collect()
@@ -145,6 +146,7 @@ class Daemon:
     def drain(self) -> None:
         """Takes nothing new, and gives running calls time to finish."""
         notify.notify("STOPPING=1")
+        self._service.engine.journal.end()  # now: who supervises us may lose patience
         self._service.draining = True
         self._close_door()
         deadline = time.monotonic() + self.options.drain
@@ -214,6 +216,14 @@ class Daemon:
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
     return calls.answer(service.engine, session, run, lane, service.draining)
+
+
+def _begun_journal() -> Journal:
+    try:
+        return Journal.begin(runtime_folder(), folder.part())
+    except (OSError, SettingsError) as error:
+        log.warning("there is no crash journal: %s", error)
+        return Journal()
 
 
 def _take_lock(address: Address) -> IO[str]:

@@ -10,7 +10,7 @@ import jax
 import msgspec
 
 from jitclient.capture import class_count, load
-from jitclient.errors import AmbientInput, ProgramLost
+from jitclient.errors import AmbientInput, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
@@ -18,6 +18,7 @@ from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
+from jitserver.cache.journal import Journal, mark
 from jitserver.cache.makeup import Makeup
 from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
@@ -30,13 +31,15 @@ from jitserver.engine.program import Program, Say
 log = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 10_000
+_RUNNING, _LOADING = "running", "loading"
+_MOST_LOADS = 2  # that end a daemon: after these, a program is made anew
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Engine:
     """Holds the programs of this daemon. Safe to use from many threads."""
 
-    def __init__(self, counters: Counters, cache: Tiers) -> None:
+    def __init__(self, counters: Counters, cache: Tiers, journal: Journal | None = None) -> None:
         # A call then runs on the thread that asked for it: four times faster for small ones, and callbacks cannot
         # deadlock against the thread that waits for them (FINDINGS; jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -44,6 +47,8 @@ class Engine:
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
         self.cache = cache
+        self.journal = journal or Journal()
+        self._here = self.journal.here
         self._once: Once[Entry] = Once()
         self._restoring: Once[Entry | None] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
@@ -58,8 +63,10 @@ class Engine:
 
         Raises:
             AmbientInput: it was tried before, and read the world while it was traced.
+            CrashesDaemon: it was tried before, and daemons ended of it.
         """
         key = keys.call_key(lookup)
+        self._refuse_crashing(key)
         refusal = self._ambient.get(key)
         if refusal is not None:
             raise AmbientInput(refusal[0])
@@ -76,7 +83,9 @@ class Engine:
         Raises:
             CaptureError: the capture cannot be loaded.
             TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
+            CrashesDaemon: it was tried before, and daemons ended of it.
         """
+        self._refuse_crashing(keys.call_key(request.lookup))
         entry, made = self._made_once(request, payload, say)
         if not made:
             self._count_hit(entry)
@@ -90,11 +99,15 @@ class Engine:
             return entry
         request = _request_of(stored)
         now = keys.call_key(request.lookup)
+        self._refuse_crashing(now)
         return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
 
     def warm(self, key: str) -> bool:
-        """Has a program of the disk in memory, unless other versions made it; whether it was not there before."""
-        if self.cache.memory.get(key) is not None:
+        """Has a program of the disk in memory, unless other versions made it; whether it was not there before.
+
+        One that has strikes is left to whoever asks for it.
+        """
+        if self.cache.memory.get(key) is not None or self.journal.strikes.of(key) is not None:
             return False
         try:
             stored = self.cache.store.find(key)
@@ -109,14 +122,26 @@ class Engine:
         key = keys.call_key(request.lookup)
         return self._once.get(key, lambda: self.cache.memory.get(key), lambda: self._make(key, request, payload, say))
 
+    def _refuse_crashing(self, key: str) -> None:
+        refusal = self.journal.strikes.refusal(key)
+        if refusal:
+            raise CrashesDaemon(refusal)
+
     def _make(self, key: str, request: Prepare, payload: bytes, say: Say) -> Entry:
         self.counters.add(misses=1)
         lookup = request.lookup
         makeup = explaining.makeup_of(lookup, request.parts)
-        if request.traced is not None:
-            built = program.from_client(payload, request.traced, lookup.signature, request.name, say)
-        else:
-            built = self._trace(key, request, payload, say)
+        label = labels.of_call(request.name, lookup.signature.leaves)
+        with self.journal.noted("unpacking", key, label) as go_on:
+
+            def say_on(phase: str) -> None:
+                go_on(phase)
+                say(phase)
+
+            if request.traced is not None:
+                built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
+            else:
+                built = self._trace(key, request, payload, say_on)
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
         entry = self._entry(_info(key, request, built), built, makeup)
         facts = lasting.facts_of(built, lookup.signature.context)
@@ -126,6 +151,8 @@ class Engine:
     # ---- programs on the disk
 
     def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
+        built.mark = mark(_RUNNING, info.key, info.label)
+        built.suspect = info.key if self.journal.strikes.count(info.key, _RUNNING) else ""
         return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._executable_again(info.key)))
 
     def _executable_again(self, key: str) -> Any:
@@ -142,10 +169,11 @@ class Engine:
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
-        if executable is not None:
-            say("loading")
+        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_LOADS:
+            say(_LOADING)
             try:
-                built = lasting.loaded(stored.facts, executable)
+                with self.journal.noted(_LOADING, key, stored.info.label):
+                    built = lasting.loaded(stored.facts, executable)
             except Exception:
                 log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
                 self.cache.store.spoilt(stored)
@@ -191,13 +219,16 @@ class Engine:
         """Forgets programs and refusals whose key starts with `prefix`, or whose function has that name.
 
         Returns:
-            The programs.
+            The programs, and those that had strikes.
         """
         for key in list(self._ambient):
             _, name = self._ambient.get(key, ("", ""))
             if key.startswith(prefix) or name == prefix:
                 self._ambient.pop(key, None)
-        return self.cache.remove(prefix)
+        removed = self.cache.remove(prefix)
+        keys = {info.key for info in removed}
+        struck = self.journal.strikes.clear(prefix).items()
+        return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
 
     def _count_hit(self, entry: Entry) -> None:
         self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
@@ -211,12 +242,20 @@ class Engine:
     def run(self, built: Program, arguments: Sequence[Any]) -> Any:
         """Runs a program on resident arrays and arrays off the wire."""
         self.counters.add(calls=1)
+        slot = self._here.slot
+        slot[:] = built.mark  # as the journal's `noted`, which would be a call more for each call
         start = time.monotonic()
-        if built.settings:
-            with context.entered(built.settings), _floating_point_errors():
+        try:
+            if built.settings:
+                with context.entered(built.settings), _floating_point_errors():
+                    results = built.run(*arguments)
+            else:
                 results = built.run(*arguments)
-        else:
-            results = built.run(*arguments)
+        finally:
+            slot[0] = 0
+            if built.suspect:
+                self.journal.strikes.forgive(built.suspect, _RUNNING)
+                built.suspect = ""
         built.last_call = end = time.monotonic()
         built.calls += 1  # no lock: it would cost more than a count that is lost once in a blue moon
         built.call_seconds += end - start
@@ -234,7 +273,9 @@ class Engine:
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""
         refusal = self._ambient.get(keys.call_key(request.lookup), ("", ""))[0]
-        return explaining.explained(self.cache, request, refusal)
+        found = explaining.explained(self.cache, request, refusal)
+        found.crashes = self.journal.strikes.refusal(found.key)
+        return found
 
     def why(self, request: Why) -> Explained | None:
         """Where a cached program differs from another; None if one of them is not there."""

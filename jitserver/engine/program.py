@@ -15,6 +15,7 @@ from jitclient.local_jax.avals import abstract
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
+from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, placed, warned
 from jitserver.engine.callbacks import calls_back
 
@@ -41,6 +42,8 @@ class Program:
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
+    mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
+    suspect: str = ""  # its key, while a crash is held against its runs
 
     def rest(self, again: Callable[[], Any]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""
