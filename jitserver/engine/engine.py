@@ -153,13 +153,14 @@ class Engine:
     def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
         built.mark = mark(_RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.count(info.key, _RUNNING) else ""
-        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._executable_again(info.key)))
+        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._again(info.key)))
 
-    def _executable_again(self, key: str) -> Any:
+    def _again(self, key: str) -> Program:
         entry = self.entry_of(key)
         if entry is None:
             raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
-        return entry.program.run
+        built: Program = entry.program
+        return built
 
     def _restored(self, key: str, say: Say) -> Entry | None:
         return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
