@@ -31,8 +31,8 @@ from jitserver.engine.program import Program, Say
 log = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 10_000
-_RUNNING, _LOADING = "running", "loading"
-_MOST_LOADS = 2  # that end a daemon: after these, a program is made anew
+_RUNNING, _LOADING, _STORING = "running", "loading", "storing"
+_MOST_ON_DISK = 2  # strikes for its executable's way to or from the disk: after these, a program goes without
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -146,9 +146,19 @@ class Engine:
         entry = self._entry(_info(key, request, built), built, makeup)
         facts = lasting.facts_of(built, lookup.signature.context)
         stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
-        return self.cache.keep(entry, stored, lambda: _executable_of(built, entry.info.label), payload)
+        return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
 
     # ---- programs on the disk
+
+    def _executable_of(self, entry: Entry) -> bytes:
+        if self.journal.strikes.count(entry.key, _STORING) >= _MOST_ON_DISK:
+            return b""
+        try:
+            with self.journal.noted(_STORING, entry.key, entry.info.label):
+                return lasting.executable_of(entry.program)
+        except Exception as error:  # it calls back into Python, or JAX has another reason
+            log.info("%s is kept without its executable: %s", entry.info.label, error)
+            return b""
 
     def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
         built.mark = mark(_RUNNING, info.key, info.label)
@@ -170,7 +180,7 @@ class Engine:
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
-        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_LOADS:
+        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_ON_DISK:
             say(_LOADING)
             try:
                 with self.journal.noted(_LOADING, key, stored.info.label):
@@ -325,14 +335,6 @@ def _floating_point_errors() -> Iterator[None]:
 
 def _request_of(stored: Stored) -> Prepare:
     return msgspec.msgpack.decode(stored.request, type=Prepare)
-
-
-def _executable_of(built: Program, label: str) -> bytes:
-    try:
-        return lasting.executable_of(built)
-    except Exception as error:  # it calls back into Python, or JAX has another reason
-        log.info("%s is kept without its executable: %s", label, error)
-        return b""
 
 
 def _info(key: str, request: Prepare, built: Program) -> EntryInfo:
