@@ -8,6 +8,7 @@ NAMES = (
     "small_call",
     "pipelined",
     "array_size",
+    "remote",
     "leaves",
     "functions",
     "clients",
