@@ -5,6 +5,7 @@ Each has `rows(effort)`, which measures and gives one `Row` after the other.
 
 NAMES = (
     "first_call",
+    "restart",
     "small_call",
     "pipelined",
     "array_size",
@@ -16,4 +17,5 @@ NAMES = (
     "imports",
     "unchanged",
     "command_line",
+    "catalog",
 )
