@@ -1,6 +1,7 @@
 """Where a daemon listens: the default addresses, and sockets at them."""
 
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pwd
@@ -70,6 +71,17 @@ class Address:
     def lock_path(self) -> Path:
         """The file that the daemon there holds locked while it lives."""
         return self.path.with_suffix(".lock")
+
+    def is_held(self) -> bool:
+        """Whether a daemon holds that file locked."""
+        if not self.lock_path.exists():
+            return False
+        with open(self.lock_path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def connect(self, timeout: float = 5.0) -> socket.socket:
         """A socket connected to the daemon there.
