@@ -15,6 +15,7 @@ JitserverError
 ├── SessionBusy (RuntimeError)         asked in the middle of a call, by a signal handler or a destructor
 ├── ProtocolError                      a peer sent what no peer of ours sends
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
+├── ArrayBudgetExceeded (MemoryError)  the daemon holds as many bytes of arrays as it may
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
 
@@ -77,6 +78,10 @@ class ProtocolError(JitserverError):
 
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
     """The value of a handle no longer exists on the daemon; the message says why."""
+
+
+class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
+    """The daemon holds as many bytes of arrays as it may; the message says who holds what."""
 
 
 class RemoteError(JitserverError, RuntimeError):

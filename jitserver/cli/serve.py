@@ -13,7 +13,12 @@ from jitserver.cli.common import home
 
 @click.command()
 @click.option("--address", metavar="unix:PATH", help="Where to listen. [default: the user's own]")
-@click.option("--idle-exit", type=click.FloatRange(min=0), metavar="SECONDS", help="End when idle for so long.")
+@click.option(
+    "--idle-exit",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End when idle for so long, without kept arrays.",
+)
 @click.option(
     "--drain",
     type=click.FloatRange(min=0),
@@ -35,8 +40,19 @@ from jitserver.cli.common import home
     metavar="MIB",
     help="Memory to share with clients at most; 0: arrays go over the socket. [default: a quarter of the machine's]",
 )
+@click.option(
+    "--array-memory",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Arrays that live here at most. [default: 90 % of the accelerators' memory; on the CPU half of the machine's]",
+)
 def serve(
-    address: str | None, idle_exit: float | None, drain: float, most_classes: int, shared_memory: int | None
+    address: str | None,
+    idle_exit: float | None,
+    drain: float,
+    most_classes: int,
+    shared_memory: int | None,
+    array_memory: int | None,
 ) -> None:
     """Run the daemon in the foreground, as systemd does.
 
@@ -57,6 +73,8 @@ def serve(
     options = Options(where, idle_exit, drain, most_classes)
     if shared_memory is not None:
         options = dataclasses.replace(options, shared_bytes=shared_memory << 20)
+    if array_memory is not None:
+        options = dataclasses.replace(options, array_bytes=array_memory << 20)
     begin_anew = Daemon(options).run()
     logging.shutdown()
     if begin_anew:  # a package was upgraded
