@@ -88,7 +88,12 @@ def wall_time(arguments: Sequence[str], env: dict[str, str], folder: Path, statu
 
 def last_line(arguments: Sequence[str], env: dict[str, str], folder: Path) -> Any:
     """What the last line says in JSON that a fresh Python process prints."""
-    return json.loads(_run(arguments, env, folder, (0,)).splitlines()[-1])
+    return json.loads(output(arguments, env, folder).splitlines()[-1])
+
+
+def output(arguments: Sequence[str], env: dict[str, str], folder: Path) -> str:
+    """What a fresh Python process prints."""
+    return _run(arguments, env, folder, (0,))
 
 
 def _run(arguments: Sequence[str], env: dict[str, str], folder: Path, statuses: tuple[int, ...]) -> str:

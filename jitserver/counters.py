@@ -11,8 +11,10 @@ class Counters:
     calls: int = 0  # programs run
     hits: int = 0  # programs asked for and found: nothing was loaded, traced or compiled
     misses: int = 0  # programs asked for and made
+    restores: int = 0  # programs loaded from the disk
     traces: int = 0
     compiles: int = 0
+    text_hits: int = 0  # of these, found on the disk by the text of the program
     captures_loaded: int = 0  # times user code was unpickled
     client_traces: int = 0  # as clients report them
     local_runs: int = 0

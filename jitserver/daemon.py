@@ -14,17 +14,25 @@ import time
 from pathlib import Path
 from typing import IO
 
-from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
+from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.sessions import process as client_process
-from jitclient.wire.address import Address
+from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
 from jitserver import calls, notify
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
+from jitserver.cache import folder, memory
+from jitserver.cache.journal import Journal
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers, disk_share
+from jitserver.cache.writer import Writer
 from jitserver.connection import Answered, Lane
 from jitserver.counters import Counters
+from jitserver.engine import program_texts
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
+from jitserver.engine.prewarm import prewarm
 from jitserver.memory import Keeper
 from jitserver.room import array_share
 from jitserver.service import JitService
@@ -33,6 +41,7 @@ from jitserver.session import Session
 log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+_TIDY_SECONDS = 3600.0
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 
 
@@ -47,6 +56,10 @@ class Options:
         most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
         shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
         array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
+        program_bytes: about so much memory programs take at most.
+        program_maps: so many memory maps the process has at most, most of which are programs'.
+        disk_bytes: so much the cache takes on the disk at most; None: a share of what is free.
+        prewarm: whether it loads programs from the disk before anybody asks.
     """
 
     address: Address
@@ -55,6 +68,10 @@ class Options:
     most_classes: int = 10_000
     shared_bytes: int = dataclasses.field(default_factory=memory_share)
     array_bytes: int | None = None
+    program_bytes: int = dataclasses.field(default_factory=memory.memory_share)
+    program_maps: int = dataclasses.field(default_factory=memory.maps_share)
+    disk_bytes: int | None = None
+    prewarm: bool = True
 
 
 class Daemon:
@@ -95,7 +112,7 @@ class Daemon:
         if inherited is None:
             self._lock = _take_lock(self.options.address)
         counters = Counters()
-        engine = Engine(counters)
+        engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(engine.device_infos())
         self._service = JitService(engine, counters, pool, self._told_to_end.set, self._restart, array_bytes)
@@ -108,6 +125,10 @@ class Daemon:
         self._acceptor = Acceptor(self._service, answer, self._service.sessions, listener, self._service.pool)
         threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
+        if self.options.prewarm:
+            threading.Thread(target=prewarm, args=(engine, self._told_to_end), name="prewarm", daemon=True).start()
+        self._tidied = time.monotonic()
+        engine.cache.tidy()
         notify.notify("READY=1")
 
     def serve(self) -> None:
@@ -119,6 +140,7 @@ class Daemon:
                 watchdog.tick()
             self._give_memory_back()
             self._service.keeping.expire()
+            self._keep_cache_tidy()
             if self._service.engine.classes() > self.options.most_classes and not self._is_used():
                 log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
                 self._restart()
@@ -129,6 +151,7 @@ class Daemon:
     def drain(self) -> None:
         """Takes nothing new, and gives running calls time to finish."""
         notify.notify("STOPPING=1")
+        self._service.engine.journal.end()  # now: who supervises us may lose patience
         self._service.draining = True
         self._close_door()
         deadline = time.monotonic() + self.options.drain
@@ -137,6 +160,8 @@ class Daemon:
         left = self._acceptor.pulse.working()
         if left:
             log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
+        if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
+            log.warning("the disk did not take all programs in time")
 
     def stop(self) -> None:
         """Ends all connections and lets go of the address."""
@@ -148,10 +173,29 @@ class Daemon:
 
     # ---- details
 
+    def _cache(self, counters: Counters) -> Tiers:
+        writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
+        try:
+            part = folder.part()
+            store = Store(part, disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes)
+        except (OSError, SettingsError) as error:
+            log.warning("there can be no cache on the disk: %s", error)
+            store = Store(Path(), 0)
+        if store.most_bytes:
+            program_texts.keep_in(store.texts, lambda: counters.add(text_hits=1))
+        return Tiers(Memory(self.options.program_bytes, self.options.program_maps), store, writer)
+
     def _give_memory_back(self) -> None:
         now = time.monotonic()
         self._service.pool.trim(now)
         self._memory.tick(self._service.counters.calls, now)
+
+    def _keep_cache_tidy(self) -> None:
+        cache, now = self._service.engine.cache, time.monotonic()
+        cache.store.flush()
+        if now - self._tidied > _TIDY_SECONDS:
+            self._tidied = now
+            cache.tidy()
 
     def _restart(self) -> None:
         self._begin_anew = True
@@ -179,6 +223,14 @@ class Daemon:
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
     return calls.answer(service.engine, session, run, lane, service.draining)
+
+
+def _begun_journal() -> Journal:
+    try:
+        return Journal.begin(runtime_folder(), folder.part())
+    except (OSError, SettingsError) as error:
+        log.warning("there is no crash journal: %s", error)
+        return Journal()
 
 
 def _take_lock(address: Address) -> IO[str]:

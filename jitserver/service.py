@@ -120,7 +120,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        entry = self.engine.find(lookup)
+        entry = self.engine.find(lookup, connection.say)
         return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
 
     @verb(messages.Upload)
@@ -204,13 +204,15 @@ class JitService(Service):  # type: ignore[misc]
             array_bytes=sum(session.array_bytes() for session in sessions),
             shared_bytes=self.pool.nbytes,
             lent_bytes=self.pool.lent_bytes,
-            entries=len(self.engine.entries),
+            entries=len(self.engine.cache.memory),
             classes=self.engine.classes(),
             calls=counters.calls,
             hits=counters.hits,
             misses=counters.misses,
+            restores=counters.restores,
             traces=counters.traces,
             compiles=counters.compiles,
+            text_hits=counters.text_hits,
             captures_loaded=counters.captures_loaded,
             client_traces=counters.client_traces,
             local_runs=counters.local_runs,
@@ -220,7 +222,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return [entry.info for entry in self.engine.entries.matching(match.prefix)]
+        return self.engine.cache.infos(match.prefix)
 
     @verb(explaining.Explain)
     def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
@@ -232,7 +234,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return [entry.info for entry in self.engine.remove(match.prefix)]
+        return self.engine.remove(match.prefix)
 
     @verb(None)
     def exposed_stop(self, connection: DaemonConnection, _: None) -> None:

@@ -66,6 +66,7 @@ class Session:
                 number = self._numbers[entry.key] = len(self._executables)
                 self._executables.append(entry)
                 self._locations.append(locations)
+                entry.holders.add(self)
             self._locations[number] = locations
             return number
 
@@ -183,6 +184,8 @@ class Session:
         with self._lock:
             self._ended = True
             self.arrays.clear()
+            for entry in self._executables:
+                entry.holders.discard(self)
             self._changed.notify_all()
             if self._client is not None:
                 os.close(self._client)

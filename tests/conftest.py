@@ -5,6 +5,7 @@ traces and local runs are checked after every test that uses it.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ import pytest
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
 START_SECONDS = 60
+_numbers = itertools.count()
 
 
 def _set_environment() -> None:
@@ -48,13 +50,27 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
+def new_cache_dir() -> str:
+    """A folder that no daemon has used, so that nothing is found there."""
+    return tempfile.mkdtemp(prefix="cache-", dir=_HOME)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache() -> Iterator[None]:
+    """What a test starts without a word about the cache has one of its own."""
+    # Not the fixture `monkeypatch`, which would then undo what tests do with it after all else is torn down.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))
+        yield
+
+
 @contextlib.contextmanager
 def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """A daemon of its own process, which serves when this begins and has ended when this ends."""
     log = tempfile.TemporaryFile("w+")  # noqa: SIM115
     daemon = subprocess.Popen(
         [sys.executable, "-P", "-m", "jitserver", "serve", "--address", address, *options],
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "JITSERVER_CACHE_DIR": new_cache_dir(), **(env or {})},
         stdout=log,
         stderr=subprocess.STDOUT,
         text=True,

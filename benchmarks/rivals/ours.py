@@ -14,10 +14,10 @@ NEEDS = ("jax",)
 
 
 @contextlib.contextmanager
-def serve(folder: Path) -> Iterator[dict[str, str]]:
-    """A daemon of its own, with nothing in its cache."""
+def serve(folder: Path, *options: str) -> Iterator[dict[str, str]]:
+    """A daemon of its own, with nothing in its cache but what one on the same folder left there."""
     path = folder / "d.sock"
-    arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{path}"]
+    arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{path}", *options]
     with running(arguments, environment(folder), folder, lambda: _answers(path)):
         yield {"JITSERVER_ADDRESS": f"unix:{path}"}
 

@@ -5,6 +5,7 @@ Each has `rows(effort)`, which measures and gives one `Row` after the other.
 
 NAMES = (
     "first_call",
+    "restart",
     "small_call",
     "pipelined",
     "array_size",
@@ -15,4 +16,5 @@ NAMES = (
     "imports",
     "unchanged",
     "command_line",
+    "catalog",
 )

@@ -14,8 +14,10 @@ JitserverError
 │   └── Incompatible                   client and daemon differ in a version that matters
 ├── SessionBusy (RuntimeError)         asked in the middle of a call, by a signal handler or a destructor
 ├── ProtocolError                      a peer sent what no peer of ours sends
+├── CrashesDaemon (RuntimeError)       the daemon ended again and again while it was at this program
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
 ├── ArrayBudgetExceeded (MemoryError)  the daemon holds as many bytes of arrays as it may
+├── ProgramLost (RuntimeError)         a program left the daemon's memory, and the disk has it no longer
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
 
@@ -76,12 +78,20 @@ class ProtocolError(JitserverError):
     """A peer sent something that no peer of this version sends."""
 
 
+class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818
+    """The daemon ended again and again while it was at this program, and refuses it; the message says what helps."""
+
+
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
     """The value of a handle no longer exists on the daemon; the message says why."""
 
 
 class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
     """The daemon holds as many bytes of arrays as it may; the message says who holds what."""
+
+
+class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
+    """A program that was held for a client left the daemon's memory, and cannot be had from the disk."""
 
 
 class RemoteError(JitserverError, RuntimeError):

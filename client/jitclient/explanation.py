@@ -111,6 +111,8 @@ def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
 
 
 def _explanation(program: str, explained: Explained) -> Explanation:
+    if explained.crashes:
+        return Explanation(program, hit=False, reason=explained.crashes)
     if explained.found is not None:
         return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found))
     if explained.refusal:

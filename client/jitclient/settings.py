@@ -28,6 +28,8 @@ class Settings:
         explain: JITSERVER_EXPLAIN: whether each miss says on stderr why it was one, and what it cost (default: no).
         client_device: JITSERVER_CLIENT_DEVICE: `cpu` has jax itself compute on the CPU in a client, so that it leaves
             the accelerator to the daemon; `keep` leaves it as it is.
+        cache_dir: JITSERVER_CACHE_DIR: the folder that holds the cache of programs (default: `jitserver` in the user's
+            cache folder).
     """
 
     address: str | None = None
@@ -36,6 +38,7 @@ class Settings:
     progress: bool = True
     explain: bool = False
     client_device: Literal["cpu", "keep"] = "cpu"
+    cache_dir: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -51,6 +54,7 @@ class Settings:
             progress=_boolean(environment, "JITSERVER_PROGRESS"),
             explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
+            cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
         )
 
 
@@ -65,6 +69,13 @@ def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> b
     if text.lower() not in BOOLEANS:
         raise SettingsError(f"{name}={text!r}: expected 1 or 0")
     return BOOLEANS[text.lower()]
+
+
+def _absolute(environment: Mapping[str, str], name: str) -> str | None:
+    text = environment.get(name) or None
+    if text is not None and not os.path.isabs(text):
+        raise SettingsError(f"{name}={text!r}: expected an absolute path")
+    return text
 
 
 def _one_of(environment: Mapping[str, str], name: str, default: str, other: str) -> Any:

@@ -1,21 +1,46 @@
 """One cached program with what people want to know of it."""
 
 import dataclasses
+import time
+from collections.abc import Callable
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.makeup import Makeup
+from jitserver.cache.worth import OVERHEAD_BYTES
+
+_IDLE_SECONDS = 10.0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Entry:
-    """A program under its call key. The program itself is the engine's business."""
+    """A program under its call key. The program itself is the engine's business.
+
+    Attributes:
+        rest: has the program let go of its executable, until it is called again.
+        holders: the sessions that may call it.
+    """
 
     info: EntryInfo
     program: Any
     makeup: Makeup
+    rest: Callable[[], None] = lambda: None
+    holders: set[Any] = dataclasses.field(default_factory=set)
 
     @property
     def key(self) -> str:
         """The call key."""
         return self.info.key
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes; on the CPU, JAX does not say how long machine code is."""
+        return OVERHEAD_BYTES + self.info.code_bytes
+
+    def can_leave(self) -> bool:
+        """Whether memory can do without its executable: one that a session holds must be idle, and on the disk."""
+        if self.info.pinned:
+            return False
+        if not self.holders:
+            return True
+        return bool(self.info.disk_bytes) and time.monotonic() - self.program.last_call > _IDLE_SECONDS

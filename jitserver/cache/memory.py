@@ -1,17 +1,108 @@
-"""The memory tier: the entries used last, as a mapping from call key to entry."""
+"""The memory tier: programs that are ready to run, within bounds of bytes and of memory maps."""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from jitserver.cache.entry import Entry
-from jitserver.cache.recent import Recent
+from jitserver.cache.worth import worth
 
-MOST_ENTRIES = 2000
+_SPARE = 0.9
+_COUNT_EVERY = 16
 
 
-class Memory(Recent[Entry]):
-    """A session that uses an entry holds it too, so letting go never takes a program from under a call."""
+def maps_of_process() -> int:
+    """How many memory maps this process has: the kernel ends one that wants too many, and each program needs some."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
 
-    def __init__(self, most: int = MOST_ENTRIES) -> None:
-        super().__init__(most)
+
+class Memory:
+    """Programs by call key. Over a bound, those that are worth least leave, first of those that no session holds. One
+    that a session holds rests, and is the same again when it comes back. Safe to use from threads.
+    """
+
+    def __init__(self, most_bytes: int, most_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
+        self.most_bytes = most_bytes
+        self.most_maps = most_maps
+        self._count_maps = count_maps
+        self.nbytes = 0
+        self._entries: dict[str, Entry] = {}
+        self._resting: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> Entry | None:
+        """The program of that key."""
+        return self._entries.get(key)
+
+    def add(self, entry: Entry) -> Entry:
+        """Adds a program, and makes room for it; returns its entry, which sessions may hold already."""
+        with self._lock:
+            self._pop(entry.key)
+            resting = self._resting.pop(entry.key, None)
+            if resting is not None:
+                resting.info, resting.program.run = entry.info, entry.program.run
+                entry = resting
+            self._entries[entry.key] = entry
+            self.nbytes += entry.nbytes
+            entry.info.in_memory = True
+            self._added += 1
+            if self.nbytes > self.most_bytes:
+                self._trim(self.most_bytes * _SPARE, len(self._entries))
+            if self._added % _COUNT_EVERY == 0:
+                share = self.most_maps / max(1, self._count_maps())
+                if share < 1:
+                    self._trim(self.nbytes, len(self._entries) * share * _SPARE)
+            return entry
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Lets go of programs, if they are there."""
+        with self._lock:
+            for key in keys:
+                self._pop(key)
 
     def matching(self, prefix: str) -> list[Entry]:
-        """The entries whose key starts with `prefix`, or whose function has that name; all where it is empty."""
-        return [entry for entry in self.snapshot() if entry.key.startswith(prefix) or entry.info.name == prefix]
+        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+        with self._lock:
+            found = list(self._entries.values())
+        return [entry for entry in found if entry.key.startswith(prefix) or entry.info.name == prefix]
+
+    def _pop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.nbytes -= entry.nbytes
+            entry.info.in_memory = False
+
+    def _trim(self, most_bytes: float, most_entries: float) -> None:
+        now = time.time()
+        for entry in sorted(self._entries.values(), key=lambda entry: (bool(entry.holders), worth(entry.info, now))):
+            if self.nbytes <= most_bytes and len(self._entries) <= most_entries:
+                return
+            if entry.can_leave():
+                self._pop(entry.key)
+                if entry.holders:
+                    entry.rest()
+                    self._resting[entry.key] = entry
+
+
+def maps_share() -> int:
+    """Memory maps that this process may have where nobody says: half of what the kernel grants."""
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text()) // 2
+    except (OSError, ValueError):
+        return 1 << 15
+
+
+def memory_share() -> int:
+    """Bytes that programs may take where nobody says: an eighth of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -46,14 +47,22 @@ from jitserver.cli.common import home
     metavar="MIB",
     help="Arrays that live here at most. [default: 90 % of the accelerators' memory; on the CPU half of the machine's]",
 )
-def serve(
-    address: str | None,
-    idle_exit: float | None,
-    drain: float,
-    most_classes: int,
-    shared_memory: int | None,
-    array_memory: int | None,
-) -> None:
+@click.option(
+    "--program-memory",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Memory that programs may take, about. [default: an eighth of the machine's]",
+)
+@click.option(
+    "--disk",
+    type=click.IntRange(min=0),
+    metavar="MIB",
+    help="What the cache may take on the disk; 0: nothing. [default: a tenth of what is free, 10 GiB at most]",
+)
+@click.option(
+    "--prewarm/--no-prewarm", default=True, help="Load programs from the disk before anybody asks. [default: yes]"
+)
+def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int, **more: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
 
     SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
@@ -70,13 +79,20 @@ def serve(
     from jitserver.daemon import Daemon, Options  # imports jax
 
     where = Address.parse(address) if address else home()
-    options = Options(where, idle_exit, drain, most_classes)
-    if shared_memory is not None:
-        options = dataclasses.replace(options, shared_bytes=shared_memory << 20)
-    if array_memory is not None:
-        options = dataclasses.replace(options, array_bytes=array_memory << 20)
+    options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
     begin_anew = Daemon(options).run()
     logging.shutdown()
     if begin_anew:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)
     os._exit(0)  # a thread that is still compiling would crash on the way out of the interpreter
+
+
+def _given(prewarm: bool, **mebibytes: int | None) -> dict[str, Any]:
+    names = {
+        "shared_memory": "shared_bytes",
+        "array_memory": "array_bytes",
+        "program_memory": "program_bytes",
+        "disk": "disk_bytes",
+    }
+    given = {names[name]: value << 20 for name, value in mebibytes.items() if value is not None}
+    return {"prewarm": prewarm, **given}

@@ -22,8 +22,14 @@ def status(as_json: bool) -> None:
         ["devices", ", ".join(found.devices)],
         ["memory", size(found.memory_bytes)],
         ["sessions", f"{found.sessions}, holding {found.arrays} arrays ({size(found.array_bytes)})"],
-        ["programs", f"{found.entries} cached; {found.hits} hits, {found.misses} misses"],
-        ["work", f"{found.calls} calls, {found.traces} traces, {found.compiles} compiles"],
+        [
+            "programs",
+            f"{found.entries} in memory; {found.hits} hits ({found.restores} from the disk), {found.misses} misses",
+        ],
+        [
+            "work",
+            f"{found.calls} calls, {found.traces} traces, {found.compiles} compiles ({found.text_hits} found by text)",
+        ],
         ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]

@@ -1,43 +1,56 @@
 """The engine: programs by call key, made once, and run."""
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+import msgspec
 
 from jitclient.capture import class_count, load, world
-from jitclient.errors import AmbientInput
+from jitclient.errors import AmbientInput, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
 from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
+from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
-from jitserver.cache.memory import Memory
+from jitserver.cache.journal import Journal, mark
+from jitserver.cache.makeup import Makeup
 from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
+from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
-from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, program, warned
+from jitserver.engine import ambient, arrays, context, explaining, inspecting, keys, lasting, program, warned
 from jitserver.engine.failures import TraceFailed
 from jitserver.engine.program import Program, Say
 
+log = logging.getLogger(__name__)
+
 _MOST_REFUSALS = 10_000
+_RUNNING, _LOADING = "running", "loading"
+_MOST_LOADS = 2  # that end a daemon: after these, a program is made anew
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Engine:
     """Holds the programs of this daemon. Safe to use from many threads."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, cache: Tiers, journal: Journal | None = None) -> None:
         # A call then runs on the thread that asked for it: four times faster for small ones, and callbacks cannot
         # deadlock against the thread that waits for them (FINDINGS; jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         # Tracebacks are trimmed to the user's frames in one place: failures.py.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
-        self.entries = Memory()
+        self.cache = cache
+        self.journal = journal or Journal()
+        self._here = self.journal.here
         self._once: Once[Entry] = Once()
+        self._restoring: Once[Entry | None] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
         world.watch()
         warned.watch()
@@ -45,17 +58,19 @@ class Engine:
 
     # ---- programs
 
-    def find(self, lookup: Lookup) -> Entry | None:
-        """The program of a lookup, if it is there: no user code is touched.
+    def find(self, lookup: Lookup, say: Say) -> Entry | None:
+        """The program of a lookup, if it is there: no client has to tell more of it.
 
         Raises:
             AmbientInput: it was tried before, and read the world while it was traced.
+            CrashesDaemon: it was tried before, and daemons ended of it.
         """
         key = keys.call_key(lookup)
+        self._refuse_crashing(key)
         refusal = self._ambient.get(key)
         if refusal is not None:
             raise AmbientInput(refusal[0])
-        entry = self.entries.get(key)
+        entry = self.cache.memory.get(key) or self._restored(key, say)
         if entry is not None:
             self._count_hit(entry)
         return entry
@@ -68,24 +83,113 @@ class Engine:
         Raises:
             CaptureError: the capture cannot be loaded.
             TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
+            CrashesDaemon: it was tried before, and daemons ended of it.
         """
-        key = keys.call_key(request.lookup)
-        entry, made = self._once.get(key, lambda: self.entries.get(key), lambda: self._make(key, request, payload, say))
+        self._refuse_crashing(keys.call_key(request.lookup))
+        entry, made = self._made_once(request, payload, say)
         if not made:
             self._count_hit(entry)
         return entry, made
+
+    def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
+        """The program that once had that call key; where other versions made it, as these versions make it."""
+        entry = self.cache.memory.get(key)
+        stored = self.cache.store.find(key) if entry is None else None
+        if stored is None:
+            return entry
+        request = _request_of(stored)
+        now = keys.call_key(request.lookup)
+        self._refuse_crashing(now)
+        return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
+
+    def warm(self, key: str) -> bool:
+        """Has a program of the disk in memory, unless other versions made it; whether it was not there before.
+
+        One that has strikes is left to whoever asks for it.
+        """
+        if self.cache.memory.get(key) is not None or self.journal.strikes.of(key) is not None:
+            return False
+        try:
+            stored = self.cache.store.find(key)
+            if stored is None or keys.call_key(_request_of(stored).lookup) != key:
+                return False
+            return self._restored(key, lambda _: None) is not None
+        except Exception as error:  # a user's code may have run again, for want of an executable
+            log.info("program %s cannot be loaded: %s", key[:12], error)
+            return False
+
+    def _made_once(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        key = keys.call_key(request.lookup)
+        return self._once.get(key, lambda: self.cache.memory.get(key), lambda: self._make(key, request, payload, say))
+
+    def _refuse_crashing(self, key: str) -> None:
+        refusal = self.journal.strikes.refusal(key)
+        if refusal:
+            raise CrashesDaemon(refusal)
 
     def _make(self, key: str, request: Prepare, payload: bytes, say: Say) -> Entry:
         self.counters.add(misses=1)
         lookup = request.lookup
         makeup = explaining.makeup_of(lookup, request.parts)
-        if request.traced is not None:
-            built = program.from_client(payload, request.traced, lookup.signature, request.name, say)
-        else:
-            built = self._trace(key, request, payload, say)
+        label = labels.of_call(request.name, lookup.signature.leaves)
+        with self.journal.noted("unpacking", key, label) as go_on:
+
+            def say_on(phase: str) -> None:
+                go_on(phase)
+                say(phase)
+
+            if request.traced is not None:
+                built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
+            else:
+                built = self._trace(key, request, payload, say_on)
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
-        entry = Entry(_info(key, request, built), built, makeup)
-        self.entries[key] = entry
+        entry = self._entry(_info(key, request, built), built, makeup)
+        facts = lasting.facts_of(built, lookup.signature.context)
+        stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
+        return self.cache.keep(entry, stored, lambda: _executable_of(built, entry.info.label), payload)
+
+    # ---- programs on the disk
+
+    def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
+        built.mark = mark(_RUNNING, info.key, info.label)
+        built.suspect = info.key if self.journal.strikes.count(info.key, _RUNNING) else ""
+        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._executable_again(info.key)))
+
+    def _executable_again(self, key: str) -> Any:
+        entry = self.entry_of(key)
+        if entry is None:
+            raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
+        return entry.program.run
+
+    def _restored(self, key: str, say: Say) -> Entry | None:
+        return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
+
+    def _restore(self, key: str, say: Say) -> Entry | None:
+        stored = self.cache.store.find(key)
+        if stored is None:
+            return None
+        executable = self.cache.store.blob(stored.executable)
+        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_LOADS:
+            say(_LOADING)
+            try:
+                with self.journal.noted(_LOADING, key, stored.info.label):
+                    built = lasting.loaded(stored.facts, executable)
+            except Exception:
+                log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
+                self.cache.store.spoilt(stored)
+            else:
+                self.counters.add(restores=1)
+                return self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
+        return self._made_again(stored, _request_of(stored), say)
+
+    def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
+        capture = self.cache.store.blob(stored.capture)
+        if capture is None:
+            return None
+        entry, made = self._made_once(request, bytes(capture), say)
+        if made:
+            before, now = stored.info, entry.info
+            now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
         return entry
 
     def _trace(self, key: str, request: Prepare, payload: bytes, say: Say) -> Program:
@@ -111,27 +215,23 @@ class Engine:
             return built
         raise AssertionError("unreachable")
 
-    def remove(self, prefix: str) -> list[Entry]:
+    def remove(self, prefix: str) -> list[EntryInfo]:
         """Forgets programs and refusals whose key starts with `prefix`, or whose function has that name.
 
         Returns:
-            The programs.
+            The programs, and those that had strikes.
         """
-        removed = self.entries.matching(prefix)
-        for entry in removed:
-            self.entries.pop(entry.key, None)
         for key in list(self._ambient):
             _, name = self._ambient.get(key, ("", ""))
             if key.startswith(prefix) or name == prefix:
                 self._ambient.pop(key, None)
-        return removed
+        removed = self.cache.remove(prefix)
+        keys = {info.key for info in removed}
+        struck = self.journal.strikes.clear(prefix).items()
+        return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
 
     def _count_hit(self, entry: Entry) -> None:
-        entry.info.hits += 1
-        entry.info.last_used = time.time()
-        saved = sum(entry.info.seconds.values())
-        entry.info.saved += saved
-        self.counters.add(hits=1, compile_seconds_saved=saved)
+        self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
 
     def key_of(self, lookup: Lookup) -> str:
         """The call key of a lookup."""
@@ -142,12 +242,20 @@ class Engine:
     def run(self, built: Program, arguments: Sequence[Any]) -> Any:
         """Runs a program on resident arrays and arrays off the wire."""
         self.counters.add(calls=1)
+        slot = self._here.slot
+        slot[:] = built.mark  # as the journal's `noted`, which would be a call more for each call
         start = time.monotonic()
-        if built.settings:
-            with context.entered(built.settings), _floating_point_errors():
+        try:
+            if built.settings:
+                with context.entered(built.settings), _floating_point_errors():
+                    results = built.run(*arguments)
+            else:
                 results = built.run(*arguments)
-        else:
-            results = built.run(*arguments)
+        finally:
+            slot[0] = 0
+            if built.suspect:
+                self.journal.strikes.forgive(built.suspect, _RUNNING)
+                built.suspect = ""
         built.last_call = end = time.monotonic()
         built.calls += 1  # no lock: it would cost more than a count that is lost once in a blue moon
         built.call_seconds += end - start
@@ -167,11 +275,13 @@ class Engine:
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""
         refusal = self._ambient.get(keys.call_key(request.lookup), ("", ""))[0]
-        return explaining.explained(self.entries, request, refusal)
+        found = explaining.explained(self.cache, request, refusal)
+        found.crashes = self.journal.strikes.refusal(found.key)
+        return found
 
     def why(self, request: Why) -> Explained | None:
         """Where a cached program differs from another; None if one of them is not there."""
-        return explaining.why(self.entries, request)
+        return explaining.why(self.cache, request)
 
     def devices(self) -> tuple[str, ...]:
         """The devices, as people know them."""
@@ -212,6 +322,18 @@ def _floating_point_errors() -> Iterator[None]:
             raise
         name, kind = error.args
         raise FloatingPointError(f"invalid value ({kind}) encountered in {name}") from None
+
+
+def _request_of(stored: Stored) -> Prepare:
+    return msgspec.msgpack.decode(stored.request, type=Prepare)
+
+
+def _executable_of(built: Program, label: str) -> bytes:
+    try:
+        return lasting.executable_of(built)
+    except Exception as error:  # it calls back into Python, or JAX has another reason
+        log.info("%s is kept without its executable: %s", label, error)
+        return b""
 
 
 def _info(key: str, request: Prepare, built: Program) -> EntryInfo:

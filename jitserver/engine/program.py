@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 from jax import export
 
 from jitclient.calls.over_leaves import OverLeaves
@@ -17,6 +16,7 @@ from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
+from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, placed, warned
 from jitserver.engine.callbacks import calls_back
 
@@ -28,7 +28,7 @@ Deref = values.Deref
 class Program:
     """An executable and what a caller must know of it. Runs on flat leaves: no user code runs with it."""
 
-    run: jax.stages.Compiled  # takes leaves, returns leaves
+    run: Any  # a `jax.stages.Compiled`, or what stands for one: takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
     landings: tuple[arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
     results: tuple[Spec, ...]
@@ -44,9 +44,33 @@ class Program:
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
     nbytes: int = 0  # of its results
+    mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
+    suspect: str = ""  # its key, while a crash is held against its runs
 
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
+
+    def rest(self, again: Callable[[], Any]) -> None:
+        """Lets go of its executable, until it is run or looked into: `again` has it back."""
+        self.run = _Resting(self, again)
+
+
+class _Resting:
+    """Stands for the executable of a program that rests."""
+
+    def __init__(self, program: Program, again: Callable[[], Any]) -> None:
+        self._program = program
+        self._again = again
+
+    def __call__(self, *leaves: Any) -> Any:
+        return self._woken()(*leaves)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._woken(), name)
+
+    def _woken(self) -> Any:
+        self._program.run = self._again()
+        return self._program.run
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> Program:

@@ -10,6 +10,9 @@ from jitclient.errors import CaptureError
 from jitclient.wire import values
 from jitclient.wire.messages import Warned
 
+_OWN_CACHE = "persistent compilation cache entry"
+"""What JAX says of a disk that fails: no client's concern."""
+
 _here = threading.local()
 
 
@@ -20,7 +23,7 @@ def watch() -> None:
 
     def told(message: Warning | str, category: type[Warning], *where: Any) -> None:
         found = getattr(_here, "found", None)
-        if found is None:
+        if found is None or _OWN_CACHE in str(message):
             show(message, category, *where)
         else:
             found[Warned(_named(category), str(message))] = None

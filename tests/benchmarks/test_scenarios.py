@@ -18,6 +18,7 @@ TOP = Path(__file__).parents[2]
 EXTRA = {"tutorial": "cloudpickle", "Ray actor": "ray", "Dask actor": "distributed", "cloudpickle": "cloudpickle"}
 COMPARED = {
     "first_call": {"JAX's disk cache", "plain jax.jit"},
+    "restart": {"JAX's disk cache"},
     "small_call": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "pipelined": {"plain jax.jit", "Ray actor"},
     "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
@@ -28,6 +29,7 @@ COMPARED = {
     "imports": {"numpy", "jax"},
     "unchanged": {"cloudpickle"},
     "command_line": {"import click"},
+    "catalog": set(),
 }
 """Family -> the rivals that its first row must show, or name as missing."""
 

@@ -25,6 +25,10 @@ from jitclient.wire.address import Address
 from jitserver import calls
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers
+from jitserver.cache.writer import Writer
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.service import JitService
@@ -57,7 +61,7 @@ def measured(call: Any) -> list[float]:
 
 
 counters = Counters()
-engine = Engine(counters)
+engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
 answer = functools.partial(calls.answer, engine, draining=False)
 acceptor = Acceptor(service, answer, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)

@@ -54,6 +54,10 @@ class Pipeline:
     def __bool__(self) -> bool:
         return bool(self._queue or self._unanswered)
 
+    def progress(self) -> tuple[int, int]:
+        """How far the program has come: the same twice means that it has made no call between."""
+        return self.number, len(self._queue)
+
     def is_answered(self, handle: int) -> bool:
         """Whether the call that makes that handle has been answered. Handles are named in the order of their calls."""
         pending = next((sent.run.calls for sent in self._unanswered if sent.run.calls), self._queue)

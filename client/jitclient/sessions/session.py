@@ -23,7 +23,7 @@ from jitclient.errors import (
     JitserverError,
     SessionBusy,
 )
-from jitclient.sessions.background import Background
+from jitclient.sessions.background import LATER_SECONDS, SOON_SECONDS, Background
 from jitclient.sessions.blocks import Blocks, Watch
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import answered
@@ -52,7 +52,6 @@ from jitclient.wire.messages import (
 )
 
 _GOODBYE_SECONDS = 2.0
-_TIDY_SECONDS = 0.05
 _BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,7 +77,7 @@ class Session:
         self._drops = Drops()
         self._pipeline = Pipeline()
         self._background = Background(self._tidy)
-        self._seen = 0  # the last Run when the background looked
+        self._seen = (0, 0)  # how far the program had come when the background looked
         self._watch = Watch(self._tidy_blocks)
         _sessions.add(self)
 
@@ -329,26 +328,27 @@ class Session:
 
     # ---- meanwhile
 
-    def _tidy(self) -> bool:
-        """Sends what is queued and tells of dropped handles, unless somebody is using the connection, who will; returns
-        whether there was something.
+    def _tidy(self) -> tuple[bool, float]:
+        """Sends what is queued and tells of dropped handles, once the program has paused: until then its own calls do.
+        Returns whether there was something, and in how many seconds to look again.
         """
-        pending = bool(self._drops or self._pipeline)
-        if pending and self._lock.acquire(timeout=_TIDY_SECONDS):
+        before, self._seen = self._seen, self._pipeline.progress()
+        pending = bool(self._pipeline or self._drops)
+        if pending and before == self._seen and self._lock.acquire(blocking=False):
             try:
                 if self._connection is not None:
                     with contextlib.suppress(JitserverError):
                         self._send_pending()
             finally:
                 self._lock.release()
-        return pending
+        _, queued = self._seen
+        return pending, SOON_SECONDS if queued else LATER_SECONDS
 
     def _send_pending(self) -> None:
         if self._pipeline:
             with self._guarded() as connection:
                 self._pipeline.push(connection)
-        seen, self._seen = self._seen, self._pipeline.number
-        if self._drops and not self._pipeline and seen == self._seen:  # else they go with the next call
+        if self._drops and not self._pipeline:  # else they go with the next call
             self.run(Run(), [])
 
     def _tidy_blocks(self) -> bool:

@@ -69,6 +69,7 @@ class Explained(Message):
     nearest: EntryInfo | None
     differences: tuple[Difference, ...]  # from the nearest to this one
     refusal: str = ""  # why the daemon cannot make it
+    crashes: str = ""  # why it will not touch it
 
 
 def encode_parts(parts: list[KeyPart]) -> bytes:

@@ -342,6 +342,9 @@ class EntryInfo(Message):
     created: float  # seconds since the epoch
     last_used: float
     code_bytes: int
+    pinned: bool = False
+    disk_bytes: int = 0  # 0: it is not on the disk
+    in_memory: bool = False
 
 
 class DeviceInfo(Message):
@@ -380,8 +383,10 @@ class Status(Message):
     calls: int
     hits: int
     misses: int
+    restores: int
     traces: int
     compiles: int
+    text_hits: int
     captures_loaded: int
     client_traces: int
     local_runs: int

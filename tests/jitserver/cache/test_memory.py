@@ -1,44 +1,126 @@
-"""The memory tier: a mapping that forgets what was looked up longest ago."""
+"""The memory tier: within its bounds, it keeps what is worth most."""
+
+import mmap
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from jitclient.wire.messages import EntryInfo
-from jitserver.cache.entry import Entry
-from jitserver.cache.makeup import Makeup
-from jitserver.cache.memory import Memory
+from jitserver.cache.memory import Memory, maps_of_process
+from jitserver.cache.worth import OVERHEAD_BYTES
+
+MANY = 1 << 40
+DAY = 24 * 3600.0
 
 
-def entry(key: str, name: str = "f") -> Entry:
-    info = EntryInfo(key, "fk", name, "", f"{name}()", f"{name}()", "", {}, {}, 0.0, 0, 0.0, 0.0, 0)
-    return Entry(info, object(), Makeup({}, b""))
+def keys(memory: Memory) -> list[str]:
+    return [found.key for found in memory.matching("")]
 
 
-def test_it_is_a_mapping() -> None:
-    memory = Memory()
-    one = memory["a"] = entry("a")
-    assert memory["a"] is one
-    assert list(memory) == ["a"]
-    assert len(memory) == 1
-    assert memory.get("b") is None
-    del memory["a"]
-    assert "a" not in memory
-    with pytest.raises(KeyError):
-        memory["a"]
-
-
-def test_it_forgets_what_was_looked_up_longest_ago() -> None:
-    memory = Memory(most=2)
-    memory["a"], memory["b"] = entry("a"), entry("b")
-    assert memory.get("a") is not None
-    memory["c"] = entry("c")
-    assert list(memory) == ["a", "c"]
-
-
-def test_matching_by_the_beginning_of_the_key_or_the_whole_name() -> None:
-    memory = Memory()
+def test_matching_by_the_beginning_of_the_key_or_the_whole_name(entry: Callable[..., Any]) -> None:
+    memory = Memory(MANY, MANY)
     for key, name in (("ab", "f"), ("ac", "g"), ("bd", "abc")):
-        memory[key] = entry(key, name)
+        memory.add(entry(key, name))
     assert [found.key for found in memory.matching("a")] == ["ab", "ac"]
     assert [found.key for found in memory.matching("abc")] == ["bd"]
     assert [found.key for found in memory.matching("")] == ["ab", "ac", "bd"]
     assert memory.matching("x") == []
+
+
+def test_what_is_added_again_replaces_what_was_there_and_counts_once(entry: Callable[..., Any]) -> None:
+    memory = Memory(MANY, MANY)
+    old, new = entry("a"), entry("a", code_bytes=10)
+    memory.add(old)
+    memory.add(new)
+    assert memory.get("a") is new
+    assert not old.info.in_memory
+    assert new.info.in_memory
+    assert memory.nbytes == OVERHEAD_BYTES + 10
+    memory.remove(["a", "b"])
+    assert memory.get("a") is None
+    assert (memory.nbytes, len(memory)) == (0, 0)
+
+
+def test_over_its_bytes_a_long_compilation_outlives_ten_short_ones(entry: Callable[..., Any]) -> None:
+    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    memory.add(entry("long", seconds=60.0))
+    for number in range(10):
+        memory.add(entry(f"short {number}", seconds=0.1))
+    assert "long" in keys(memory)
+    assert memory.nbytes <= 9 * OVERHEAD_BYTES
+
+
+def test_what_was_used_long_ago_leaves_first(entry: Callable[..., Any]) -> None:
+    memory = Memory(3 * OVERHEAD_BYTES, MANY)
+    for key, age in (("a", 0.0), ("b", 30 * DAY), ("c", DAY), ("d", 0.0)):
+        memory.add(entry(key, age=age))
+    assert keys(memory) == ["a", "d"]
+
+
+def test_pinned_ones_and_those_that_a_session_needs_stay(entry: Callable[..., Any]) -> None:
+    memory = Memory(2 * OVERHEAD_BYTES, MANY)
+    held = entry("held", age=DAY)
+    held.holders.add("a session")
+    memory.add(held)
+    memory.add(entry("pinned", age=DAY, pinned=True))
+    memory.add(entry("fresh"))
+    assert keys(memory) == ["held", "pinned"]
+    held.holders.clear()
+    memory.add(entry("next"))
+    assert keys(memory) == ["pinned"]
+    assert held.program.run is not None  # nobody can call it: there is no need to have it rest
+
+
+def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: Callable[..., Any]) -> None:
+    memory = Memory(int(2.3 * OVERHEAD_BYTES), MANY)
+    busy, idle = entry("busy", disk_bytes=10, age=DAY), entry("idle", disk_bytes=10)
+    busy.program.last_call = time.monotonic()
+    for each in (busy, idle):
+        each.holders.add("a session")
+        memory.add(each)
+    memory.add(entry("free", age=30 * DAY, disk_bytes=10))
+    assert keys(memory) == ["busy", "idle"]  # one that nobody holds goes first
+    memory.add(entry("pinned", pinned=True))
+    assert keys(memory) == ["busy", "pinned"]
+    assert idle.program.run is None
+
+
+def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., Any]) -> None:
+    memory = Memory(OVERHEAD_BYTES, MANY)
+    held = entry("a", disk_bytes=10)
+    held.holders.add("a session")
+    memory.add(held)
+    memory.add(entry("b", pinned=True))
+    assert keys(memory) == ["b"]
+    memory.remove(["b"])
+    again = entry("a", disk_bytes=10)
+    assert memory.add(again) is held
+    assert memory.get("a") is held
+    assert held.program.run == again.program.run == "executable of a"
+    assert memory.add(entry("c", age=DAY)).key == "c"
+
+
+def test_over_its_memory_maps_programs_leave(entry: Callable[..., Any]) -> None:
+    memory = Memory(MANY, 400, lambda: 100 + 6 * len(memory))
+    for number in range(200):
+        memory.add(entry(f"{number:03}"))
+        assert 100 + 6 * len(memory) <= 400 + 6 * 16
+    assert len(memory) > 30
+    assert memory.get("199") is not None
+
+
+def test_the_maps_of_a_process_are_counted() -> None:
+    before = maps_of_process()
+    kinds = (mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE) * 50  # equal neighbours would be one map
+    held = [mmap.mmap(-1, mmap.PAGESIZE, prot=kind) for kind in kinds]
+    assert maps_of_process() >= before + 50
+    for each in held:
+        each.close()
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_bound_below_one_program_holds_none(most: int, entry: Callable[..., Any]) -> None:
+    memory = Memory(most, MANY)
+    memory.add(entry("a"))
+    assert len(memory) == 0

@@ -5,9 +5,14 @@ from typing import Any
 
 SCRIPT = """
     import json
+    from pathlib import Path
     from types import SimpleNamespace
 
     from jitclient.errors import AmbientInput
+    from jitserver.cache.memory import Memory
+    from jitserver.cache.store import Store
+    from jitserver.cache.tiers import Tiers
+    from jitserver.cache.writer import Writer
     from jitserver.counters import Counters
     from jitserver.engine import ambient, engine
     from jitserver.engine.failures import TraceFailed
@@ -21,7 +26,7 @@ SCRIPT = """
 
     engine.load = lambda *arguments: None
     engine.program = SimpleNamespace(from_capture=from_capture)
-    made = engine.Engine(Counters())
+    made = engine.Engine(Counters(), Tiers(Memory(1, 1), Store(Path(), 0), Writer(lambda: 0)))
     lookup = SimpleNamespace(locations=b"", signature=None)
     try:
         made._trace("key", SimpleNamespace(lookup=lookup, name="fun"), b"", print)

@@ -1,0 +1,55 @@
+"""The first call after a restart of the daemon: the program comes from the disk, when it is asked for or before."""
+
+import functools
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.measure import Effort, Samples, interleave
+from benchmarks.processes import environment, output, temporary_folder
+from benchmarks.result import OURS, Row, Target
+from benchmarks.rivals import disk_cache, ours
+from benchmarks.scenarios.first_call import run
+
+_ASKED, _BEFORE = "loaded when asked for", "loaded before"
+_PATIENCE_SECONDS = 120.0
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """The row of DESIGN's table, both ways. What the disk cache takes includes its trace and lowering."""
+    layers, width = effort.one(24, 1), effort.one(256, 16)
+    with temporary_folder() as folder, temporary_folder() as theirs, disk_cache.serve(theirs) as env:
+        step = functools.partial(run, layers=layers, width=width)
+        takers: dict[str, Callable[[], dict[str, float]]] = {
+            _ASKED: lambda: _after_restart(folder, functools.partial(step, "jitclient"), "--no-prewarm"),
+            _BEFORE: lambda: _after_restart(folder, functools.partial(step, "jitclient")),
+            disk_cache.NAME: lambda: step("jax", env=environment(theirs, **env), folder=theirs),
+        }
+        samples = interleave(takers, effort.rounds(5), "transformer after restarts", warm=2)
+    beyond = samples.of(lambda sample: sample["first"] - sample["steady"])
+    text = f"{layers}-layer transformer step after a restart, first call beyond a steady one"
+    yield Row(f"{text}: {_ASKED}", _of(beyond, _ASKED), (Target(1.0, times=disk_cache.NAME),))
+    yield Row(f"{text}: {_BEFORE}", _of(beyond, _BEFORE), (Target(0.3),))
+
+
+def _after_restart(folder: Path, step: Callable[..., dict[str, float]], *options: str) -> dict[str, float]:
+    with ours.serve(folder, *options) as env:
+        told = environment(folder, **env)
+        if not options:
+            _wait_until_loaded(told, folder)
+        return step(env=told, folder=folder)
+
+
+def _wait_until_loaded(env: dict[str, str], folder: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while list(folder.glob("*/jitserver/*/catalog.sqlite")) and time.monotonic() < deadline:
+        if json.loads(output(["-P", "-m", "jitserver", "status", "--json"], env, folder))["restores"]:
+            return
+        time.sleep(0.1)
+
+
+def _of(samples: Samples, which: str) -> Samples:
+    names = {which: OURS, disk_cache.NAME: disk_cache.NAME}
+    taken = {names[name]: values for name, values in samples.taken.items() if name in names}
+    return Samples(taken, {names[name]: why for name, why in samples.failed.items() if name in names})

@@ -1,0 +1,100 @@
+"""Bytes by their digest, each in a file: what is stored twice is there once."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+from jitserver.cache import files
+
+log = logging.getLogger(__name__)
+
+_FRESH_SECONDS = 600.0
+"""A younger file may belong to a row that another daemon is about to write."""
+
+_ASIDE_SECONDS = 7 * 24 * 3600.0
+"""For so long somebody may look at what was damaged."""
+
+
+class Blobs:
+    """A folder of such files. What turns out not to hold what was written is moved aside, and is then not there."""
+
+    def __init__(self, folder: Path, quarantine: Path) -> None:
+        self._folder = folder
+        self._quarantine = quarantine
+        for path in (folder, quarantine):
+            path.mkdir(mode=0o700, exist_ok=True)
+
+    def put(self, data: bytes) -> str:
+        """Stores bytes under their digest, which it returns.
+
+        Raises:
+            OSError: the disk does not take them.
+        """
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        path = self._path(digest)
+        try:
+            os.utime(path)  # and is so fresh that no other daemon takes it for left over
+        except FileNotFoundError:
+            files.write(path, [data])
+        return digest
+
+    def get(self, digest: str) -> memoryview | None:
+        """The bytes; None where they are missing or damaged."""
+        path = self._path(digest)
+        try:
+            return files.read(path)
+        except FileNotFoundError:
+            return None
+        except files.Corrupt as error:
+            log.warning("%s: moved to %s; the program is compiled again when it is needed", error, self._quarantine)
+            self.discard(digest)
+            return None
+
+    def discard(self, digest: str) -> None:
+        """Moves bytes aside that are of no use."""
+        with contextlib.suppress(OSError):
+            self._path(digest).replace(self._quarantine / digest)
+
+    def remove(self, digest: str) -> None:
+        """Deletes bytes, if they are there."""
+        with contextlib.suppress(OSError):
+            self._path(digest).unlink()
+
+    def sweep(self, known: Container[str]) -> int:
+        """Deletes files that are not `known`, what interrupted writers left, and what was moved aside days ago.
+
+        Returns:
+            The bytes that were freed.
+        """
+        now = time.time()
+        left = [
+            entry for entry in _entries(self._folder) if entry.name not in known and _age(entry, now) > _FRESH_SECONDS
+        ]
+        left += [entry for entry in os.scandir(self._quarantine) if _age(entry, now) > _ASIDE_SECONDS]
+        freed = 0
+        for entry in left:
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
+                freed += entry.stat().st_size
+        return freed
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / digest[:2] / digest
+
+
+def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
+    for inner in os.scandir(folder):
+        with contextlib.suppress(OSError):
+            yield from os.scandir(inner)
+
+
+def _age(entry: "os.DirEntry[str]", now: float) -> float:
+    """Seconds since it was written, used again or moved; none where it has gone meanwhile."""
+    with contextlib.suppress(OSError):
+        stat = entry.stat()  # is remembered with the entry
+        return now - max(stat.st_mtime, stat.st_ctime)
+    return 0.0

@@ -1,0 +1,207 @@
+"""The disk tier: programs that outlive the daemon, within a bound, for as long as the disk plays along."""
+
+import contextlib
+import dataclasses
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from jitclient.wire.messages import EntryInfo
+from jitserver.cache.blobs import Blobs
+from jitserver.cache.catalog import CATALOG, Catalog, Damaged, Stored, Use
+from jitserver.cache.folder import trim
+from jitserver.cache.worth import worth
+
+log = logging.getLogger(__name__)
+
+_AFTER_TRIM = 0.9
+_RETRY_SECONDS = 30.0
+
+Found = TypeVar("Found")
+Act = Callable[[Catalog, Blobs], Found]
+
+
+class Store:
+    """Programs by call key. Where the disk fails, nothing is found and nothing is kept, with one warning, until it
+    works again. Safe to use from threads, and beside other daemons.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing."""
+        self.texts = folder / "texts"
+        self._most_texts = most_bytes // 4
+        self.most_bytes = most_bytes - self._most_texts
+        self._folder = folder
+        self._quarantine = folder / "quarantine"
+        self._lock = threading.Lock()
+        self._opened: tuple[Catalog, Blobs] | None = None
+        self._failed_at: float | None = None
+        self._uses: dict[str, Use] = {}
+
+    # ---- reading
+
+    def find(self, key: str) -> Stored | None:
+        """The program of that key."""
+        return self._read(lambda catalog, _: catalog.find(key), None)
+
+    def blob(self, digest: str) -> memoryview | None:
+        """The bytes of a digest; None where they are missing or damaged."""
+        return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
+
+    def infos(self, prefix: str = "") -> list[EntryInfo]:
+        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+        return self._read(lambda catalog, _: catalog.infos(prefix), [])
+
+    def likely(self, name: str) -> list[Stored]:
+        """Programs of that name, the ones used last first: some of them, where there are many."""
+        return self._read(lambda catalog, _: catalog.named(name), [])
+
+    def total(self) -> int:
+        """The bytes that it takes."""
+        return self._read(lambda catalog, _: catalog.total(), 0)
+
+    # ---- writing
+
+    def save(self, stored: Stored, executable: bytes, capture: bytes) -> None:
+        """Adds a program, with its executable and its capture where there are any, and makes room for it."""
+
+        def act(catalog: Catalog, blobs: Blobs) -> None:
+            digests = [blobs.put(data) if data else "" for data in (executable, capture)]
+            sizes = {digest: len(data) for digest, data in zip(digests, (executable, capture), strict=True) if data}
+            info = stored.info
+            info.disk_bytes = sum(sizes.values())
+            catalog.add(dataclasses.replace(stored, executable=digests[0], capture=digests[1]), sizes)
+
+        self._write(act)
+        self.trim()
+
+    def used(self, use: Use) -> None:
+        """Notes that a program was found; `flush` writes it down."""
+        with self._lock:
+            before = self._uses.get(use.key, Use(use.key, 0, 0.0, 0.0))
+            self._uses[use.key] = Use(use.key, before.hits + use.hits, before.saved + use.saved, use.last_used)
+
+    def flush(self) -> None:
+        """Writes down what was found since the last time."""
+        with self._lock:
+            uses, self._uses = self._uses, {}
+        if uses:
+            self._write(lambda catalog, _: catalog.use(uses.values()))
+
+    def pin(self, keys: Sequence[str], pinned: bool) -> None:
+        """Has programs stay, or lets them go again."""
+        self._write(lambda catalog, _: catalog.pin(keys, pinned))
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Forgets programs, and deletes what no other needs."""
+
+        def act(catalog: Catalog, blobs: Blobs) -> None:
+            for digest in catalog.remove(keys):
+                blobs.remove(digest)
+
+        if keys:
+            self._write(act)
+
+    def spoilt(self, stored: Stored) -> None:
+        """An executable cannot be loaded: it is moved aside, and the program forgotten."""
+        self._write(lambda _, blobs: blobs.discard(stored.executable))
+        self.remove([stored.info.key])
+
+    def trim(self) -> None:
+        """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
+        total = self.total()
+        if total <= self.most_bytes:
+            return
+        now = time.time()
+        leaving = []
+        for info in sorted(self.infos(), key=lambda info: worth(info, now)):
+            if total <= self.most_bytes * _AFTER_TRIM:
+                break
+            if not info.pinned:
+                total -= info.disk_bytes
+                leaving.append(info.key)
+        self.remove(leaving)
+        log.info("%d programs left the disk, whose share is full", len(leaving))
+
+    def collect(self) -> int:
+        """Deletes what nobody needs; returns the bytes that were freed."""
+        before = self.total()
+        self.trim()
+        freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
+        return freed + max(0, before - self.total()) + trim(self.texts, self._most_texts)
+
+    def close(self) -> None:
+        """Writes down what is left to write, and lets go of the files."""
+        self.flush()
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            if self._opened is not None:
+                self._opened[0].close()
+                self._opened = None
+
+    # ---- a disk that fails
+
+    def _read(self, act: Act[Found], otherwise: Found) -> Found:
+        if not self.most_bytes:
+            return otherwise
+        try:
+            return act(*self._open())
+        except (OSError, sqlite3.Error, Damaged) as error:
+            self._fail(error)
+            return otherwise
+
+    def _write(self, act: Act[Found]) -> Found | None:
+        if not self.most_bytes:
+            return None
+        if self._failed_at is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
+            return None
+        try:
+            done = act(*self._open(to_write=True))
+        except (OSError, sqlite3.Error, Damaged) as error:
+            self._fail(error)
+            return None
+        if self._failed_at is not None:
+            log.info("programs are kept on the disk again")
+            self._failed_at = None
+        return done
+
+    def _open(self, to_write: bool = False) -> tuple[Catalog, Blobs]:
+        with self._lock:
+            if self._opened is not None and to_write and not self._opened[0].writes:
+                self._opened[0].close()
+                self._opened = None
+            if self._opened is None:
+                path = self._folder / CATALOG
+                try:
+                    catalog = Catalog(path)
+                except sqlite3.OperationalError:
+                    if to_write:
+                        raise
+                    catalog = Catalog(path, writes=False)
+                self._opened = catalog, Blobs(self._folder / "blobs", self._quarantine)
+            return self._opened
+
+    def _fail(self, error: Exception) -> None:
+        broken = isinstance(error, Damaged) or type(error) is sqlite3.DatabaseError
+        with self._lock:
+            first, self._failed_at = self._failed_at is None, time.monotonic()
+            if broken:
+                self._failed_at = None
+                self._set_catalog_aside()
+        if broken:
+            log.warning("%s moved to %s, and begun anew: %s", self._folder / CATALOG, self._quarantine, error)
+        elif first:
+            log.warning("programs are not kept on the disk for now (%s: %s)", self._folder, error)
+
+    def _set_catalog_aside(self) -> None:
+        if self._opened is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._opened[0].close()
+            self._opened = None
+        for path in self._folder.glob(f"{CATALOG}*"):
+            with contextlib.suppress(OSError):
+                self._quarantine.mkdir(mode=0o700, exist_ok=True)
+                path.replace(self._quarantine / f"{time.time_ns()}-{path.name}")

@@ -1,0 +1,222 @@
+"""What programs were under way when a daemon died: a strike for each. Whoever has three is not touched any more."""
+
+import contextlib
+import datetime
+import fcntl
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from jitclient.wire.messages import EntryInfo
+from jitserver.cache import files
+
+log = logging.getLogger(__name__)
+
+MOST = 3
+"""So many strikes, and a program is refused."""
+
+_FILE = "strikes"
+_MOST_SUSPECTS = 1000
+_TIMES = {1: "once", 2: "twice"}
+
+
+class Work(NamedTuple):
+    """What a thread of a daemon is at: tracing, compiling, running, ... a program."""
+
+    phase: str
+    key: str
+    label: str
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """A daemon died in this phase of a program."""
+
+    phase: str
+    when: float  # seconds since the epoch
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A program with strikes."""
+
+    label: str
+    strikes: tuple[Strike, ...]
+
+    @property
+    def name(self) -> str:
+        """Of its function."""
+        return self.label.partition("(")[0]
+
+    def info(self, key: str) -> EntryInfo:
+        """It as an entry of the cache, of which nothing else may be there."""
+        when = self.strikes[-1].when
+        return EntryInfo(
+            key=key,
+            function_key="",
+            name=self.name,
+            where="",
+            label=self.label,
+            signature=self.label,
+            options="",
+            context={},
+            seconds={},
+            saved=0.0,
+            hits=0,
+            created=when,
+            last_used=when,
+            code_bytes=0,
+        )
+
+    def count(self, phase: str) -> int:
+        """How many strikes are for that phase."""
+        return sum(strike.phase == phase for strike in self.strikes)
+
+
+class Strikes:
+    """The strikes of one part of the cache, for all daemons that use it. Safe to use from many threads.
+
+    Where the file cannot be written, what changes is known to this process alone, after one warning.
+
+    Args:
+        folder: where they are kept; None: in memory only.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._suspects: dict[str, Suspect] = {}  # the one struck last comes last
+        self._seen: tuple[int, ...] = ()  # the file as it was when it was read
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def all(self) -> dict[str, Suspect]:
+        """Who has strikes, by key; the one struck last comes last."""
+        with self._lock:
+            self._refresh()
+            return dict(self._suspects)
+
+    def of(self, key: str) -> Suspect | None:
+        """What is held against a program, if something is."""
+        with self._lock:
+            self._refresh()
+            return self._suspects.get(key)
+
+    def count(self, key: str, phase: str) -> int:
+        """How many strikes a program has for a phase."""
+        suspect = self.of(key)
+        return suspect.count(phase) if suspect is not None else 0
+
+    def refusal(self, key: str) -> str:
+        """Why a program is refused, and what helps; empty where it is not."""
+        suspect = self.of(key)
+        if suspect is None or len(suspect.strikes) < MOST:
+            return ""
+        counts = Counter(strike.phase for strike in suspect.strikes).items()
+        how = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
+        last = datetime.datetime.fromtimestamp(suspect.strikes[-1].when).isoformat(" ", "seconds")
+        return (
+            f"{suspect.label} is refused: the daemon ended {how}, last at {last}. "
+            f"Change it; or, if something else ended the daemon, `jitserver cache rm {key[:12]}`"
+        )
+
+    def add(self, died: Iterable[Work], when: float) -> bool:
+        """Gives a strike to each program that was under way at a daemon's death; whether they are kept for good."""
+
+        def strike(suspects: dict[str, Suspect]) -> None:
+            for work in {work.key: work for work in died}.values():
+                earlier = suspects.pop(work.key, Suspect(work.label, ()))
+                suspect = suspects[work.key] = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when)))
+                log.warning(
+                    "a daemon ended while %s %s (%s): strike %d of %d",
+                    *(work.phase, work.label, work.key[:12], len(suspect.strikes), MOST),
+                )
+            for oldest in list(suspects)[:-_MOST_SUSPECTS]:
+                del suspects[oldest]
+
+        return self._change(strike)
+
+    def forgive(self, key: str, phase: str) -> None:
+        """Takes back the strikes that a program has for a phase: it went well, so that another one was to blame."""
+
+        def forgive(suspects: dict[str, Suspect]) -> None:
+            left = [strike for strike in suspects[key].strikes if strike.phase != phase] if key in suspects else []
+            if left:
+                suspects[key] = Suspect(suspects[key].label, tuple(left))
+            else:
+                suspects.pop(key, None)
+
+        if self.count(key, phase):
+            self._change(forgive)
+
+    def clear(self, prefix: str) -> dict[str, Suspect]:
+        """Takes back all strikes of the programs whose key starts with `prefix`, or whose function has that name.
+
+        Returns:
+            The programs that had some, by key.
+        """
+        cleared: dict[str, Suspect] = {}
+
+        def clear(suspects: dict[str, Suspect]) -> None:
+            for key in [key for key, it in suspects.items() if key.startswith(prefix) or it.name == prefix]:
+                cleared[key] = suspects.pop(key)
+
+        if self.all():
+            self._change(clear)
+        return cleared
+
+    # ---- the file
+
+    def _change(self, edit: Callable[[dict[str, Suspect]], None]) -> bool:
+        with self._lock, self._alone():
+            self._refresh()
+            edit(self._suspects)
+            return self._save()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps the other daemons of this part of the cache from changing the file meanwhile."""
+        with contextlib.ExitStack() as stack:
+            if self._folder is not None:
+                with contextlib.suppress(OSError):  # then it cannot be written either, and that is told
+                    fcntl.flock(stack.enter_context(open(self._folder / "strikes.lock", "a")), fcntl.LOCK_EX)
+            yield
+
+    def _refresh(self) -> None:
+        """Reads the file if somebody wrote or removed it since."""
+        if self._folder is None:
+            return
+        path = self._folder / _FILE
+        seen = _version(path)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
+        except (OSError, files.Corrupt, msgspec.MsgspecError) as error:
+            log.warning("the strikes of earlier crashes cannot be read, and are forgotten: %s", error)
+            self._suspects = {}
+
+    def _save(self) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            files.write(self._folder / _FILE, [msgspec.json.encode(self._suspects)])
+            self._seen = _version(self._folder / _FILE)
+        except OSError as error:
+            if not self._warned:
+                log.warning("the strikes of crashes cannot be kept: %s", error)
+            self._warned = True
+            return False
+        return True
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Differs whenever somebody has written the file; empty where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

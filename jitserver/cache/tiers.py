@@ -1,0 +1,98 @@
+"""The cache: memory, then disk."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jitclient.wire.messages import EntryInfo
+from jitserver.cache.catalog import Stored, Use
+from jitserver.cache.entry import Entry
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.writer import Writer
+
+log = logging.getLogger(__name__)
+
+
+class Tiers:
+    """Programs by call key, wherever they are. Safe to use from threads."""
+
+    def __init__(self, memory: Memory, store: Store, writer: Writer) -> None:
+        self.memory = memory
+        self.store = store
+        self.writer = writer
+
+    # ---- programs
+
+    def keep(self, entry: Entry, stored: Stored, executable: Callable[[], bytes], capture: bytes) -> Entry:
+        """Holds a program that was just made, and has it written to the disk some time; returns the entry for it."""
+        self.writer.add(entry.key, lambda: self.store.save(stored, executable(), capture))
+        return self.memory.add(entry)
+
+    def used(self, entry: Entry) -> float:
+        """Notes that a program was asked for and found; returns the seconds that this saved."""
+        info = entry.info
+        saved = sum(info.seconds.values())
+        info.hits += 1
+        info.saved += saved
+        info.last_used = time.time()
+        self.store.used(Use(info.key, 1, saved, info.last_used))
+        return saved
+
+    def remove(self, prefix: str) -> list[EntryInfo]:
+        """Forgets the programs that `infos` tells of, and returns those."""
+        found = self.infos(prefix)
+        keys = [info.key for info in found]
+        for key in keys:
+            self.writer.cancel(key)
+        self.memory.remove(keys)
+        self.store.remove(keys)
+        return found
+
+    def pin(self, prefix: str, pinned: bool) -> list[EntryInfo]:
+        """Has the programs that `infos` tells of stay, or lets them go again; returns those."""
+        found = self.infos(prefix)
+        self.store.pin([info.key for info in found], pinned)
+        for info in found:
+            info.pinned = pinned
+            entry = self.memory.get(info.key)
+            if entry is not None:
+                entry.info.pinned = pinned
+        return found
+
+    # ---- looking inside
+
+    def infos(self, prefix: str = "") -> list[EntryInfo]:
+        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+        found = {info.key: info for info in self.store.infos(prefix)}
+        found.update((entry.key, entry.info) for entry in self.memory.matching(prefix))
+        return list(found.values())
+
+    def get(self, key: str) -> Entry | Stored | None:
+        """What is known of a program; it is not loaded."""
+        return self.memory.get(key) or self.store.find(key)
+
+    def named(self, name: str) -> list[Entry | Stored]:
+        """Programs of that name, the ones used last first: some of them, where there are many."""
+        found: dict[str, Entry | Stored] = {stored.key: stored for stored in self.store.likely(name)}
+        found.update((entry.key, entry) for entry in self.memory.matching(name) if entry.info.name == name)
+        return sorted(found.values(), key=lambda known: -known.info.last_used)
+
+    # ---- housekeeping
+
+    def tidy(self) -> None:
+        """Has what nobody needs deleted some time."""
+        self.writer.add("", lambda: log.info("%d bytes of the disk freed", self.store.collect()))
+
+    def close(self, seconds: float) -> bool:
+        """Writes what is left to write; returns whether that took no longer than so many seconds."""
+        done = self.writer.finish(seconds)
+        self.store.close()
+        return done
+
+
+def disk_share(folder: Path) -> int:
+    """Bytes that the disk tier may take where nobody says: a tenth of what is free, ten GiB at most."""
+    return min(10 << 30, shutil.disk_usage(folder).free // 10)

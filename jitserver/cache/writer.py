@@ -1,0 +1,75 @@
+"""What is to be written goes to the disk in the background, when nobody waits for the daemon."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[], None]
+
+_QUIET_SECONDS = 0.25
+_PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+class Writer:
+    """Does jobs one after another on a thread of its own.
+
+    To turn a program into bytes holds up all Python in the process, for half a second if it is a large one: the client
+    that asked for it is to have its first result before.
+    """
+
+    def __init__(self, activity: Callable[[], int]) -> None:
+        """`activity` is a number that changes while there is something going on."""
+        self._activity = activity
+        self._jobs: dict[str, Job] = {}
+        self._changed = threading.Condition()
+        self._hurry = False
+        self._busy = False
+        threading.Thread(target=self._run, name="writer", daemon=True).start()
+
+    def add(self, key: str, job: Job) -> None:
+        """Has a job done some time."""
+        with self._changed:
+            self._jobs[key] = job
+            self._changed.notify_all()
+
+    def cancel(self, key: str) -> None:
+        """Forgets a job that was not begun."""
+        with self._changed:
+            self._jobs.pop(key, None)
+
+    def finish(self, seconds: float) -> bool:
+        """Has all jobs done at once; returns whether that took no longer than `seconds`."""
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._jobs and not self._busy, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._jobs)
+            self._wait_for_quiet()
+            with self._changed:
+                if not self._jobs:
+                    continue
+                job = self._jobs.pop(next(iter(self._jobs)))
+                self._busy = True
+            try:
+                job()
+            except Exception:
+                log.exception("a program is not kept on the disk")
+
+    def _wait_for_quiet(self) -> None:
+        patience = time.monotonic() + _PATIENCE_SECONDS
+        seen, since = self._activity(), time.monotonic()
+        with self._changed:
+            while not self._hurry and time.monotonic() < min(since + _QUIET_SECONDS, patience):
+                self._changed.wait(_POLL_SECONDS)
+                if self._activity() != seen:
+                    seen, since = self._activity(), time.monotonic()

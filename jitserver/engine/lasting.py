@@ -1,0 +1,100 @@
+"""A program as bytes, and back: what the disk keeps of it, so that no user code runs when it is needed again."""
+
+import functools
+import pickle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+from jax.experimental import serialize_executable
+
+from jitclient.wire import values
+from jitclient.wire.messages import Message, Spec, Warned
+from jitserver.engine import arrays
+from jitserver.engine.program import Program
+
+
+class Facts(Message):
+    """What a caller must know of a program, beside its executable. `settings` are those of the signature."""
+
+    specs: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    tree: values.Node | None
+    donated: tuple[int, ...]
+    may_raise: bool
+    settings: tuple[tuple[str, values.Value], ...]
+    code_bytes: int
+    warnings: tuple[Warned, ...]
+
+
+def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -> bytes:
+    """All of a program but its executable."""
+    return msgspec.msgpack.encode(
+        Facts(
+            program.specs,
+            program.results,
+            program.tree,
+            program.donated,
+            program.may_raise,
+            settings,
+            program.code_bytes,
+            program.warnings,
+        )
+    )
+
+
+def executable_of(program: Program) -> bytes:
+    """The executable.
+
+    Raises:
+        Exception: it has no form as bytes, for a reason that only JAX knows; that it calls back into Python is one.
+    """
+    payload, in_tree, out_tree = serialize_executable.serialize(program.run)
+    return pickle.dumps((payload, in_tree, out_tree, _devices(program.run)))
+
+
+def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
+    """The program of such bytes, which come from our own cache and nowhere else: to load them is to trust them.
+
+    Raises:
+        Exception: they make no program here.
+    """
+    told = msgspec.msgpack.decode(facts, type=Facts)
+    _ready_for_native_calls()
+    payload, in_tree, out_tree, numbers = pickle.loads(executable)
+    devices = {device.id: device for device in jax.devices()}
+    run = serialize_executable.deserialize_and_load(
+        payload, in_tree, out_tree, execution_devices=[devices[number] for number in numbers]
+    )
+    return Program(
+        run=run,
+        specs=told.specs,
+        landings=tuple(map(arrays.landing, told.specs)),
+        results=told.results,
+        tree=told.tree,
+        donated=told.donated,
+        may_raise=told.may_raise,
+        settings=tuple((name, values.decode(value, values.nothing)) for name, value in told.settings),
+        loaded=None,
+        seconds={},
+        code_bytes=told.code_bytes,
+        warnings=told.warnings,
+    )
+
+
+def _devices(compiled: Any) -> list[int]:
+    """The devices of an executable, in its own order."""
+    for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings)):
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            return [device.id for device in sharding.mesh.devices.flat]
+        return [device.id for device in sharding.device_set]
+    return [jax.devices()[0].id]
+
+
+@functools.cache
+def _ready_for_native_calls() -> None:
+    """An executable calls LAPACK at addresses that are known only once something was lowered that needs them: one that
+    was loaded before that takes the process down.
+    """
+    jax.jit(jnp.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))

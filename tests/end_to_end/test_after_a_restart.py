@@ -1,0 +1,359 @@
+"""What a daemon has compiled, the next one on the same folder finds on the disk: nothing is traced again."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+    import json, sys
+    import jax, jax.numpy as jnp, numpy as np
+    import jitclient
+
+    @jitclient.jit
+    def plain(x, y):
+        return {"sum": x @ y, "both": (x, y + 1)}
+
+    @jitclient.jit
+    def eigen(x):
+        return jnp.linalg.eigh(x @ x.T)
+
+    @jitclient.jit
+    def keys(key):
+        return jax.random.split(key), jax.random.normal(key, (2,))
+
+    @jitclient.jit
+    def half(x):
+        return x.astype(jnp.bfloat16) * 2
+
+    @jitclient.jit(donate_argnums=0, static_argnums=1)
+    def donated(x, n):
+        return x * n
+
+    @jitclient.jit
+    def warned(x):
+        return x.astype("float64") + 1
+
+    @jitclient.jit
+    def called_back(x):
+        return jax.pure_callback(lambda v: v * 2, x, x)
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = jitclient.device_put(x)
+    results = [
+        plain(x, x.T), eigen(x), keys(jax.random.key(1)), half(x), donated(given, 3), warned(x), called_back(x)
+    ]
+    flat = [str(np.asarray(jax.random.key_data(leaf) if leaf.dtype.name.startswith("key") else leaf).tolist())
+            + str(leaf.dtype) + str(leaf.weak_type) for leaf in jax.tree.leaves(results)]
+    print(json.dumps([*flat, given.is_deleted()]))
+"""
+FUNCTIONS = 7
+
+
+@pytest.fixture
+def folder(short_path: Path) -> Path:
+    path = short_path / "cache"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def serving(short_path: Path, folder: Path, new_daemon: Callable[..., Any]) -> Callable[..., Any]:
+    """A daemon on the folder."""
+    return lambda *options, **env: new_daemon(
+        f"unix:{short_path}/d.sock", *options, env={"JITSERVER_CACHE_DIR": str(folder), **env}
+    )
+
+
+@pytest.fixture
+def address(short_path: Path) -> str:
+    return f"unix:{short_path}/d.sock"
+
+
+def blobs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/blobs/*/*"))
+
+
+def executables(folder: Path) -> list[Path]:
+    [catalog] = folder.glob("*/catalog.sqlite")
+    with sqlite3.connect(catalog) as connection:
+        digests = {digest for (digest,) in connection.execute("SELECT executable FROM programs")}
+    connection.close()
+    return [path for path in blobs(folder) if path.name in digests]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-prewarm",)], ids=["prewarmed", "loaded when asked for"])
+def test_nothing_is_traced_again(
+    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any], options: Any
+) -> None:
+    env = {"JITSERVER_ADDRESS": address, "PYTHONWARNINGS": "ignore"}
+    with serving():
+        first = run_script(PROGRAM, env=env)
+        assert counts(address)["traces"] == FUNCTIONS
+    with serving(*options):
+        assert run_script(PROGRAM, env=env) == first
+        after = counts(address)
+    assert after["traces"] == after["captures_loaded"] == 1  # the callback, whose executable holds a Python object
+    assert after["restores"] == FUNCTIONS - 1
+    assert after["misses"] == 1
+    with serving(*options):
+        assert run_script(PROGRAM, env=env) == first
+        assert counts(address)["restores"] == FUNCTIONS - 1
+
+
+ONE = """
+    import json, sys
+    import jitclient, numpy as np
+
+    @jitclient.jit
+    def f(x):
+        return x * 2 + 1
+
+    x = np.arange(3, dtype=np.float32)
+    before = jitclient.explain(f, x)
+    print(json.dumps([np.asarray(f(x)).tolist(), before.hit, before.level]))
+"""
+
+
+def test_explain_says_that_it_would_be_found(
+    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        assert run_script(ONE, env=env) == [[1.0, 3.0, 5.0], False, None]
+    with serving("--no-prewarm"):
+        assert run_script(ONE, env=env) == [[1.0, 3.0, 5.0], True, "L1"]
+        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 1)
+
+
+def test_a_daemon_that_was_killed_has_kept_what_was_written(
+    serving: Callable[..., Any],
+    address: str,
+    folder: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    until: Callable[..., Any],
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving() as daemon:
+        run_script(ONE, env=env)
+        until(lambda: len(blobs(folder)) == 2, "executable and capture to be written")
+        until(lambda: list(folder.glob("*/catalog.sqlite")) and executables(folder), "the row")
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+    with serving():
+        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
+        assert counts(address)["traces"] == 0
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def foreign(path: Path) -> None:
+    from jitserver.cache import files
+
+    files.write(path, [b"whole, and no executable"])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, foreign, Path.unlink], ids=lambda damage: damage.__name__)
+def test_a_damaged_executable_is_made_again(
+    serving: Callable[..., Any],
+    address: str,
+    folder: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    damage: Callable[[Path], None],
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        run_script(ONE, env=env)
+    [executable] = executables(folder)
+    damage(executable)
+    with serving():
+        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
+        assert counts(address)["traces"] == 1  # from the capture on the disk
+    assert len(list(folder.glob("*/quarantine/*"))) == (damage is not Path.unlink)
+    with serving():
+        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
+        assert counts(address)["traces"] == 0
+
+
+def test_all_blobs_gone_is_an_ordinary_miss(
+    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        run_script(ONE, env=env)
+    for path in folder.glob("*/blobs"):
+        shutil.rmtree(path)
+    with serving():
+        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
+        assert counts(address)["traces"] == 1
+
+
+@pytest.mark.parametrize("row", ["process", "packages"])
+def test_what_other_versions_or_another_processor_made_is_never_loaded(
+    serving: Callable[..., Any],
+    address: str,
+    folder: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    row: str,
+) -> None:
+    """The disk is made to look as if the daemon that wrote it had been another."""
+    env = {"JITSERVER_ADDRESS": address}
+    script = f"""
+        import sys
+        from jitserver.engine import context, keys
+        if {row!r} == "process":
+            of_process = context.of_process()
+            context.of_process = lambda: {{**of_process, "cpu": "another", "jaxlib": "0.0.1"}}
+        else:
+            context.packages().version = lambda name: "0.0.1"
+        sys.argv = ["jitserver", "serve", "--address", {address!r}]
+        from jitserver.cli import main
+        main()
+    """
+    import textwrap
+
+    old = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "JITSERVER_CACHE_DIR": str(folder)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        from jitclient.wire.address import Address
+
+        def answers() -> bool:
+            try:
+                Address.parse(address).connect().close()
+            except ConnectionError:
+                return False
+            return True
+
+        while not answers():
+            assert old.poll() is None
+        run_script(ONE, env=env)
+    finally:
+        old.send_signal(signal.SIGTERM)
+        old.wait()
+    assert len(executables(folder)) == 1
+    with serving():
+        assert run_script(ONE, env=env)[1] is False
+        assert (counts(address)["traces"], counts(address)["restores"]) == (1, 0)
+
+
+def test_other_settings_of_the_process_have_another_part_of_the_cache(
+    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        run_script(ONE, env=env)
+    with serving(XLA_FLAGS="--xla_force_host_platform_device_count=2"):
+        run_script(ONE, env=env)
+        assert counts(address)["traces"] == 1
+    assert len(list(folder.iterdir())) == 2
+
+
+SHARDED = """
+    import json
+    import jax, numpy as np, jitclient
+    from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+    mesh = jax.make_mesh((2,), ("a",))
+    x = np.arange(4, dtype=np.float32)
+
+    @jitclient.jit
+    def f(x):
+        return x * 2, x.sum()
+
+    over = f(jax.device_put(x, NamedSharding(mesh, P("a"))))
+    second = f(jax.device_put(x, SingleDeviceSharding(jax.devices()[1])))
+    print(json.dumps([[np.asarray(leaf).tolist(), str(leaf.sharding)] for leaf in (*over, *second)]))
+"""
+
+
+def test_programs_over_several_devices(
+    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    two = "--xla_force_host_platform_device_count=2"
+    env = {"JITSERVER_ADDRESS": address, "XLA_FLAGS": two}
+    with serving(XLA_FLAGS=two):
+        first = run_script(SHARDED, env=env)
+    with serving(XLA_FLAGS=two):
+        assert run_script(SHARDED, env=env) == first
+        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 2)
+
+
+def test_removed_programs_stay_removed(
+    serving: Callable[..., Any],
+    address: str,
+    folder: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    cli: Callable[..., Any],
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        run_script(ONE, env=env)
+    with serving():
+        assert len(json.loads(cli("cache", "rm", "f", "--json", env=env).stdout)) == 1
+        assert blobs(folder) == []
+        assert json.loads(cli("cache", "ls", "--json", env=env).stdout) == []
+        run_script(ONE, env=env)
+        assert counts(address)["traces"] == 1
+
+
+def test_a_cache_folder_that_cannot_be_used_is_one_warning(
+    short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any]
+) -> None:
+    (short_path / "file").write_text("in the way")
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address, env={"JITSERVER_CACHE_DIR": str(short_path / "file" / "cache")}):
+        assert run_script(ONE, env={"JITSERVER_ADDRESS": address})[0] == [1.0, 3.0, 5.0]
+
+
+LONG = """
+    import json, sys
+    import jax, jax.numpy as jnp, jitclient, numpy as np
+
+    SCALE = {scale}
+
+    @jitclient.jit
+    def f(x):
+        for _ in range({steps}):
+            x = jnp.tanh(x @ x) + jnp.linalg.inv(x)
+        return x{tail}
+
+    print(json.dumps(np.asarray(f(np.eye(4, dtype=np.float32))).shape))
+"""
+
+
+def test_another_function_of_the_same_text_is_traced_but_not_compiled(
+    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        run_script(LONG.format(scale=1, steps=60, tail=" * 1.0 if SCALE else x"), env=env)
+        assert (counts(address)["compiles"], counts(address)["text_hits"]) == (1, 0)
+    with serving():
+        run_script(LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x"), env=env)
+        found = counts(address)
+        assert (found["traces"], found["compiles"], found["text_hits"]) == (1, 1, 1)
+        run_script(LONG.format(scale=2, steps=60, tail=" * 2.0"), env=env)
+        assert counts(address)["text_hits"] == 1

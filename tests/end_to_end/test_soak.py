@@ -1,0 +1,67 @@
+"""Thousands of functions, and a daemon that stays within its bounds of memory and of memory maps."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+    import json, sys, time
+    import jitclient, numpy as np
+
+    FUNCTIONS, TURN = int(sys.argv[1]), 100
+    x = np.arange(4, dtype=np.float32)
+    made, wrong, most = [], [], {"maps": 0, "programs": 0}
+
+    def daemon(word):
+        from jitserver.cli.common import ask_daemon
+        from jitclient.wire.messages import Status, Verb
+        return ask_daemon(Verb.STATUS, None, Status)
+
+    def one(n):
+        @jitclient.jit
+        def f(x):
+            return x * n + n
+        return f
+
+    def look():
+        now = daemon(None)
+        with open(f"/proc/{now.pid}/maps") as file:
+            most["maps"] = max(most["maps"], sum(1 for _ in file))
+        most["programs"] = max(most["programs"], now.entries)
+
+    def check(n):
+        if not np.array_equal(np.asarray(made[n](x)), x * n + n):
+            wrong.append(n)
+
+    for n in range(FUNCTIONS):
+        made.append(one(float(n)))
+        check(n)
+        if n % TURN == 0:
+            look()
+    for n in range(0, FUNCTIONS, 7):  # most of these have left the memory by now
+        check(n)
+    look()
+    now = daemon(None)
+    print(json.dumps({"wrong": wrong, **most, "traces": now.traces, "restores": now.restores}))
+"""
+MOST_PROGRAMS = 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_thousand_functions_of_one_client(
+    short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any]
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address, "--program-memory", str(MOST_PROGRAMS)) as daemon:
+        before = len(re.findall("\n", Path(f"/proc/{daemon.pid}/maps").read_text()))
+        found = run_script(PROGRAM, "2000", env={"JITSERVER_ADDRESS": address})
+    assert found["wrong"] == []
+    assert found["traces"] == 2000  # those that had left were not made again
+    assert found["restores"] >= 100
+    # What was called within the last ten seconds stays, whatever the bound says.
+    assert found["programs"] < 1000
+    assert found["maps"] - before < 10 * found["programs"] + 500

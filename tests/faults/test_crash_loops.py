@@ -1,0 +1,232 @@
+"""Functions that end the daemon: three times and no more, also across daemons, and at nobody else's cost."""
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient.wire.address import runtime_folder
+from jitserver.cache.journal import SLOT, read
+from jitserver.cache.strikes import Strikes, Work
+
+FUNCTIONS = """
+    import ctypes, functools, json
+    import jax
+
+    def exits(x):
+        os._exit(7)
+
+    def reads_address_zero(x):
+        ctypes.string_at(0)
+
+    def descends(n):
+        return max([n + 1], key=descends)  # each level takes some of the C stack
+
+    def recurses(x):
+        sys.setrecursionlimit(10**9)
+        return descends(0)
+
+    def calls_back(x):
+        def ends(x):
+            while os.access("GATE", os.F_OK):
+                if not os.access("WAIT", os.F_OK):
+                    os._exit(7)
+                time.sleep(0.01)
+            return x
+        return jax.pure_callback(ends, jax.ShapeDtypeStruct((), "float32"), x) + 1
+
+    def takes_long_to_compile(x):
+        x = x * np.ones((64, 64), np.float32)
+        for n in range(400):
+            x = jax.numpy.sin(x @ x) + jax.numpy.fft.fft(x).real * n
+        return x
+
+    name = os.environ.get("FUNCTION", "calls_back")
+    crashing = jitclient.jit(globals()[name])
+    x = np.float32(1)
+    print("ready")
+"""
+CALLS = """
+    for _ in range(int(os.environ.get("CALLS", "1"))):
+        try:
+            print(float(crashing(x)))
+        except errors.CrashesDaemon as error:
+            print("refused")
+            print(json.dumps([str(error), str(jitclient.explain(crashing, x))]))
+        except errors.DaemonError as error:
+            print(type(error).__name__)
+"""
+
+PHASES = {
+    "exits": "tracing",
+    "reads_address_zero": "tracing",
+    "recurses": "tracing",
+    "calls_back": "running",
+}
+NOT_HERE = {"recurses": sys.version_info >= (3, 12)}  # there, Python counts such calls and raises in time
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strikes and journals of this test alone: its daemons and clients inherit where they are kept."""
+    for name, path in (("JITSERVER_CACHE_DIR", tmp_path / "cache"), ("XDG_RUNTIME_DIR", tmp_path / "run")):
+        path.mkdir()
+        monkeypatch.setenv(name, str(path))
+    (tmp_path / "gate").touch()
+
+
+@pytest.fixture
+def serve(serve: Any, tmp_path: Path) -> Any:
+    """Starts a daemon of this test's environment."""
+    return functools.partial(serve, JITSERVER_CACHE_DIR=str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def start(start_client: Any, tmp_path: Path) -> Any:
+    """Starts a client that calls one of the functions, until it is ready."""
+
+    def started(daemon: Any, source: str = CALLS, **env: str) -> Any:
+        functions = FUNCTIONS.replace("GATE", str(tmp_path / "gate")).replace("WAIT", str(tmp_path / "wait"))
+        client = start_client(daemon, functions + source, **env)
+        client.says("ready")
+        return client
+
+    return started
+
+
+@pytest.fixture
+def suspects(tmp_path: Path) -> Callable[[], dict[str, list[str]]]:
+    """The phases for which the functions have strikes, by name."""
+
+    def found() -> dict[str, list[str]]:
+        [part] = (tmp_path / "cache").iterdir()
+        return {it.name: [strike.phase for strike in it.strikes] for it in Strikes(part).all().values()}
+
+    return found
+
+
+def journals() -> list[Path]:
+    return list(runtime_folder().glob("*.journal"))
+
+
+def under_way() -> list[str]:
+    """What the threads of the daemons are at."""
+    data = b"".join(path.read_bytes() for path in journals())
+    noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
+    return [work.phase for work in noted if work is not None]
+
+
+@jitclient.jit
+def innocent(x: Any) -> Any:
+    return x * 3
+
+
+@pytest.mark.parametrize("function", PHASES)
+def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
+    serve: Any, start: Any, client_of: Any, cli: Any, suspects: Any, tmp_path: Path, function: str
+) -> None:
+    if NOT_HERE.get(function):
+        pytest.skip("this Python survives it")
+    with serve() as daemon:
+        # Its own process it must not take down either. Each call is tried twice.
+        env = {"FUNCTION": function, "CALLS": "2", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+        client = start(daemon, **env)
+        client.says("DaemonLost", "refused")
+        refusal, explanation = json.loads(client.process.stdout.readline())
+        assert f"{function}(f32[]) is refused: the daemon ended 3 times while {PHASES[function]} it" in refusal
+        assert explanation == f"{function}(f32[]): {refusal}"
+        assert client.ends().count("started a daemon") == 3
+        [pid] = daemon.pids()
+        with client_of(daemon.address):
+            assert float(innocent(np.float32(2))) == 6
+        assert suspects() == {function: [PHASES[function]] * 3}
+
+        key = refusal.partition("cache rm ")[2].rstrip("`")
+        done = cli("cache", "rm", key, env={"JITSERVER_ADDRESS": daemon.address})
+        assert (done.returncode, done.stdout) == (0, "removed 1 program\n"), done.stderr
+        assert suspects() == {}
+        if function == "calls_back":  # what ended the daemon is over
+            (tmp_path / "gate").unlink()
+            start(daemon).says("2.0")
+        assert daemon.pids() == [pid]
+
+
+def test_a_refusal_holds_for_all_daemons_of_an_environment(serve: Any, start: Any) -> None:
+    for _ in range(3):  # one after another, each at an address of its own, and started by nobody's client
+        with serve() as daemon:
+            start(daemon, FUNCTION="exits").says("DaemonUnavailable")
+            assert daemon.process.wait(30) == 7
+    with serve() as daemon:
+        client = start(daemon, FUNCTION="exits")
+        client.says("refused")
+        assert "3 times while tracing it" in client.process.stdout.readline()
+        assert daemon.process.poll() is None
+    assert journals() == []
+
+
+def test_who_only_ran_beside_it_is_forgiven_when_it_runs_through(
+    serve: Any, start: Any, until: Any, suspects: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "wait").touch()
+    one_call = "    print(float(crashing(x)))"
+    with serve() as daemon:
+        bystander = start(daemon, one_call, JITSERVER_AUTOSTART="1")
+        until(lambda: daemon.counts().calls, "the call to be under way")
+        guilty = start(daemon, FUNCTION="exits")
+        guilty.says("DaemonUnavailable")
+        until(lambda: suspects() == {"calls_back": ["running"], "exits": ["tracing"]}, "both to get a strike")
+        (tmp_path / "gate").unlink()
+        bystander.says("2.0")
+        bystander.ends()
+        assert suspects() == {"exits": ["tracing"]}
+
+
+def test_a_compiler_that_ends_the_daemon_is_noted_as_such(serve: Any, start: Any, until: Any, suspects: Any) -> None:
+    with serve() as daemon:
+        start(daemon, FUNCTION="takes_long_to_compile")
+        until(lambda: under_way() == ["compiling"], "the compile to be under way")
+        daemon.process.kill()
+        daemon.process.wait()
+    with serve():
+        assert suspects() == {"takes_long_to_compile": ["compiling"]}
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_what_twice_ended_a_daemon_while_it_was_loaded_is_made_anew(
+    serve: Any, client_of: Any, cli: Any, suspects: Any, tmp_path: Path, crashes: int
+) -> None:
+    with serve() as daemon, client_of(daemon.address):
+        assert float(innocent(np.float32(2))) == 6
+        [entry] = json.loads(cli("cache", "ls", "--json", env={"JITSERVER_ADDRESS": daemon.address}).stdout)
+    [part] = (tmp_path / "cache").iterdir()
+    for _ in range(crashes):
+        Strikes(part).add([Work("loading", entry["key"], entry["label"])], 1.0)
+    with serve() as daemon, client_of(daemon.address):
+        assert float(innocent(np.float32(2))) == 6
+        counts = daemon.counts()
+    assert (counts.restores, counts.traces) == ((1, 0) if crashes == 1 else (0, 1))
+    assert suspects() == ({} if crashes == 1 else {"innocent": ["loading"] * 2})
+
+
+@pytest.mark.parametrize(("number", "left"), [(signal.SIGTERM, {}), (signal.SIGKILL, {"calls_back": ["running"]})])
+def test_a_daemon_that_means_to_end_leaves_no_strike(
+    serve: Any, start: Any, until: Any, suspects: Any, tmp_path: Path, number: int, left: dict[str, list[str]]
+) -> None:
+    (tmp_path / "wait").touch()
+    with serve("--drain", "0.2") as daemon:
+        client = start(daemon)
+        until(lambda: daemon.counts().calls, "the call to be under way")
+        os.kill(daemon.process.pid, number)
+        client.says("DaemonUnavailable")
+        daemon.process.wait(30)
+    with serve():
+        assert suspects() == left
+    assert journals() == []
