@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.keeping import Holdings, KeptInfo, Owned
 from jitserver.engine.engine import Engine
 from jitserver.kept import Kept, KeptTree
@@ -39,12 +40,18 @@ def info(engine: Engine, name: str, tree: KeptTree) -> KeptInfo:
     return KeptInfo(
         name=name,
         label=tree.label,
-        arrays=len(tree.arrays),
-        nbytes=sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values())),
+        arrays=len(tree.specs),
+        nbytes=_nbytes(engine, tree),
         created=tree.created,
         last_used=tree.last_used,
         ttl=tree.ttl,
     )
+
+
+def _nbytes(engine: Engine, tree: KeptTree) -> int:
+    if tree.away is not None:
+        return sum(map(nbytes_of, tree.specs))
+    return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
 
 
 def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:

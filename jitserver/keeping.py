@@ -4,6 +4,7 @@ import logging
 import time
 
 from jitclient.errors import ProtocolError
+from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.keeping import Find, Found, Holdings, Keep, KeptInfo
 from jitserver import holdings
 from jitserver.engine.engine import Engine
@@ -25,7 +26,7 @@ class Keeping:
         """Gives a session what a name holds, if it is what was asked for."""
         kept = self.kept
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
-        if found is None:
+        if found is None or not self._is_here(find.name, found):
             return None
         session.keep(find.first, found.arrays)
         return Found(found.specs, found.tree)
@@ -59,6 +60,12 @@ class Keeping:
     def holdings(self) -> Holdings:
         """Who holds the arrays that live here."""
         return holdings.holdings(self._engine, self.kept, self._sessions.all(), self._sessions.room.most)
+
+    def _is_here(self, name: str, tree: KeptTree) -> bool:
+        """Has a tree in memory that the daemon before left on the disk."""
+        if tree.away is not None:
+            self._sessions.room.take(sum(map(nbytes_of, tree.specs)), f"what is kept as {name!r}")
+        return self.kept.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:
         """With the versions of packages, as they are here, the key of what a name may hold."""

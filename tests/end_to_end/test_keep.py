@@ -48,8 +48,9 @@ PROGRAM = """
 def own(new_daemon: Callable[..., Any], short_path: Path) -> Any:
     """Starts a daemon of the test's own; `env` makes programs its clients."""
 
-    def start(*options: str) -> Any:
-        return new_daemon(f"unix:{short_path}/d.sock", *options)
+    def start(*options: str) -> Any:  # each with the cache of the one before
+        env = {"JITSERVER_CACHE_DIR": str(short_path / "cache")}
+        return new_daemon(f"unix:{short_path}/d.sock", *options, env=env)
 
     start.env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"}  # type: ignore[attr-defined]
     return start
@@ -85,14 +86,42 @@ def test_the_next_run_has_the_arrays_and_runs_nothing(own: Any, jax: list[str], 
     ]
 
 
-def _run(own: Any, folder: Path, *arguments: str) -> Any:
+def _run(own: Any, folder: Path, *arguments: str, source: str = PROGRAM) -> Any:
     path = folder / "program.py"
-    path.write_text(textwrap.dedent(PROGRAM))
+    path.write_text(textwrap.dedent(source))
     env = {**os.environ, **own.env}
     done = subprocess.run([sys.executable, str(path), *arguments], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     *before, last = done.stdout.splitlines(keepends=True)
     return "".join(before), json.loads(last)
+
+
+KEEPS = """
+    import json, sys
+    import numpy as np
+    import jitclient
+
+    x, key = jitclient.keep("x", lambda: (print("loading"), (np.arange(5), 2.5))[1])
+    step = jitclient.jit(lambda x: x * 2, donate_argnums=0)
+    found = [np.asarray(step(x)).tolist(), float(key)]
+    x, key = jitclient.keep("x", lambda: (print("loading"), (np.arange(5), 2.5))[1])
+    print(json.dumps([*found, np.asarray(x).tolist()]))
+"""
+
+
+def test_a_planned_restart_loses_nothing(own: Any, tmp_path: Path, cli: Any) -> None:
+    told, listed = [], []
+    for _ in range(3):
+        with own():
+            if len(told) != 1:  # the second daemon is asked by nobody
+                told.append(_run(own, tmp_path, source=KEEPS))
+            else:
+                told.append(("", told[0][1]))
+            listed.append(json.loads(cli("arrays", "ls", "--json", env=own.env).stdout)["kept"])
+    assert told == [("loading\n", [[0, 2, 4, 6, 8], 2.5, [0, 1, 2, 3, 4]]), *[("", told[0][1])] * 2]
+    for [one] in listed:
+        assert (one["name"], one["label"], one["arrays"], one["nbytes"]) == ("x", "(i32[5], f32[]*)", 2, 24)
+        assert one["created"] == listed[0][0]["created"]
 
 
 MIB = 1 << 18  # float32s
