@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import msgspec
 
-from jitclient.capture import class_count, load
+from jitclient.capture import class_count, load, world
 from jitclient.errors import AmbientInput, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
@@ -52,7 +52,7 @@ class Engine:
         self._once: Once[Entry] = Once()
         self._restoring: Once[Entry | None] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
-        ambient.watch_files()
+        world.watch()
         warned.watch()
         context.of_process()  # starts the backend now, not under the first call
 
@@ -276,6 +276,8 @@ class Engine:
     resident = staticmethod(arrays.resident)
     to_host = staticmethod(arrays.to_host)
     let_go = staticmethod(arrays.let_go)
+    share = staticmethod(arrays.share)
+    nbytes = staticmethod(arrays.nbytes)
 
     # ---- looking inside
 
@@ -316,9 +318,9 @@ class Engine:
         """Packages that this daemon has loaded and that the disk has otherwise by now."""
         return context.packages().replaced(names)
 
-    def versions(self) -> dict[str, str]:
-        """The versions of packages that must agree with a client's."""
-        return {name: context.packages().version(name) for name in ("jax", "jaxlib")}
+    def versions(self, names: Iterable[str] = ("jax", "jaxlib")) -> dict[str, str]:
+        """The versions of packages; without names, of those that must agree with a client's."""
+        return {name: context.packages().version(name) for name in names}
 
 
 @contextlib.contextmanager

@@ -10,10 +10,11 @@ from jax import export
 
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.trees import tree
 from jitclient.wire import values
+from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, placed, warned
@@ -42,8 +43,12 @@ class Program:
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
+    nbytes: int = 0  # of its results
     mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
     suspect: str = ""  # its key, while a crash is held against its runs
+
+    def __post_init__(self) -> None:
+        self.nbytes = sum(map(_nbytes, self.results))
 
     def rest(self, again: Callable[[], "Program"]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""
@@ -152,6 +157,13 @@ def _build(
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
     )
+
+
+def _nbytes(spec: Spec) -> int:
+    try:
+        return nbytes_of(spec)
+    except ProtocolError:  # of no bytes that anybody could fetch: float0
+        return 0
 
 
 @contextlib.contextmanager
