@@ -10,7 +10,7 @@ import jax
 import msgspec
 
 from jitclient.capture import class_count, load, world
-from jitclient.errors import AmbientInput, CrashesDaemon, ProgramLost
+from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
@@ -191,7 +191,11 @@ class Engine:
             else:
                 self.counters.add(restores=1)
                 return self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
-        return self._made_again(stored, _request_of(stored), say)
+        try:
+            return self._made_again(stored, _request_of(stored), say)
+        except (CaptureError, TraceFailed) as error:
+            log.info("%s cannot be made again without its client: %s", stored.info.label, error)
+            return None
 
     def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
         capture = self.cache.store.blob(stored.capture)
