@@ -27,7 +27,8 @@ def device_put(x: Any) -> Any:
     """
     leaves, shape = tree.flatten(x)
     here = process.session()
-    specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
+    keeps_64_bits = context.keeps_64_bits()
+    specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
     with here:
         attachments: list[HostArray] = []
         puts, arrays = [], []
