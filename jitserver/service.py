@@ -102,7 +102,7 @@ class JitService(Service):  # type: ignore[misc]
             resumed=resumed is not None,
             first_handle=first,
             begun=connection.order.take_over(connection),
-            lends=self.pool.lends,
+            lends=connection.lends,
         )
 
     @verb(None)

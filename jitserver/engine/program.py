@@ -50,15 +50,20 @@ class Program:
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
 
-    def rest(self, again: Callable[[], Any]) -> None:
+    def rest(self, again: Callable[[], "Program"]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""
-        self.run = _Resting(self, again)
+        self.run, self.loaded = _Resting(self, again), None
+
+    def wake(self, same: "Program") -> None:
+        """Has the executable that the same program has, and keeps it for now: somebody is about to call it."""
+        self.last_call = time.monotonic()
+        self.run, self.loaded = same.run, same.loaded
 
 
 class _Resting:
     """Stands for the executable of a program that rests."""
 
-    def __init__(self, program: Program, again: Callable[[], Any]) -> None:
+    def __init__(self, program: Program, again: Callable[[], Program]) -> None:
         self._program = program
         self._again = again
 
@@ -69,7 +74,7 @@ class _Resting:
         return getattr(self._woken(), name)
 
     def _woken(self) -> Any:
-        self._program.run = self._again()
+        self._program.wake(self._again())
         return self._program.run
 
 
@@ -88,7 +93,8 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
         leaks.warn_of_kept(loaded, name)
     built.warnings += tuple(warnings)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
-    built.loaded = loaded
+    # JAX remembers what it compiled for as long as the function lives.
+    built.loaded = loaded if built.may_raise else None
     return built
 
 
