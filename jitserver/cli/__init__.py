@@ -11,6 +11,7 @@ from jitclient.version import __version__
 _COMMANDS = {
     "cache": "cache",
     "demo": "demo",
+    "doctor": "doctor",
     "install": "install",
     "logs": "lifecycle",
     "restart": "lifecycle",
