@@ -1,14 +1,18 @@
 """What goes on in this daemon, as `jitserver top` asks for it."""
 
+import bisect
 import itertools
 import time
 
 from jitclient.wire.looking import Called, SessionInfo, Snapshot
-from jitclient.wire.messages import Status
+from jitclient.wire.messages import MAX_FRAME_BYTES, EntryInfo, Listed, Status
 from jitserver.cache.entry import Entry
 from jitserver.engine.engine import Engine
 from jitserver.making import Makings
 from jitserver.session import Session
+
+_MOST_BYTES = MAX_FRAME_BYTES // 2
+_SHORT_FIELDS = 512
 
 
 def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: Status, since: float) -> Snapshot:
@@ -21,6 +25,19 @@ def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: 
         devices=engine.device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
     )
+
+
+def listed(found: list[EntryInfo], after: str) -> Listed:
+    """As many of these entries as fit into a message, from the one after that key on."""
+    found = sorted((info for info in found if info.key > after), key=lambda info: info.key)
+    most = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MOST_BYTES))
+    return Listed(found[:most], len(found) > most)
+
+
+def _size(info: EntryInfo) -> int:
+    """About what an entry takes in a message; most of it is text."""
+    texts = (info.label, info.signature, info.options, info.where, *info.context.values())
+    return 4 * sum(map(len, texts)) + _SHORT_FIELDS
 
 
 def _session(session: Session) -> SessionInfo:

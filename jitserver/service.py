@@ -23,7 +23,7 @@ from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
 from jitserver.keeping import Keeping
-from jitserver.looking import snapshot
+from jitserver.looking import listed, snapshot
 from jitserver.making import Makings
 from jitserver.room import Room
 from jitserver.session import Failed, Session, Sessions
@@ -221,8 +221,13 @@ class JitService(Service):  # type: ignore[misc]
         )
 
     @verb(messages.Match)
-    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return self.engine.cache.infos(match.prefix)
+    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> messages.Listed:
+        return listed(self.engine.cache.infos(match.prefix), match.after)
+
+    @verb(looking.Show)
+    def exposed_show(self, connection: DaemonConnection, request: looking.Show) -> messages.Inspected | None:
+        self._check_open()
+        return self.engine.show(request.key, request.what, connection.say)
 
     @verb(explaining.Explain)
     def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
@@ -233,8 +238,16 @@ class JitService(Service):  # type: ignore[misc]
         return self.engine.why(request)
 
     @verb(messages.Match)
-    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[messages.EntryInfo]:
-        return self.engine.remove(match.prefix)
+    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
+        return [info.key for info in self.engine.remove(match.prefix)]
+
+    @verb(looking.Pin)
+    def exposed_pin(self, connection: DaemonConnection, request: looking.Pin) -> list[str]:
+        return [info.key for info in self.engine.cache.pin(request.prefix, request.pinned)]
+
+    @verb(None)
+    def exposed_collect(self, connection: DaemonConnection, _: None) -> int:
+        return self.engine.cache.store.collect()
 
     @verb(None)
     def exposed_stop(self, connection: DaemonConnection, _: None) -> None:

@@ -20,13 +20,13 @@ def part() -> Path:
         SettingsError: a folder belongs to somebody else.
         OSError: it cannot be made.
     """
-    return private_folder(private_folder(_base()) / environment_digest())
+    return private_folder(private_folder(base()) / environment_digest())
 
 
 def parts_there() -> list[Path]:
     """The parts of this environment that exist, the user's own first: the system's daemon keeps another."""
-    bases = [_base(), _OF_SYSTEM / pwd.getpwuid(os.getuid()).pw_name]
-    return [path for base in bases if (path := base / environment_digest()).is_dir() and os.access(path, os.X_OK)]
+    bases = [base(), _OF_SYSTEM / pwd.getpwuid(os.getuid()).pw_name]
+    return [path for folder in bases if (path := folder / environment_digest()).is_dir() and os.access(path, os.X_OK)]
 
 
 def trim(path: Path, most_bytes: int) -> int:
@@ -47,6 +47,7 @@ def trim(path: Path, most_bytes: int) -> int:
     return freed
 
 
-def _base() -> Path:
+def base() -> Path:
+    """Where the parts of all environments are."""
     given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # the latter is systemd's
     return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))

@@ -18,6 +18,9 @@ from jitserver.cache.worth import worth
 
 log = logging.getLogger(__name__)
 
+QUARANTINE = "quarantine"
+"""The folder of what turned out to be damaged."""
+
 _AFTER_TRIM = 0.9
 _RETRY_SECONDS = 30.0
 
@@ -36,7 +39,7 @@ class Store:
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
         self._folder = folder
-        self._quarantine = folder / "quarantine"
+        self._quarantine = folder / QUARANTINE
         self._lock = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None

@@ -74,6 +74,11 @@ class Tiers:
         """What is known of a program; it is not loaded."""
         return self.memory.get(key) or self.store.find(key)
 
+    def stored(self, key: str) -> Stored | None:
+        """What the disk has of a program, once it is written if it is to be."""
+        self.writer.wait_for(key)
+        return self.store.find(key)
+
     def named(self, name: str) -> list[Entry | Stored]:
         """Programs of that name, the ones used last first: some of them, where there are many."""
         found: dict[str, Entry | Stored] = {stored.key: stored for stored in self.store.likely(name)}

@@ -41,6 +41,11 @@ class Writer:
         with self._changed:
             self._jobs.pop(key, None)
 
+    def wait_for(self, key: str) -> None:
+        """Waits until that job is done, if it is to be done."""
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._jobs and not self._busy)
+
     def finish(self, seconds: float) -> bool:
         """Has all jobs done at once; returns whether that took no longer than `seconds`."""
         with self._changed:

@@ -12,6 +12,7 @@ _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
     "demo": "demo",
+    "doctor": "doctor",
     "install": "install",
     "logs": "lifecycle",
     "restart": "lifecycle",

@@ -1,136 +1,144 @@
-"""`jitserver cache ls|show|why|rm|clear`."""
+"""`jitserver cache ls|rm|clear|pin|unpin|gc`; its `show` and `why` are in a file of their own."""
 
-import datetime
+import fnmatch
+from collections.abc import Callable
 
 import click
 
-from jitclient.wire.explaining import Explained, Why
+from jitclient.wire.looking import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
 from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
+from jitserver.cli.entries import complete_key, entries, short, some
+from jitserver.cli.show import show, why
+
+_MOST_ROWS = 50
+
+_ORDERS: dict[str, Callable[[EntryInfo], float]] = {
+    "saved": lambda entry: entry.saved,
+    "size": lambda entry: entry.disk_bytes or entry.code_bytes,
+    "hits": lambda entry: entry.hits,
+    "last": lambda entry: entry.last_used,
+}
 
 
 @click.group()
 def cache() -> None:
-    """See and manage the cached programs."""
+    """See and manage the cached programs.
+
+    KEY is the beginning of a key, or the name of a function: of all its programs. `ls`, `show` and `why` also tell what
+    is on the disk while no daemon runs.
+    """
+
+
+cache.add_command(show)
+cache.add_command(why)
 
 
 @cache.command("ls")
+@click.option(
+    "--sort",
+    type=click.Choice(list(_ORDERS)),
+    default="last",
+    show_default=True,
+    help="What comes first: most time saved, largest, most hits, or used last.",
+)
+@click.option("--match", metavar="GLOB", help="Only those whose function or label matches, as in 'step*'.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"So many at most; 0: all. [default: {_MOST_ROWS}; with --json: all]",
+)
 @json_option
-def list_entries(as_json: bool) -> None:
-    """List the cached programs, the one used last first."""
-    found = _ask(Verb.ENTRIES, "", as_json)
+def list_entries(sort: str, match: str | None, limit: int | None, as_json: bool) -> None:
+    """List the cached programs."""
+    found = sorted(entries("", as_json), key=_ORDERS[sort], reverse=True)
+    if match is not None:
+        found = [entry for entry in found if _matches(entry, match)]
+    most = limit or len(found) if limit is not None or as_json else _MOST_ROWS
     if as_json:
-        print_json(found)
+        print_json(found[:most])
         return
-    rows = [
-        [
-            entry.key[:12],
-            entry.label,
-            seconds(sum(entry.seconds.values())),
-            str(entry.hits),
-            seconds(entry.saved),
-            ago(entry.last_used),
-        ]
-        for entry in sorted(found, key=lambda entry: -entry.last_used)
-    ]
-    print_table("", ["key", "program", "made in", "hits", "saved", "last used"], rows)
+    print_table(
+        "", ["key", "program", "made in", "hits", "saved", "size", "last used", ""], list(map(_row, found[:most]))
+    )
+    if len(found) > most:
+        click.echo(f"and {len(found) - most:,} more: --limit N shows as many, --match GLOB those that you mean")
 
 
 @cache.command()
-@click.argument("key")
-@json_option
-def show(key: str, as_json: bool) -> None:
-    """Show all that is known of the programs whose key starts with KEY, or whose function has that name."""
-    found = _some(Verb.ENTRIES, key, as_json)
-    if as_json:
-        print_json(found)
-        return
-    for entry in found:
-        print_table("", ["key", entry.key], _details(entry))
-
-
-@cache.command()
-@click.argument("key")
-@click.argument("key2", required=False)
-@json_option
-def why(key: str, key2: str | None, as_json: bool) -> None:
-    """Say why a program was made instead of found: where it differs from the nearest one that was there before it.
-
-    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; of several
-    programs, the one made last is meant.
-    """
-    wanted, other = _newest(key, as_json), _newest(key2, as_json) if key2 is not None else None
-    question = Why(wanted.key, other.key if other is not None else "")
-    explained: Explained | None = ask(Verb.WHY, question, Explained | None, as_json)
-    if explained is None or explained.found is None:
-        raise click.ClickException("one of the programs has gone meanwhile")
-    if as_json:
-        print_json(explained)
-    else:
-        click.echo("\n".join(_answer(explained, explained.found)))
-
-
-@cache.command()
-@click.argument("key")
+@click.argument("key", shell_complete=complete_key)
 @json_option
 def rm(key: str, as_json: bool) -> None:
-    """Remove the programs whose key starts with KEY, or whose function has that name."""
-    _removed(_some(Verb.REMOVE, key, as_json), as_json)
+    """Remove the programs of KEY."""
+    some(key, as_json)
+    _removed(key, as_json)
 
 
 @cache.command()
 @json_option
 def clear(as_json: bool) -> None:
     """Remove all programs."""
-    _removed(_ask(Verb.REMOVE, "", as_json), as_json)
+    _removed("", as_json)
 
 
-def _newest(prefix: str, as_json: bool) -> EntryInfo:
-    return max(_some(Verb.ENTRIES, prefix, as_json), key=lambda entry: entry.created)
+@cache.command()
+@click.argument("key", shell_complete=complete_key)
+@json_option
+def pin(key: str, as_json: bool) -> None:
+    """Have the programs of KEY stay in the cache, whatever it lacks room for."""
+    _pin(key, True, as_json)
 
 
-def _answer(explained: Explained, entry: EntryInfo) -> list[str]:
-    lines = [f"{_short(entry)}, made in {seconds(sum(entry.seconds.values()))}"]
-    if explained.nearest is None:
-        return [*lines, "is the only program of that name"]
-    lines.append(f"differs from {_short(explained.nearest)} in")
-    return lines + ([f"  {difference}" for difference in explained.differences] or ["  nothing"])
+@cache.command()
+@click.argument("key", shell_complete=complete_key)
+@json_option
+def unpin(key: str, as_json: bool) -> None:
+    """Let the programs of KEY go again when there is no room for them."""
+    _pin(key, False, as_json)
 
 
-def _short(entry: EntryInfo) -> str:
-    return f"{entry.label} {entry.key[:12]}"
-
-
-def _ask(verb: Verb, prefix: str, as_json: bool) -> list[EntryInfo]:
-    found: list[EntryInfo] = ask(verb, Match(prefix), list[EntryInfo], as_json)
-    return found
-
-
-def _some(verb: Verb, prefix: str, as_json: bool) -> list[EntryInfo]:
-    if not prefix:
-        raise click.UsageError("KEY must not be empty")
-    found = _ask(verb, prefix, as_json)
-    if not found:
-        raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
-    return found
-
-
-def _removed(entries: list[EntryInfo], as_json: bool) -> None:
+@cache.command()
+@json_option
+def gc(as_json: bool) -> None:
+    """Delete what the cache needs no longer: what is over its bounds, and files that no program has."""
+    freed: int = ask(Verb.COLLECT, None, int, as_json)
     if as_json:
-        print_json([entry.key for entry in entries])
+        print_json({"freed_bytes": freed})
     else:
-        click.echo(f"removed {len(entries)} program{'' if len(entries) == 1 else 's'}")
+        click.echo(f"freed {size(freed)}")
 
 
-def _details(entry: EntryInfo) -> list[list[str]]:
-    created = datetime.datetime.fromtimestamp(entry.created).isoformat(" ", "seconds")
+def _removed(prefix: str, as_json: bool) -> None:
+    keys: list[str] = ask(Verb.REMOVE, Match(prefix), list[str], as_json)
+    _say_done("removed", keys, as_json)
+
+
+def _pin(prefix: str, pinned: bool, as_json: bool) -> None:
+    some(prefix, as_json)
+    keys: list[str] = ask(Verb.PIN, Pin(prefix, pinned), list[str], as_json)
+    _say_done("pinned" if pinned else "unpinned", keys, as_json)
+
+
+def _say_done(what: str, keys: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json(keys)
+    else:
+        click.echo(f"{what} {len(keys)} program{'' if len(keys) == 1 else 's'}")
+
+
+def _matches(entry: EntryInfo, glob: str) -> bool:
+    return fnmatch.fnmatchcase(entry.name, glob) or fnmatch.fnmatchcase(entry.label, glob)
+
+
+def _row(entry: EntryInfo) -> list[str]:
     return [
-        ["program", entry.signature],
-        ["function", f"{entry.name}, {entry.where}"],
-        ["function key", entry.function_key],
-        ["options", entry.options or "none"],
-        ["context", ", ".join(f"{name} {value}" for name, value in entry.context.items() if value)],
-        ["made", f"{created}: " + ", ".join(f"{name} {seconds(value)}" for name, value in entry.seconds.items())],
-        ["used", f"{entry.hits} hits, {seconds(entry.saved)} saved, last {ago(entry.last_used)}"],
-        ["machine code", size(entry.code_bytes)],
+        short(entry),
+        entry.label,
+        seconds(sum(entry.seconds.values())),
+        str(entry.hits),
+        seconds(entry.saved),
+        size(_ORDERS["size"](entry)),
+        ago(entry.last_used),
+        "pinned" if entry.pinned else "",
     ]

@@ -69,7 +69,8 @@ def not_running(reason: str, as_json: bool) -> NoReturn:
 
 def print_json(value: Any) -> None:
     """Prints JSON on stdout; messages become objects with their fields' names."""
-    click.echo(json.dumps(value, indent=2, default=msgspec.structs.asdict))
+    text = json.dumps(value, default=msgspec.structs.asdict)  # which is slow if it indents: seconds for a large cache
+    click.echo(msgspec.json.format(text, indent=2))
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

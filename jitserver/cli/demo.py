@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from jitclient.sessions import launch
-from jitclient.wire.messages import EntryInfo, Match, Status, Verb
+from jitclient.wire.messages import Status, Verb
 from jitserver.cli.common import ask_daemon, home, json_option, print_json, print_table, seconds
+from jitserver.cli.entries import listed
 
 PROGRAM = Path(__file__).parents[1] / "demo" / "train.py"
 _COUNTED = ("captures_loaded", "traces", "compiles")
@@ -67,8 +68,7 @@ def _run(salt: int, layers: int, steps: int) -> dict[str, Any]:
 
 
 def _result(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    entries: list[EntryInfo] = ask_daemon(Verb.ENTRIES, Match("train_step"), list[EntryInfo])
-    made = max(entries, key=lambda entry: entry.created)
+    made = max(listed("train_step"), key=lambda entry: entry.created)
     return {
         "runs": runs,
         "made_in": made.seconds,

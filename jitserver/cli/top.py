@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from jitclient.errors import DaemonUnavailable
+from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.wire.looking import Snapshot, Top
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask_daemon, console, json_option, not_running, print_json
@@ -50,7 +50,9 @@ def top(once: bool, interval: float | None, as_json: bool) -> None:
             _print_once(look, interval, as_json)
         else:
             _show_live(look, interval or _REFRESH_SECONDS)
-    except DaemonUnavailable as error:
+    except DaemonSilent:
+        raise
+    except (DaemonUnavailable, DaemonLost) as error:
         not_running(str(error), as_json)
 
 

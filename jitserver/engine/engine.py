@@ -15,7 +15,8 @@ from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
 from jitclient.wire.looking import DeviceMemory
-from jitclient.wire.messages import DeviceInfo, EntryInfo, Lookup, Prepare, Signature
+from jitclient.wire.messages import DeviceInfo, EntryInfo, Inspected, Lookup, Prepare, Signature
+from jitserver.cache import why
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
 from jitserver.cache.journal import Journal, mark
@@ -287,6 +288,22 @@ class Engine:
 
     inspect = staticmethod(inspecting.inspected)
 
+    def show(self, key: str, what: str, say: Say) -> Inspected | None:
+        """What is known of a cached program: see inspecting.py. None where it is not there.
+
+        Raises:
+            CaptureError: its function cannot be traced once more.
+        """
+        if what not in inspecting.TRACED:
+            entry = self.entry_of(key, say)
+            return None if entry is None else inspecting.inspected(entry.program, what)
+        stored = self.cache.stored(key)
+        capture = self.cache.store.blob(stored.capture) if stored is not None else None
+        if stored is None or capture is None:
+            return None
+        self.counters.add(captures_loaded=1, traces=1)
+        return inspecting.traced_again(_request_of(stored), bytes(capture), what)
+
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""
         refusal = self._ambient.get(keys.call_key(request.lookup), ("", ""))[0]
@@ -296,7 +313,7 @@ class Engine:
 
     def why(self, request: Why) -> Explained | None:
         """Where a cached program differs from another; None if one of them is not there."""
-        return explaining.why(self.cache, request)
+        return why.why(self.cache.get, self.cache.named, request)
 
     def devices(self) -> tuple[str, ...]:
         """The devices, as people know them."""

@@ -4,11 +4,11 @@ import hashlib
 
 import msgspec
 
-from jitclient.wire.explaining import Explain, Explained, KeyPart, Why, decode_parts, encode_parts
-from jitclient.wire.messages import EntryInfo, Lookup
-from jitserver.cache.makeup import Makeup, differences
-from jitserver.cache.nearest import Known, nearest
+from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
+from jitclient.wire.messages import Lookup
+from jitserver.cache.makeup import Makeup
 from jitserver.cache.tiers import Tiers
+from jitserver.cache.why import against_nearest
 from jitserver.engine import keys
 
 _TOLD_HERE = ("packages", "process")
@@ -32,33 +32,8 @@ def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
 def explained(cache: Tiers, request: Explain, refusal: str = "") -> Explained:
     """Whether the program of a lookup is there, and where it differs from the nearest other one of that name."""
     key = keys.call_key(request.lookup)
-    return _against_nearest(cache, key, makeup_of(request.lookup, request.parts), request.name, refusal)
-
-
-def why(cache: Tiers, request: Why) -> Explained | None:
-    """Where a program differs from another, or from the nearest other one; None if one of them is not there."""
-    known = cache.get(request.key)
-    if known is None:
-        return None
-    if not request.other:
-        return _against_nearest(cache, known.key, known.makeup, known.info.name, "")
-    other = cache.get(request.other)
-    if other is None:
-        return None
-    return Explained(known.key, known.info, other.info, differences(other.makeup, known.makeup))
-
-
-def _against_nearest(cache: Tiers, key: str, makeup: Makeup, name: str, refusal: str) -> Explained:
-    found = cache.get(key)
-    others = [known for known in cache.named(name) if known.key != key]
-    if found is not None:  # what was made later is no reason for having made this one
-        others = [known for known in others if known.info.created < found.info.created] or others
-    closest, differ = nearest(makeup, others)
-    return Explained(key, _info(found), _info(closest), differ, refusal)
-
-
-def _info(known: Known | None) -> EntryInfo | None:
-    return known.info if known is not None else None
+    makeup = makeup_of(request.lookup, request.parts)
+    return against_nearest(cache.get, cache.named, key, makeup, request.name, refusal)
 
 
 def _digest(data: bytes) -> bytes:

@@ -85,9 +85,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
         CaptureError: the tree of results holds what no message can name, or the program has side effects.
         BaseException: what the user's function raised while it was traced.
     """
-    statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
-    structure = tree.decode(signature.tree, loaded.object_at)
-    over_leaves = OverLeaves(loaded.fn, name, structure, statics)
+    over_leaves = _over_leaves(loaded, signature, name)
     built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree)
     with warned.collected() as warnings:
         leaks.warn_of_kept(loaded, name)
@@ -104,10 +102,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     Raises:
         CaptureError: it is no program of this version of jax.
     """
-    try:
-        exported = export.deserialize(bytearray(program))
-    except Exception as error:  # it is a parser's: what it may raise is anything
-        raise CaptureError(f"the program cannot be read: {error}") from error
+    exported = _exported(program)
 
     def function(*leaves: Any) -> Any:
         return exported.call(*leaves)
@@ -120,6 +115,65 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     return built
 
 
+def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) -> str:
+    """The "jaxpr" or "stablehlo" of a captured function, which is traced once more."""
+    over_leaves = _over_leaves(loaded, signature, name)
+    deref, seconds = loaded.object_at, dict[str, float]()
+    with context.entered(_settings(signature, deref)), warned.collected():
+        found = _lowered(over_leaves.function, signature, deref, lambda _: None, lambda: over_leaves.out_tree, seconds)
+    return str(found.traced.jaxpr) if what == "jaxpr" else str(found.lowered.as_text())
+
+
+def text_of_client(program: bytes, what: str) -> str:
+    """The "stablehlo" of a program that a client traced; the "jaxpr" stayed there."""
+    return "" if what == "jaxpr" else _exported(program).mlir_module()
+
+
+def _over_leaves(loaded: Loaded, signature: Signature, name: str) -> OverLeaves:
+    statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
+    structure = tree.decode(signature.tree, loaded.object_at)
+    return OverLeaves(loaded.fn, name, structure, statics)
+
+
+def _exported(program: bytes) -> export.Exported:
+    try:
+        return export.deserialize(bytearray(program))
+    except Exception as error:  # it is a parser's: what it may raise is anything
+        raise CaptureError(f"the program cannot be read: {error}") from error
+
+
+def _settings(signature: Signature, deref: Deref) -> tuple[tuple[str, Any], ...]:
+    return tuple((key, values.decode(value, deref)) for key, value in signature.context)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lowered:
+    traced: Any
+    lowered: Any
+
+
+def _lowered(
+    function: Callable[..., Any],
+    signature: Signature,
+    deref: Deref,
+    say: Say,
+    out_tree: Callable[[], Any],
+    seconds: dict[str, float],
+) -> _Lowered:
+    options = {key: values.decode(value, deref) for key, value in signature.options}
+    jitted = placed.jitted(function, signature, options)
+    with _timed(seconds, "trace", say, "tracing"), ambient.refused():
+        traced = jitted.trace(*map(abstract, signature.leaves))
+        leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+    if traced.jaxpr.effects:
+        raise CaptureError(
+            "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
+        )
+    with _timed(seconds, "lower", say, "lowering"):
+        lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
+    return _Lowered(traced, lowered)
+
+
 def _build(
     function: Callable[..., Any],
     signature: Signature,
@@ -128,21 +182,12 @@ def _build(
     out_tree: Callable[[], Any] = lambda: None,
 ) -> Program:
     seconds: dict[str, float] = {}
-    settings = tuple((key, values.decode(value, deref)) for key, value in signature.context)
-    options = {key: values.decode(value, deref) for key, value in signature.options}
+    settings = _settings(signature, deref)
     with context.entered(settings), warned.collected() as warnings:
-        jitted = placed.jitted(function, signature, options)
-        with _timed(seconds, "trace", say, "tracing"), ambient.refused():
-            traced = jitted.trace(*map(abstract, signature.leaves))
-            leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
-        if traced.jaxpr.effects:
-            raise CaptureError(
-                "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
-            )
-        with _timed(seconds, "lower", say, "lowering"):
-            lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
+        found = _lowered(function, signature, deref, say, out_tree, seconds)
+        traced = found.traced
         with _timed(seconds, "compile", say, "compiling"):
-            compiled = lowered.compile()
+            compiled = found.lowered.compile()
     return Program(
         run=compiled,
         specs=signature.leaves,

@@ -79,6 +79,12 @@ def is_known(target: Target) -> bool:
     return len(_show(target, "FragmentPath", (target.socket, target.service))) == 2
 
 
+def states(target: Target) -> dict[str, str]:
+    """What systemd says of the target's units: "active", "failed", ..."""
+    units = (target.socket, target.service)
+    return dict(zip(units, _show(target, "ActiveState", units), strict=True))
+
+
 def waiting() -> Target | None:
     """The target whose socket is open while no daemon runs, if there is one: to connect there starts the daemon."""
     target = installed()

@@ -1,4 +1,4 @@
-"""Messages about what a daemon is at: its sessions, what it makes now, and what it runs."""
+"""Messages about what a daemon is at, and about single programs: for people who look inside."""
 
 from jitclient.wire.messages import Message, Status
 
@@ -7,6 +7,20 @@ class Top(Message):
     """Ask what goes on. Of the programs, those are told that were called after `since`, which is `now` of an answer."""
 
     since: float = 0.0
+
+
+class Show(Message):
+    """Ask about a cached program, by its whole key: for its "hlo", "stablehlo" or "jaxpr", its "costs" or "memory"."""
+
+    key: str
+    what: str
+
+
+class Pin(Message):
+    """Have the programs stay whose key or function name starts with, or equals, `prefix`; or let them go again."""
+
+    prefix: str
+    pinned: bool
 
 
 class SessionInfo(Message):

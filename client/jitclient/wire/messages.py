@@ -50,12 +50,15 @@ class Verb(enum.StrEnum):
     TOP = "top"  # Top -> Snapshot: see looking.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
-    ENTRIES = "entries"  # Match -> list[EntryInfo]
-    REMOVE = "remove"  # Match -> list[EntryInfo]: those removed
     FIND = "find"  # Find -> Found, or nothing where the name holds nothing of that key: see keeping.py
     KEEP = "keep"  # Keep -> nothing
     ARRAYS = "arrays"  # nothing -> Holdings
     FORGET = "forget"  # Forget -> list[KeptInfo]: those that are kept no longer
+    ENTRIES = "entries"  # Match -> Listed
+    REMOVE = "remove"  # Match -> list[str]: the keys of those removed
+    SHOW = "show"  # Show -> Inspected, or nothing where the key is unknown: see looking.py
+    PIN = "pin"  # Pin -> list[str]: the keys of those meant
+    COLLECT = "collect"  # nothing -> int: deletes what the cache needs no longer, bytes freed
     STOP = "stop"  # nothing -> nothing: drain and end
 
 
@@ -320,9 +323,12 @@ class Busy(Message):
 
 
 class Match(Message):
-    """Which entries: those whose call key or function name starts with, or equals, `prefix`; all where it is empty."""
+    """Which entries: those whose call key or function name starts with, or equals, `prefix`; all where it is empty.
+    Of them, those whose key comes after `after`.
+    """
 
     prefix: str = ""
+    after: str = ""
 
 
 class EntryInfo(Message):
@@ -345,6 +351,13 @@ class EntryInfo(Message):
     pinned: bool = False
     disk_bytes: int = 0  # 0: it is not on the disk
     in_memory: bool = False
+
+
+class Listed(Message):
+    """As many entries as one message holds, by their keys, and whether there are more after the last of them."""
+
+    found: list[EntryInfo]
+    more: bool
 
 
 class DeviceInfo(Message):

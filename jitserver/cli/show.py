@@ -1,0 +1,134 @@
+"""`jitserver cache show|why`: all about one program."""
+
+import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from jitclient.errors import DaemonUnavailable
+from jitclient.wire.explaining import Explained, Why
+from jitclient.wire.looking import Show
+from jitclient.wire.messages import EntryInfo, Inspected, Verb
+from jitserver.cache import offline
+from jitserver.cache.why import why as compared
+from jitserver.cli.common import ago, ask, ask_daemon, json_option, print_json, print_table, seconds, size
+from jitserver.cli.entries import complete_key, newest, short, some
+
+_FROM_ANALYSIS = ("flops", "bytes accessed", "transcendentals")
+
+
+@click.command()
+@click.argument("key", shell_complete=complete_key)
+@click.option("--hlo", is_flag=True, help="The text of what was compiled, after XLA's optimizations.")
+@click.option("--stablehlo", is_flag=True, help="The text of what was given to XLA.")
+@click.option("--jaxpr", is_flag=True, help="The text of what JAX traced.")
+@json_option
+def show(key: str, as_json: bool, **texts: bool) -> None:
+    """Show all that is known of the programs whose key starts with KEY, or whose function has that name.
+
+    With a text, show the text alone, of the program made last. --stablehlo and --jaxpr trace the function again, on the
+    daemon, out of what the cache keeps of it. Where no daemon runs, what the compiler knows is left out.
+    """
+    wanted = [name for name, is_wanted in texts.items() if is_wanted]
+    found = [newest(key, as_json)] if wanted else some(key, as_json)
+    if wanted:
+        _show_texts(found[0], wanted, as_json)
+        return
+    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # a program is loaded for it
+    if as_json:
+        print_json([{**msgspec.structs.asdict(e), **analysis} for e, analysis in zip(found, analyses, strict=True)])
+        return
+    for entry, analysis in zip(found, analyses, strict=True):
+        print_table("", ["key", entry.key], _details(entry) + _of_compiler(analysis))
+
+
+@click.command()
+@click.argument("key", shell_complete=complete_key)
+@click.argument("key2", required=False, shell_complete=complete_key)
+@json_option
+def why(key: str, key2: str | None, as_json: bool) -> None:
+    """Say why a program was made instead of found: where it differs from the nearest one that was there before it.
+
+    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; of several
+    programs, the one made last is meant.
+    """
+    wanted, other = newest(key, as_json), newest(key2, as_json) if key2 is not None else None
+    explained = _explained(Why(wanted.key, other.key if other is not None else ""))
+    if explained is None or explained.found is None:
+        raise click.ClickException("one of the programs has gone meanwhile")
+    if as_json:
+        print_json(explained)
+    else:
+        click.echo("\n".join(_answer(explained, explained.found)))
+
+
+def _explained(question: Why) -> Explained | None:
+    try:
+        explained: Explained | None = ask_daemon(Verb.WHY, question, Explained | None)
+    except DaemonUnavailable:
+        return compared(offline.find, offline.named, question)
+    return explained
+
+
+def _show_texts(entry: EntryInfo, wanted: list[str], as_json: bool) -> None:
+    texts = {name: _text(entry, name, as_json) for name in wanted}
+    if as_json:
+        print_json([{**msgspec.structs.asdict(entry), **texts}])
+    else:
+        click.echo_via_pager("\n".join(texts.values()))
+
+
+def _text(entry: EntryInfo, what: str, as_json: bool) -> str:
+    found: Inspected | None = ask(Verb.SHOW, Show(entry.key, what), Inspected | None, as_json)
+    if found is None:
+        raise click.ClickException(f"{entry.label} has gone meanwhile, or nothing is kept of it on the disk")
+    if not found.text:
+        raise click.ClickException(f"{entry.label} has no {what} here: it was traced in its client")
+    return found.text
+
+
+def _analysis(entry: EntryInfo) -> dict[str, Any]:
+    """What the compiler knows of a program; nothing where no daemon runs, or it is there no longer."""
+    try:
+        memory: Inspected | None = ask_daemon(Verb.SHOW, Show(entry.key, "memory"), Inspected | None)
+        costs: Inspected | None = ask_daemon(Verb.SHOW, Show(entry.key, "costs"), Inspected | None)
+    except DaemonUnavailable:
+        return {}
+    return {"memory": memory.memory, "costs": costs.costs} if memory is not None and costs is not None else {}
+
+
+def _answer(explained: Explained, entry: EntryInfo) -> list[str]:
+    lines = [f"{_named(entry)}, made in {seconds(sum(entry.seconds.values()))}"]
+    if explained.nearest is None:
+        return [*lines, "is the only program of that name"]
+    lines.append(f"differs from {_named(explained.nearest)} in")
+    return lines + ([f"  {difference}" for difference in explained.differences] or ["  nothing"])
+
+
+def _named(entry: EntryInfo) -> str:
+    return f"{entry.label} {short(entry)}"
+
+
+def _details(entry: EntryInfo) -> list[list[str]]:
+    created = datetime.datetime.fromtimestamp(entry.created).isoformat(" ", "seconds")
+    kept = ["in memory"] * entry.in_memory + [f"on the disk ({size(entry.disk_bytes)})"] * (entry.disk_bytes > 0)
+    return [
+        ["program", entry.signature],
+        ["function", f"{entry.name}, {entry.where}"],
+        ["function key", entry.function_key],
+        ["options", entry.options or "none"],
+        ["context", ", ".join(f"{name} {value}" for name, value in entry.context.items() if value)],
+        ["made", f"{created}: " + ", ".join(f"{name} {seconds(value)}" for name, value in entry.seconds.items())],
+        ["used", f"{entry.hits} hits, {seconds(entry.saved)} saved, last {ago(entry.last_used)}"],
+        ["kept", ", ".join(kept + ["pinned"] * entry.pinned) or "by the sessions that use it"],
+        ["machine code", size(entry.code_bytes)],
+    ]
+
+
+def _of_compiler(analysis: dict[str, Any]) -> list[list[str]]:
+    memory, costs = analysis.get("memory", {}), analysis.get("costs", {})
+    words = [f"{name.removesuffix('_size_in_bytes')} {size(value)}" for name, value in memory.items() if value]
+    estimate = [f"{costs[name]:,.0f} {name}" for name in _FROM_ANALYSIS if name in costs]
+    rows = [["memory", ", ".join(words)], ["costs", ", ".join(estimate)]]
+    return [row for row in rows if row[1]]

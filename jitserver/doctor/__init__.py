@@ -1,0 +1,1 @@
+"""Checks of all that a daemon and its clients need: `jitserver doctor` runs them."""

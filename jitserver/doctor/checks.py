@@ -1,0 +1,47 @@
+"""All checks, in the order in which one is the reason of the next."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from jitclient.errors import JitserverError
+from jitserver.doctor import daemon, environment, files, machine
+from jitserver.doctor.cache import cache
+from jitserver.doctor.call import call
+from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.versions import versions
+
+Check = Callable[[Scene], Finding | Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    versions,
+    environment.settings,
+    files.folder_of_sockets,
+    files.socket,
+    files.lock,
+    files.left_behind,
+    files.log,
+    cache,
+    machine.disk,
+    machine.memory,
+    machine.control_group,
+    machine.open_files,
+    machine.locked_memory,
+    machine.memory_maps,
+    daemon.systemd,
+    daemon.answers,
+    environment.settings_of_daemon,
+    daemon.devices,
+    call,
+)
+
+
+def examined(scene: Scene, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+    """What the checks find, one after the other; one that cannot be made is a finding itself."""
+    for check in checks:
+        name = check.__name__.replace("_", " ")
+        try:
+            found = check(scene)
+            yield from [found] if isinstance(found, Finding) else found
+        except JitserverError as error:
+            yield Finding(name, "problem", str(error), "see above")
+        except (OSError, KeyError, ValueError) as error:  # the kernel of another system tells other things
+            yield Finding(name, "warning", f"cannot be looked into: {error}", "nothing, if this is not Linux")

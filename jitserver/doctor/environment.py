@@ -1,0 +1,61 @@
+"""Settings of this shell, and where the daemon's differ."""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jitclient.errors import SettingsError
+from jitclient.settings import Settings
+from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
+from jitserver.doctor.finding import Finding, Scene, judged
+
+_OURS = "JITSERVER_"
+_KNOWN = tuple(field.name.upper() for field in dataclasses.fields(Settings))
+_LIKENESS = 0.8
+
+
+def settings(scene: Scene) -> Iterator[Finding]:
+    """What is set, and whether it means something."""
+    made = {name: os.environ[name] for name in sorted(os.environ) if _is_setting(name)}
+    try:
+        Settings.from_environment()
+    except SettingsError as error:
+        yield Finding("settings", "problem", str(error), "correct it, or unset it")
+    for name in made:
+        meant = difflib.get_close_matches(name.removeprefix(_OURS), _KNOWN, 1, _LIKENESS) if _is_ours(name) else []
+        if meant and name.removeprefix(_OURS) not in _KNOWN:
+            yield Finding("settings", "warning", f"{name} means nothing", f"was it to be {_OURS}{meant[0]}?")
+    yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
+
+
+def settings_of_daemon(scene: Scene) -> Iterator[Finding]:
+    """Those that only a whole process can have are the daemon's, whatever this shell says."""
+    check = "its settings"
+    if scene.status is None:
+        return
+    try:
+        words = Path(f"{scene.process}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError as error:
+        yield Finding(check, "ok", f"not to be seen: {error.strerror}")
+        return
+    there = dict(word.split("=", 1) for word in words if "=" in word)
+    pairs = {name: (_said(os.environ, name), _said(there, name)) for name in PROCESS_SETTINGS}
+    differ = [
+        f"{name} is {ours!r} here and {theirs!r} there" for name, (ours, theirs) in pairs.items() if ours != theirs
+    ]
+    says = ", ".join(differ) or "as here, where only a whole process can have them"
+    yield judged(check, not differ, says, "jitserver restart, with those that you want; or unset them here")
+
+
+def _said(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(name) or DAEMON_DEFAULTS.get(name, "")
+
+
+def _is_setting(name: str) -> bool:
+    return name in PROCESS_SETTINGS or name.startswith((_OURS, "JAX_", "XLA_"))
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_OURS)

@@ -1,0 +1,41 @@
+"""Versions here, and those that the daemon has loaded."""
+
+import importlib.metadata
+import platform
+
+from jitclient.version import __version__
+from jitserver.doctor.finding import Finding, Scene
+
+_MUST_AGREE = ("Python", "jax", "jaxlib")
+
+
+def versions(scene: Scene) -> Finding:
+    """What this environment has must be what the daemon has loaded: it refuses clients that loaded another jax."""
+    here = {"jitserver": __version__, "Python": platform.python_version()}
+    here |= {name: _installed(name) for name in ("jax", "jaxlib")}
+    says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
+    status = scene.status
+    if status is None:
+        if here["jax"] and here["jaxlib"]:
+            return Finding("versions", "ok", says)
+        return Finding("versions", "problem", says, "pip install 'jitserver[server]', or [cuda13]: a daemon needs jax")
+    there = {"jitserver": status.version, "Python": status.python, **status.packages}
+    differ = [name for name, version in here.items() if version and there.get(name) != version]
+    if not differ:
+        return Finding("versions", "ok", says)
+    says += "; the daemon has " + ", ".join(f"{name} {there.get(name)}" for name in differ)
+    matters = any(name in _MUST_AGREE and not _agree(name, here[name], there.get(name, "")) for name in differ)
+    return Finding("versions", "problem" if matters else "warning", says, "jitserver restart")
+
+
+def _agree(name: str, here: str, there: str) -> bool:
+    if name == "Python":
+        return here.split(".")[:2] == there.split(".")[:2]
+    return here == there
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,104 @@
+"""`jitserver doctor`: what it prints, and its exit status."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKS = {
+    "versions",
+    "settings",
+    "socket folder",
+    "socket",
+    "lock",
+    "left behind",
+    "log",
+    "disk",
+    "memory",
+    "control group",
+    "open files",
+    "locked memory",
+    "memory maps",
+    "systemd",
+    "cache",
+    "daemon",
+}
+OF_A_DAEMON = {"its settings", "devices", "call"}
+
+
+@pytest.fixture
+def nowhere(short_path: Path) -> dict[str, str]:
+    return {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"}
+
+
+def by_check(done: Any) -> dict[str, dict[str, str]]:
+    return {found["check"]: found for found in json.loads(done.stdout)["checks"]}
+
+
+def test_where_all_is_well_the_status_is_0(daemon: str, cli: Callable[..., Any]) -> None:
+    done = cli("doctor", "--json")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["running"] is True
+    found = by_check(done)
+    assert found.keys() == CHECKS | OF_A_DAEMON
+    for check in OF_A_DAEMON | {"versions", "daemon", "socket"}:
+        assert found[check]["level"] == "ok", found[check]
+    assert daemon in found["daemon"]["says"]
+    text = cli("doctor").stdout
+    assert all(check in text for check in CHECKS | OF_A_DAEMON)
+
+
+def test_without_a_daemon_the_status_is_3_and_none_is_started(
+    cli: Callable[..., Any], nowhere: dict[str, str], short_path: Path
+) -> None:
+    done = cli("doctor", "--json", env={**nowhere, "JITSERVER_AUTOSTART": "1"})
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["running"] is False
+    found = by_check(done)
+    assert found.keys() == CHECKS
+    assert found["daemon"]["level"] == "warning"
+    assert "jitserver start" in found["daemon"]["do"]
+    assert list(short_path.iterdir()) == []
+
+
+def test_a_problem_has_status_1_also_without_a_daemon(
+    cli: Callable[..., Any], nowhere: dict[str, str], short_path: Path
+) -> None:
+    short_path.chmod(0o777)
+    done = cli("doctor", "--json", env=nowhere)
+    assert done.returncode == 1
+    assert by_check(done)["socket folder"]["level"] == "problem"
+    assert f"-> chmod 700 {short_path}" in cli("doctor", env=nowhere).stdout
+
+
+@pytest.mark.parametrize("setting", [{"JITSERVER_ADDRESS": "http://x"}, {"JITSERVER_FALLBACK": "perhaps"}])
+def test_a_bad_setting_is_a_problem(setting: dict[str, str], cli: Callable[..., Any]) -> None:
+    done = cli("doctor", "--json", env=setting)
+    assert done.returncode == 1
+    assert next(iter(setting.values())) in by_check(done)["settings"]["says"]
+
+
+def test_it_starts_a_daemon_when_told(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
+    pid = None
+    try:
+        done = cli("doctor", "--start", "--json", env=nowhere)
+        assert done.returncode == 0, done.stdout
+        assert by_check(done)["call"]["level"] == "ok"
+        pid = json.loads(cli("status", "--json", env=nowhere).stdout)["pid"]
+        assert json.loads(cli("stop", "--json", env=nowhere).stdout)["pid"] == pid
+        pid = None
+    finally:
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_daemon_that_cannot_be_started_is_a_problem(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
+    done = cli("doctor", "--start", "--json", env={**nowhere, "JAX_PLATFORMS": "nonsense"})
+    assert done.returncode == 1
+    found = by_check(done)["daemon"]
+    assert found["level"] == "problem"
+    assert "nonsense" in found["says"]

@@ -1,0 +1,100 @@
+"""`jitserver cache show`: all about one program, its texts among it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+    import json, os, jax, numpy as np, jitclient
+
+    @jitclient.jit
+    def shown(x):
+        return x * 2 + 1
+
+    @jitclient.jit
+    def shown_wide(x):
+        return x * 3
+
+    @jitclient.jit
+    def traced_here(x):
+        return x * float(os.environ.get("SCALE", "5"))
+
+    shown(np.zeros((3, 4), np.float32))
+    with jax.enable_x64(True):
+        shown_wide(np.zeros(3, np.float64))
+    np.asarray(traced_here(np.zeros(3, np.float32)))
+    print(json.dumps(None))
+"""
+
+
+@pytest.fixture(scope="module")
+def used(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """How to reach a daemon that has three programs, one of them traced by its client."""
+    path = tmp_path_factory.mktemp("used") / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock"):
+        env = {"JITSERVER_ADDRESS": f"unix:{folder}/d.sock"}
+        subprocess.run([sys.executable, str(path)], env={**os.environ, **env}, check=True, capture_output=True)
+        yield env
+
+
+def test_all_that_is_known_is_told(used: dict[str, str], cli: Callable[..., Any]) -> None:
+    [entry] = json.loads(cli("cache", "show", "shown", "--json", env=used).stdout)
+    assert entry["label"] == "shown(f32[3,4])"
+    assert entry["memory"]["argument_size_in_bytes"] == 48
+    assert entry["costs"]["flops"] > 0
+    text = cli("cache", "show", entry["key"], env=used).stdout
+    assert entry["key"] in text
+    assert "argument 48 B" in text
+    assert "flops" in text
+
+
+@pytest.mark.parametrize(
+    ("what", "parts"),
+    [
+        ("hlo", ["HloModule", "f32[3,4]"]),
+        ("stablehlo", ["stablehlo.multiply", "3x4xf32"]),
+        ("jaxpr", ["mul", "f32[3,4]"]),
+    ],
+)
+def test_a_text_is_shown_plain_and_alone(
+    what: str, parts: list[str], used: dict[str, str], cli: Callable[..., Any]
+) -> None:
+    done = cli("cache", "show", "shown", f"--{what}", env=used)
+    assert done.returncode == 0, done.stderr
+    assert all(part in done.stdout for part in parts)
+    assert "\x1b" not in done.stdout
+    assert "function key" not in done.stdout
+    [entry] = json.loads(cli("cache", "show", "shown", f"--{what}", "--json", env=used).stdout)
+    assert entry["name"] == "shown"
+    assert entry[what].strip() == done.stdout.strip()
+
+
+def test_it_is_traced_again_under_the_settings_of_the_call(
+    used: dict[str, str], cli: Callable[..., Any], counts: Callable[..., dict[str, Any]]
+) -> None:
+    before = counts(used["JITSERVER_ADDRESS"])
+    assert "f64[3]" in cli("cache", "show", "shown_wide", "--jaxpr", env=used).stdout
+    assert "3xf64" in cli("cache", "show", "shown_wide", "--stablehlo", env=used).stdout
+    after = counts(used["JITSERVER_ADDRESS"])
+    assert after["traces"] == before["traces"] + 2
+    assert after["compiles"] == before["compiles"]
+
+
+def test_of_a_program_that_its_client_traced(used: dict[str, str], cli: Callable[..., Any]) -> None:
+    assert "stablehlo.multiply" in cli("cache", "show", "traced_here", "--stablehlo", env=used).stdout
+    done = cli("cache", "show", "traced_here", "--jaxpr", env=used)
+    assert done.returncode == 1
+    assert "traced in its client" in done.stderr
+
+
+def test_a_text_of_nothing(used: dict[str, str], cli: Callable[..., Any]) -> None:
+    done = cli("cache", "show", "no-such-key", "--hlo", env=used)
+    assert (done.returncode, done.stdout) == (1, "")

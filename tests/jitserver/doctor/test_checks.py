@@ -1,0 +1,74 @@
+"""The checks together, and those about the daemon."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from jitclient.errors import DaemonLost
+from jitclient.wire.address import Address
+from jitclient.wire.messages import Status
+from jitserver.doctor import daemon
+from jitserver.doctor.call import call
+from jitserver.doctor.checks import CHECKS, examined
+from jitserver.doctor.finding import Finding, Scene
+
+HERE = Scene(Address(Path("/nowhere/d.sock")), reason="no daemon answers")
+
+
+def running(**said: Any) -> Scene:
+    return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
+
+
+def test_a_check_that_cannot_be_made_is_a_finding_and_the_next_one_is_made() -> None:
+    def broken_check(scene: Scene) -> NoReturn:
+        raise FileNotFoundError("/proc/x")
+
+    def late_check(scene: Scene) -> Any:
+        yield Finding("late", "ok", "")
+        raise DaemonLost("it went away")
+
+    found = list(examined(HERE, [broken_check, late_check, daemon.answers]))
+    assert [(one.check, one.level) for one in found] == [
+        ("broken check", "warning"),
+        ("late", "ok"),
+        ("late check", "problem"),
+        ("daemon", "warning"),
+    ]
+
+
+def test_every_finding_that_is_not_well_says_what_to_do() -> None:
+    assert len(set(CHECKS)) == len(CHECKS) > 12
+    assert all(found.do for found in examined(HERE) if found.level != "ok")
+
+
+def test_a_daemon_that_does_not_answer_as_it_should_is_a_problem() -> None:
+    assert daemon.answers(HERE).level == "warning"
+    assert daemon.answers(dataclasses.replace(HERE, amiss=True)).level == "problem"
+    assert daemon.answers(running(pid=4711)).says.startswith("pid 4711 answers")
+
+
+def test_an_accelerator_that_lies_idle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "_ACCELERATORS", {str(tmp_path / "gpu"): "a GPU"})
+    on_cpu, on_gpu = running(devices=("cpu:0 cpu",)), running(devices=("cuda:0 H100",))
+    assert [found.level for found in daemon.devices(on_cpu)] == ["ok"]
+    (tmp_path / "gpu").touch()
+    [found] = daemon.devices(on_cpu)
+    assert (found.level, found.says) == ("warning", "cpu:0 cpu, though there is a GPU")
+    assert [found.level for found in daemon.devices(on_gpu)] == ["ok"]
+    assert list(daemon.devices(HERE)) == []
+
+
+def test_a_call_that_fails_is_a_problem_with_what_it_said(short_path: Path) -> None:
+    [found] = call(running(address=f"unix:{short_path}/d.sock"))
+    assert found.level == "problem"
+    assert "DaemonUnavailable" in found.says
+
+
+def test_a_call_that_is_answered_says_how_long_it_took(daemon: str, counts: Callable[..., dict[str, Any]]) -> None:
+    before = counts()["calls"]
+    [found] = call(running(address=daemon))
+    assert found.level == "ok", found.says
+    assert counts()["calls"] > before + 1

@@ -1,0 +1,105 @@
+"""Settings of a shell, and those of a daemon; versions on either side."""
+
+import dataclasses
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitclient.version import __version__
+from jitclient.wire.address import Address
+from jitclient.wire.messages import Status
+from jitserver.doctor import environment
+from jitserver.doctor import versions as versions_module
+from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.versions import versions
+
+HERE = Scene(Address(Path("/nowhere/d.sock")))
+
+
+def running(**said: Any) -> Scene:
+    return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
+
+
+@pytest.fixture
+def process_with() -> Iterator[Callable[..., Scene]]:
+    """Processes with these settings, in the place of daemons."""
+    made = []
+
+    def start(**settings: str) -> Scene:
+        env = {**os.environ, **settings}
+        made.append(subprocess.Popen([sys.executable, "-S", "-c", "input()"], env=env, stdin=subprocess.PIPE))
+        return running(pid=made[-1].pid)
+
+    yield start
+    for process in made:
+        process.communicate()
+
+
+def levels(found: Iterator[Finding]) -> list[str]:
+    return [finding.level for finding in found]
+
+
+def test_what_is_set_is_told() -> None:
+    [found] = environment.settings(HERE)
+    assert found.level == "ok"
+    assert "JITSERVER_FALLBACK=error" in found.says
+    assert "JAX_PLATFORMS=cpu" in found.says
+
+
+def test_a_name_that_was_mistyped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITSERVER_FALBACK", "local")
+    monkeypatch.setenv("JITSERVER_SERVE_DRAIN", "3")  # an option of the command line
+    first, second = environment.settings(HERE)
+    assert (first.level, first.says) == ("warning", "JITSERVER_FALBACK means nothing")
+    assert "JITSERVER_FALLBACK" in first.do
+    assert second.level == "ok"
+
+
+def test_a_value_that_makes_no_sense_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITSERVER_EXPLAIN", "perhaps")
+    assert levels(environment.settings(HERE)) == ["problem", "ok"]
+
+
+def test_a_daemon_with_other_settings_of_a_whole_process_is_told(process_with: Callable[..., Scene]) -> None:
+    assert levels(environment.settings_of_daemon(HERE)) == []
+    assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
+    [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))
+    assert (found.level, found.says) == ("warning", "XLA_FLAGS is '' here and '--xla_x=1' there")
+
+
+def test_a_daemon_that_has_gone_is_no_warning() -> None:
+    assert levels(environment.settings_of_daemon(running(pid=1 << 30))) == ["ok"]
+
+
+PACKAGES = {name: versions_module._installed(name) for name in ("jax", "jaxlib")}
+SAME = {"version": __version__, "python": platform.python_version(), "packages": PACKAGES}
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [
+        ({}, "ok"),
+        ({"version": "0.0.1"}, "warning"),
+        ({"python": "3.9.1"}, "problem"),
+        ({"packages": {**PACKAGES, "jax": "0.1"}}, "problem"),
+    ],
+)
+def test_versions_of_a_daemon_are_compared(said: dict[str, Any], level: str) -> None:
+    found = versions(running(**{**SAME, **said}))
+    assert found.level == level
+    assert bool(found.do) == (level != "ok")
+    assert ("the daemon has" in found.says) == (level != "ok")
+
+
+def test_no_daemon_starts_where_jax_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert versions(HERE).level == "ok"
+    monkeypatch.setattr(versions_module, "_installed", lambda name: "")
+    found = versions(HERE)
+    assert (found.level, "jax not installed" in found.says) == ("problem", True)
+    assert versions(running(**SAME)).level == "ok", "a client needs none"
