@@ -1,17 +1,20 @@
 """Moving arrays to the daemon and back, under JAX's names."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jitclient.arrays.array import Array
 from jitclient.calls.arguments import outgoing, spec_of
+from jitclient.errors import DaemonLost, DaemonSilent
 from jitclient.local_jax import context
 from jitclient.sessions import process
 from jitclient.sessions.failures import to_exception
+from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire.arrays import HostArray, inline_most
-from jitclient.wire.messages import Put, Run
+from jitclient.wire.messages import Put, Run, Spec
 
 Tree = TypeVar("Tree")
 
@@ -29,6 +32,16 @@ def device_put(x: Any) -> Any:
     here = process.session()
     keeps_64_bits = context.keeps_64_bits()
     specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
+    try:
+        arrays = _put(leaves, specs, here)
+    except DaemonSilent:
+        raise
+    except DaemonLost:  # what is put is still at hand, and twice is as good as once
+        arrays = _put(leaves, specs, here)
+    return tree.unflattener(tree.structure_of(shape))(arrays)
+
+
+def _put(leaves: Sequence[Any], specs: Sequence[Spec], here: Session) -> list[Array]:
     with here:
         attachments: list[HostArray] = []
         puts, arrays = [], []
@@ -43,7 +56,7 @@ def device_put(x: Any) -> Any:
         done, _ = here.run(Run(puts=puts), attachments)
     for _, failure in done.failures:
         raise to_exception(failure)
-    return tree.unflattener(tree.structure_of(shape))(arrays)
+    return arrays
 
 
 def device_get(x: Any) -> Any:
