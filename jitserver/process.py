@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from jitclient.wire.address import PROCESS_SETTINGS
+from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
 from jitserver.engine import readers
 
 _TURN_SECONDS = 2e-4
@@ -18,7 +18,8 @@ def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
     os.chdir("/")
     for name in [name for name in environment if name.startswith("JAX_") and name not in PROCESS_SETTINGS]:
         del environment[name]
-    environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    for name, value in DAEMON_DEFAULTS.items():
+        environment.setdefault(name, value)
 
 
 def share_the_interpreter() -> None:

@@ -1,20 +1,14 @@
 """Moving arrays to the daemon and back, under JAX's names."""
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from jitclient.arrays.array import Array
-from jitclient.calls.arguments import outgoing, spec_of
-from jitclient.errors import DaemonLost, DaemonSilent
+from jitclient.calls.arguments import spec_of
+from jitclient.calls.putting import put
 from jitclient.local_jax import context
 from jitclient.sessions import process
-from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import Session
 from jitclient.trees import tree
-from jitclient.wire.arrays import HostArray, inline_most
-from jitclient.wire.messages import Put, Run, Spec
 
 Tree = TypeVar("Tree")
 
@@ -31,32 +25,8 @@ def device_put(x: Any) -> Any:
     leaves, shape = tree.flatten(x)
     here = process.session()
     keeps_64_bits = context.keeps_64_bits()
-    specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
-    try:
-        arrays = _put(leaves, specs, here)
-    except DaemonSilent:
-        raise
-    except DaemonLost:  # what is put is still at hand, and twice is as good as once
-        arrays = _put(leaves, specs, here)
+    arrays = put(here, leaves, [spec_of(leaf, keeps_64_bits) for leaf in leaves])
     return tree.unflattener(tree.structure_of(shape))(arrays)
-
-
-def _put(leaves: Sequence[Any], specs: Sequence[Spec], here: Session) -> list[Array]:
-    with here:
-        attachments: list[HostArray] = []
-        puts, arrays = [], []
-        for leaf, spec in zip(leaves, specs, strict=True):
-            value = outgoing(leaf, spec, here, attachments, inline_most(len(leaves)))
-            if isinstance(value, int):  # it is there already
-                arrays.append(leaf)
-                continue
-            handle = here.new_handles(1)
-            arrays.append(Array(here, handle, spec))
-            puts.append(Put(spec, value, handle))
-        done, _ = here.run(Run(puts=puts), attachments)
-    for _, failure in done.failures:
-        raise to_exception(failure)
-    return arrays
 
 
 def device_get(x: Any) -> Any:

@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -115,22 +113,11 @@ def _end(address: Address) -> int:
     handshake.ask(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     pid = int(address.lock_path.read_text())
     deadline = time.monotonic() + _STOP_SECONDS
-    while _is_held(address.lock_path):
+    while address.is_held():
         if time.monotonic() > deadline:
             raise DaemonLost(f"the daemon (pid {pid}) did not end within {_STOP_SECONDS:.0f} s")
         time.sleep(0.02)
     return pid
-
-
-def _is_held(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    with open(lock) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
 
 
 def _say(as_json: bool, what: str, **facts: Any) -> None:

@@ -1,6 +1,7 @@
 """Where a daemon listens: the default addresses, and sockets at them."""
 
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pwd
@@ -33,6 +34,9 @@ PROCESS_SETTINGS = (
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
 """Settings that only a whole process can have: with another value, another daemon answers."""
+
+DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""What a daemon sets for itself where its user has set nothing: it is the same daemon as before."""
 
 _POLL_SECONDS = 0.01
 _LONGEST_PATH = 107  # sun_path, less its end mark
@@ -67,6 +71,17 @@ class Address:
     def lock_path(self) -> Path:
         """The file that the daemon there holds locked while it lives."""
         return self.path.with_suffix(".lock")
+
+    def is_held(self) -> bool:
+        """Whether a daemon holds that file locked."""
+        if not self.lock_path.exists():
+            return False
+        with open(self.lock_path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def connect(self, timeout: float = 5.0) -> socket.socket:
         """A socket connected to the daemon there.
@@ -139,7 +154,8 @@ def peer(sock: socket.socket) -> Peer:
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
     """Names this Python environment and the process-only settings of its user: each pair has its own daemon."""
-    made = [(name, environment[name]) for name in PROCESS_SETTINGS if environment.get(name)]
+    given = {name: environment.get(name) for name in PROCESS_SETTINGS}
+    made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
     return hashlib.blake2b(repr((os.path.realpath(prefix), made)).encode(), digest_size=6).hexdigest()
 
 

@@ -52,6 +52,10 @@ class Verb(enum.StrEnum):
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
     ENTRIES = "entries"  # Match -> list[EntryInfo]
     REMOVE = "remove"  # Match -> list[EntryInfo]: those removed
+    FIND = "find"  # Find -> Found, or nothing where the name holds nothing of that key: see keeping.py
+    KEEP = "keep"  # Keep -> nothing
+    ARRAYS = "arrays"  # nothing -> Holdings
+    FORGET = "forget"  # Forget -> list[KeptInfo]: those that are kept no longer
     STOP = "stop"  # nothing -> nothing: drain and end
 
 

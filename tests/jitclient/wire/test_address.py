@@ -93,6 +93,8 @@ def test_peer_is_who_listens(short_path: Path) -> None:
 def test_each_environment_has_its_own_daemon() -> None:
     plain = environment_digest({}, "/a")
     assert plain == environment_digest({"HOME": "/x", "XLA_FLAGS": ""}, "/a")
+    assert plain == environment_digest({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, "/a"), "so has every daemon"
+    assert plain != environment_digest({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "/a")
     others = [
         environment_digest({}, "/b"),
         environment_digest({"XLA_FLAGS": "--xla_x"}, "/a"),
