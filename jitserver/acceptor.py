@@ -99,6 +99,10 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
         """Closes the door and all connections."""
         self.close_door()
         self.pulse.stop()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Closes all connections, whatever is under way on them."""
         for sock in list(self.clients):
             try:
                 sock.shutdown(socket.SHUT_RDWR)

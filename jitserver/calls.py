@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.errors import DaemonDraining, DaemonLost, ProtocolError
 from jitclient.notices import labels
 from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
@@ -66,26 +66,42 @@ def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
 class _Call:
     """One call with all that came with it."""
 
-    __slots__ = ("arguments", "call", "program", "session")
+    __slots__ = ("arguments", "call", "lost", "program", "session")
 
     def __init__(self, session: Session, call: Call, take: Take) -> None:
+        self.session, self.call = session, call
+        self.lost: Failed | None = None
         try:
-            program: Program = session.executable(call.executable).program
+            self.program: Program = session.executable(call.executable).program
         except IndexError as error:
             raise ProtocolError(f"this session has no executable {call.executable}") from error
-        specs = program.specs
+        except DaemonLost as error:
+            self._lose(error, take)
+            return
+        specs = self.program.specs
         if len(specs) != len(call.arguments):
             raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
-        self.session, self.call, self.program = session, call, program
         self.arguments: list[Any] = [  # handles, and data
             _data(value, specs[n], take) if type(value) is Attached else value for n, value in enumerate(call.arguments)
         ]
 
+    def _lose(self, error: DaemonLost, take: Take) -> None:
+        """Its program went with the daemon before: its first result says so, and the others are not there."""
+        self.lost = Failed(failure_of(error))
+        for value in self.call.arguments:
+            if type(value) is Attached:
+                take(value.nbytes)  # it is in the way of what follows
+
     def run(self, engine: Engine, draining: bool, done: Done) -> None:
         """Runs it. What it raises, its results stand for, and whatever is made of them."""
-        session, call, program = self.session, self.call, self.program
+        session, call = self.session, self.call
         if call.drop:
             session.forget(call.drop)
+        if self.lost is not None:
+            done.failures.append((call.results, self.lost.failure))
+            session.keep(call.results, [self.lost])
+            return
+        program = self.program
         try:
             if draining:
                 raise DaemonDraining("the daemon is stopping and takes no new calls")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
-from jitserver import calls, kept_files, notify
+from jitserver import calls, kept_files, notify, spill
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
@@ -42,8 +43,8 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
-_SAVING_SECONDS = 10.0  # to write kept arrays to the disk, at least, however long running calls took
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
+_SAVING_SECONDS = 10.0  # to write arrays to the disk, at least, however long running calls took
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Options:
     Attributes:
         address: where it listens, unless systemd hands it a socket.
         idle_exit: seconds without a session and without kept arrays after which it ends; None: never.
-        drain: seconds that running calls are given when it is told to end.
+        drain: seconds that running calls are given when it is told to end, and then the arrays of live sessions to get
+            to the disk.
         most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
         shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
         array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
@@ -82,6 +84,7 @@ class Daemon:
         self.options = options
         self._told_to_end = threading.Event()
         self._begin_anew = False
+        self._leaves_sessions = False  # to the daemon that follows
         self._memory = Keeper()
         self._lock: IO[str] | None = None
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
@@ -107,7 +110,7 @@ class Daemon:
     def start(self) -> None:
         """Takes the address, brings the engine up, then opens the door: whoever can connect is served at once."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._told_to_end.set())
+            signal.signal(number, lambda *_: self._end(leaves_sessions=True))
         client_process.inside_daemon = True
         inherited = notify.inherited_socket()
         if inherited is None:
@@ -116,16 +119,19 @@ class Daemon:
         engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(engine.device_infos())
-        self._service = JitService(engine, counters, pool, self._told_to_end.set, self._restart, array_bytes)
+        stop = functools.partial(self._end, leaves_sessions=False)
+        self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
         self._service.address = str(_address_of(inherited, self.options.address))
         kept_files.take_back(self._service.address, self._service.keeping.kept)
+        spill.take_all_back(self._service.address, self._service.sessions, engine.programs.entry_of)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
         self._acceptor = Acceptor(self._service, answer, self._service.sessions, listener, self._service.pool)
         threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
+        launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
             threading.Thread(target=prewarm, args=(engine, self._told_to_end), name="prewarm", daemon=True).start()
@@ -151,27 +157,35 @@ class Daemon:
                 return
 
     def drain(self) -> None:
-        """Takes nothing new, and gives running calls time to finish."""
+        """Takes nothing new, gives running calls time to finish, and leaves the sessions to the next daemon."""
         notify.notify("STOPPING=1")
         self._service.engine.journal.end()  # now: who supervises us may lose patience
         self._service.draining = True
+        self._service.refuses_calls = not self._leaves_sessions  # else they wait for the next daemon
+        if self._begin_anew and self._lock is not None:
+            launch.keep_start(self.options.address)  # clients wait for us, and start no other
+        self._working()  # nothing begins once the door is closed
         self._close_door()
         deadline = time.monotonic() + self.options.drain
-        while self._acceptor.pulse.working() and time.monotonic() < deadline:
+        while self._working() and time.monotonic() < deadline:
             time.sleep(0.05)
-        left = self._acceptor.pulse.working()
+        left = self._working()
         if left:
             log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
+        most = max(deadline, time.monotonic() + _SAVING_SECONDS)
+        if self._leaves_sessions:
+            self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
+            spill.save_all(self._service.address, self._service.sessions, most)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
-        kept_files.leave(
-            self._service.address, self._service.keeping.kept, max(deadline, time.monotonic() + _SAVING_SECONDS)
-        )
+        kept_files.leave(self._service.address, self._service.keeping.kept, most)
 
     def stop(self) -> None:
         """Ends all connections and lets go of the address."""
         self._close_door()
         self._acceptor.close()
+        if not self._leaves_sessions:
+            self._service.sessions.end_all()
         if self._lock is not None:
             self._lock.close()
         log.info("stopped")
@@ -195,6 +209,11 @@ class Daemon:
         self._service.pool.trim(now)
         self._memory.tick(self._service.counters.calls, now)
 
+    def _end(self, leaves_sessions: bool) -> None:
+        if not self._told_to_end.is_set():  # whoever says it first
+            self._leaves_sessions = leaves_sessions
+            self._told_to_end.set()
+
     def _keep_cache_tidy(self) -> None:
         cache, now = self._service.engine.cache, time.monotonic()
         cache.store.flush()
@@ -204,7 +223,12 @@ class Daemon:
 
     def _restart(self) -> None:
         self._begin_anew = True
-        self._told_to_end.set()
+        self._end(leaves_sessions=True)
+
+    def _working(self) -> int:
+        if self._leaves_sessions:
+            self._service.sessions.freeze()  # each time: somebody may have come through the door at the last moment
+        return self._acceptor.pulse.working()
 
     def _close_door(self) -> None:
         path = self.options.address.path
@@ -227,7 +251,7 @@ class Daemon:
 
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
-    return calls.answer(service.engine, session, run, lane, service.draining)
+    return calls.answer(service.engine, session, run, lane, service.refuses_calls)
 
 
 def _begun_journal() -> Journal:

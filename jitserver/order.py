@@ -1,18 +1,20 @@
 """Which Runs of a client have begun, across the connections that carry them one after another.
 
 A client whose connection broke opens another and sends again what was not begun, and nothing else. So from the moment
-at which it is told how far its Runs had come, the old connection begins none.
+at which it is told how far its Runs had come, the old connection begins none; and from the moment at which that is
+written down for the next daemon, this one begins none.
 """
 
 import threading
 
 
 class Order:
-    """The Runs of one client, which numbers them."""
+    """The Runs of one client, which numbers them. The first `begun` were begun by another daemon."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: int = 0) -> None:
         self._changed = threading.Condition(threading.Lock())
-        self._begun = 0
+        self._begun = begun
+        self._frozen = False
         self._carrier: object = None
         self._running: dict[object, int] = {}  # connections, and the threads that serve them
 
@@ -23,13 +25,19 @@ class Order:
             return self._begun
 
     def begin(self, connection: object, number: int) -> bool:
-        """Notes that a Run begins; False where another connection carries them by now, and may have it too."""
+        """Notes that a Run begins; False where another connection carries them by now, or will: it may have it too."""
         with self._changed:
-            if connection is not self._carrier:
+            if connection is not self._carrier or self._frozen:
                 return False
             self._begun = number
             self._running[connection] = threading.get_ident()
             return True
+
+    def freeze(self) -> int:
+        """From now on none begins; returns the number of the last one that was begun."""
+        with self._changed:
+            self._frozen = True
+            return self._begun
 
     def end(self, connection: object) -> None:
         """Notes that the Run of a connection has ended."""

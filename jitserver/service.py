@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 import resource
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -76,9 +77,11 @@ class JitService(Service):  # type: ignore[misc]
         self.pool = pool
         self.address = ""
         self.draining = False
+        self.refuses_calls = False
         self._stop = stop
         self._restart = restart
         self._started = time.monotonic()
+        self._process = secrets.token_bytes(8)
 
     # ---- sessions
 
@@ -103,6 +106,8 @@ class JitService(Service):  # type: ignore[misc]
             first_handle=first,
             begun=connection.order.take_over(connection),
             lends=connection.lends,
+            process=self._process,
+            lost="" if resumed else self.sessions.lost.get(hello.token, ""),
         )
 
     @verb(None)

@@ -1,19 +1,23 @@
 """The daemon's side of a session: one client's arrays and the programs it uses, across its connections."""
 
 import dataclasses
-import os
+import logging
 import secrets
-import select
 import threading
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from jitclient.errors import ArrayLost
+import msgspec
+
+from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.wire.messages import Failure
+from jitserver.alive import Process, Watch, named
 from jitserver.cache.entry import Entry
 from jitserver.order import Order
 from jitserver.room import Room
+
+log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 60.0
 """How long a session outlives its last connection while its client lives."""
@@ -27,6 +31,31 @@ class Failed(Exception):  # noqa: N818
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
+
+
+EntryOf = Callable[[str], Entry | None]
+"""Has a program again that once had that call key."""
+
+
+class State(msgspec.Struct, array_like=True, frozen=True):
+    """What the daemon that follows must know of a session, beside its arrays."""
+
+    token: bytes
+    client: Process
+    others: tuple[Process, ...]  # that were connected, or are still expected
+    attached: int
+    begun: dict[bytes, int]  # the last Run of each of its clients
+    programs: tuple[tuple[str, bytes], ...]  # call keys and locations, by number
+
+
+class Away(Protocol):
+    """The arrays of a session while they are on the disk."""
+
+    def load(self) -> dict[int, Any]:
+        """Has them back, by handle."""
+
+    def discard(self) -> None:
+        """Nobody will ask for them."""
 
 
 class Session:
@@ -44,17 +73,22 @@ class Session:
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
-        self._executables: list[Entry] = []
+        self._executables: list[Entry | str] = []  # one of before a restart is had again when it is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
-        self._client: int | None = None
+        self._client = Watch(pid)
         self._connected: list[int] = []  # the processes at the other ends of its connections
         self._attached = 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._parted = False
         self._ended = False
-        self._client_is_dead()  # watches it from now on
+        self._frozen = False
+        self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
+        self._waits_until: float | None = None
+        self._away: Away | None = None
+        self._loading = threading.Lock()
+        self._entry_of: EntryOf = _none
 
     # ---- programs and arrays
 
@@ -71,12 +105,33 @@ class Session:
             return number
 
     def executable(self, number: int) -> Entry:
-        """The program of that name."""
-        return self._executables[number]
+        """The program of that name.
+
+        Raises:
+            IndexError: there is none.
+            DaemonLost: it was one of the daemon before, and cannot be had again.
+        """
+        entry = self._executables[number]
+        return self._had_again(number, entry) if isinstance(entry, str) else entry
+
+    def _had_again(self, number: int, key: str) -> Entry:
+        try:
+            entry = self._entry_of(key)
+        except Exception as error:  # a user's code may have run again
+            log.warning("a program of before the restart cannot be made again", exc_info=True)
+            raise DaemonLost(f"the daemon restarted, and cannot make the program again: {error}") from error
+        if entry is None:
+            log.warning("a program of before the restart is not in the cache: %s", key)
+            raise DaemonLost("the daemon restarted, and the program is not in its cache any more")
+        with self._lock:
+            self._executables[number] = entry
+            if not self._ended:
+                entry.holders.add(self)
+        return entry
 
     def leased(self) -> list[Entry]:
         """The programs that it uses."""
-        return list(self._executables)
+        return [entry for entry in list(self._executables) if isinstance(entry, Entry)]
 
     def locations(self, number: int) -> bytes:
         """Where the client has the code of that program."""
@@ -129,7 +184,10 @@ class Session:
     def order(self, client: bytes) -> Order:
         """That of one client: the process that began the session, or one that joined it."""
         with self._lock:
-            return self._orders.setdefault(client, Order())
+            order = self._orders.setdefault(client, Order())
+            if self._frozen:
+                order.freeze()
+            return order
 
     def _is_unsettled(self) -> bool:
         return any(order.is_unsettled() for order in list(self._orders.values()))
@@ -146,6 +204,10 @@ class Session:
             if self._ended:
                 return None
             self._connected.append(pid)
+            self._waits_until = None
+            for watch in [watch for watch in self._expected if watch.pid == pid]:
+                self._expected.remove(watch)
+                watch.close()
             self._attached += 1
             self._changed.notify_all()
             return self._attached * _HANDLES_PER_CONNECTION
@@ -159,9 +221,9 @@ class Session:
         with self._lock:
             self._connected.remove(pid)
             attached = self._attached
-            while not self._connected and self._attached == attached:
+            while not self._connected and self._attached == attached and not self._frozen:
                 left = deadline - time.monotonic()
-                if self._ended or self._parted or left <= 0 or self._client_is_dead():
+                if self._ended or self._parted or left <= 0 or self._client.is_over():
                     self._ended = True  # whoever returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
@@ -175,38 +237,91 @@ class Session:
             return len(self._connected) <= 1
 
     def is_orphaned(self) -> bool:
-        """Whether its client is dead, and nobody else is connected."""
+        """Whether its client is dead, and nobody else is connected or expected."""
         with self._lock:
-            return self._client_is_dead() and not any(pid != self.pid for pid in self._connected)
+            if self._waits_until is not None and time.monotonic() > self._waits_until:
+                return True
+            others = any(pid != self.pid for pid in self._connected)
+            return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)
 
     def end(self) -> None:
         """Frees what it owns. Whoever waits for its client to come back is told."""
         with self._lock:
             self._ended = True
             self.arrays.clear()
-            for entry in self._executables:
+            for entry in self.leased():
                 entry.holders.discard(self)
             self._changed.notify_all()
-            if self._client is not None:
-                os.close(self._client)
-                self._client = None
+            for watch in (self._client, *self._expected):
+                watch.close()
+            away, self._away = self._away, None
+        if away is not None:
+            away.discard()
 
     @property
     def ended(self) -> bool:
         """Whether it was ended."""
         return self._ended
 
-    def _client_is_dead(self) -> bool:
-        if self._client is None and not self._ended:
-            try:
-                self._client = _pidfd_of(self.pid)  # also later, when there are descriptors again
-            except ProcessLookupError:
-                return True
-        if self._client is None:
-            return False
-        poller = select.poll()
-        poller.register(self._client, select.POLLIN)
-        return bool(poller.poll(0))
+    # ---- from one daemon to the next
+
+    def freeze(self) -> None:
+        """From now on no Run begins, on whatever connection: the next daemon gets those that are still to come."""
+        with self._lock:
+            self._frozen = True
+            for order in self._orders.values():
+                order.freeze()
+            others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
+            self._expected += map(Watch, others)
+
+    def is_away(self) -> bool:
+        """Whether its arrays are still on the disk, and all else with them. Waits while they are read."""
+        with self._loading:
+            return self._away is not None
+
+    def leave_behind(self) -> tuple[State, dict[int, Any]]:
+        """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
+        with self._lock:
+            arrays, self.arrays = self.arrays, {}
+            keys = [entry if isinstance(entry, str) else entry.key for entry in self._executables]
+            state = State(
+                token=self.token,
+                client=Process(self.pid, "parted") if self._parted else named(self.pid),
+                others=tuple(named(watch.pid) for watch in self._expected),
+                attached=self._attached,
+                begun={client: order.freeze() for client, order in self._orders.items()},
+                programs=tuple(zip(keys, self._locations, strict=True)),
+            )
+            return state, arrays
+
+    @classmethod
+    def taken_back(cls, state: State, away: Away, entry_of: EntryOf) -> "Session":
+        """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
+        told the client that it is missed.
+        """
+        session = cls(0, Room())  # until it is among others
+        session.token, session.pid = state.token, state.client.pid
+        session._client = Watch.again(state.client)
+        session._expected = [Watch.again(process) for process in state.others]
+        session._attached = state.attached
+        session._orders = {client: Order(begun) for client, begun in state.begun.items()}
+        session._executables = [key for key, _ in state.programs]
+        session._locations = [locations for _, locations in state.programs]
+        session._away, session._entry_of = away, entry_of
+        if not state.client.born and not session._client.is_over():
+            session._waits_until = time.monotonic() + LINGER_SECONDS
+        return session
+
+    def load(self) -> None:
+        """Has its arrays in memory, if they are still on the disk.
+
+        Raises:
+            ArrayLost: they are not there.
+        """
+        with self._loading:
+            if self._away is not None:
+                self.arrays.update(self._away.load())
+                self._away = None
 
 
 @dataclasses.dataclass
@@ -214,6 +329,7 @@ class Sessions:
     """All sessions, by token."""
 
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
+    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # and why
     last_change: float = dataclasses.field(default_factory=time.monotonic)
     room: Room = dataclasses.field(default_factory=Room)
 
@@ -224,8 +340,15 @@ class Sessions:
         """Joins a connection to the session of that token; returns it with the connection's first handle."""
         with self._lock:
             session = self.by_token.get(token)
-        first = session.attach(pid) if session is not None else None
-        return (session, first) if session is not None and first is not None else None
+        if session is None:
+            return None
+        try:
+            session.load()
+        except ArrayLost as error:
+            self._lose(session, str(error))
+            return None
+        first = session.attach(pid)
+        return (session, first) if first is not None else None
 
     def begin(self, pid: int) -> tuple[Session, int]:
         """A new session for a connection; returns it with the connection's first handle."""
@@ -260,23 +383,34 @@ class Sessions:
                 self.last_change = time.monotonic()
         session.end()
 
+    def take_back(self, sessions: Iterable[Session], lost: dict[bytes, str]) -> None:
+        """Goes on with the sessions of the daemon before; those that are `lost` can be asked for in vain."""
+        with self._lock:
+            for session in sessions:
+                session.room = self.room
+                self.by_token[session.token] = session
+            self.lost |= lost
+
+    def freeze(self) -> None:
+        """From now on no Run begins."""
+        for session in self.all():
+            session.freeze()
+
+    def _lose(self, session: Session, reason: str) -> None:
+        log.warning("a session is lost: %s", reason)
+        self.lost[session.token] = reason
+        self.end(session)
+
+    def end_all(self) -> None:
+        """Forgets all."""
+        for session in self.all():
+            self.end(session)
+
     def all(self) -> list[Session]:
         """Those that live."""
         with self._lock:
             return list(self.by_token.values())
 
 
-def _pidfd_of(pid: int) -> int | None:
-    """A descriptor that tells when a process of this machine ends; None where it cannot be had.
-
-    Raises:
-        ProcessLookupError: it has ended.
-    """
-    if not pid or not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except OSError:
-        return None
+def _none(key: str) -> Entry | None:
+    return None

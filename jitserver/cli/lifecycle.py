@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+import os
+import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,8 +13,9 @@ import click
 from jitclient.errors import DaemonLost, DaemonUnavailable
 from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
-from jitclient.wire.address import Address
+from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
+from jitserver import leaving
 from jitserver.cli.common import ask, home, json_option, not_running, print_json
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
@@ -40,15 +44,17 @@ def start(as_json: bool) -> None:
 @click.command()
 @json_option
 def stop(as_json: bool) -> None:
-    """Drain and stop the daemon: running calls finish first."""
+    """Drain and stop the daemon: running calls finish first. Arrays that it holds are lost."""
     unit = installed()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
         systemctl.stop(unit)
+        if unit.user is None:
+            leaving.forget(str(unit.address))  # to systemd, a stop is like a restart
         _say(as_json, "stopped", **facts)
         return
     try:
-        pid = _end(home())
+        pid = _end(home(), _tell_to_stop)
     except DaemonUnavailable as error:
         not_running(str(error), as_json)
     _say(as_json, "stopped", pid=pid, address=str(home()))
@@ -57,16 +63,14 @@ def stop(as_json: bool) -> None:
 @click.command()
 @json_option
 def restart(as_json: bool) -> None:
-    """Stop the daemon if one runs, and start one."""
+    """Stop the daemon if one runs, and start one, which goes on with the arrays of running programs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
         systemctl.start(unit, "restart")
         _say(as_json, "restarted", **_facts(unit))
         return
-    with contextlib.suppress(DaemonUnavailable):
-        _end(home())
-    sock, pid = launch.start(home(), idle_exit=None)
+    sock, pid = launch.start(home(), idle_exit=None, first=_give_over)
     sock.close()
     _say(as_json, "restarted", pid=pid, address=str(home()))
 
@@ -95,23 +99,43 @@ def give_way(unit: Target) -> None:
     if unit.user is not None or systemctl.is_active(unit, unit.socket):
         return
     with contextlib.suppress(DaemonUnavailable):
-        _end(unit.address)
+        _end(unit.address, _terminate)
+
+
+def _give_over() -> None:
+    with contextlib.suppress(DaemonUnavailable):
+        _end(home(), _terminate)
 
 
 def _facts(unit: Target) -> dict[str, Any]:
     return {"pid": systemctl.main_pid(unit), "address": str(unit.address), "unit": unit.service}
 
 
-def _end(address: Address) -> int:
-    """Tells the daemon there to stop, waits until it has let go of its address, and returns its process id.
+def _tell_to_stop(address: Address) -> int:
+    """Has the daemon there end, and its sessions with it; returns its process id."""
+    handshake.ask(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
+    return int(address.lock_path.read_text())
+
+
+def _terminate(address: Address) -> int:
+    """Has the daemon there end, and leave its sessions to the next one; returns its process id."""
+    with address.connect() as sock:  # who listens there has its number in the lock
+        pid = int(address.lock_path.read_text())
+        if peer(sock).pid not in (0, pid):
+            raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
+        os.kill(pid, signal.SIGTERM)
+        return pid
+
+
+def _end(address: Address, tell: Callable[[Address], int]) -> int:
+    """Tells the daemon there to end, waits until it has let go of its address, and returns its process id.
 
     Asks for nothing that only a daemon of this version understands.
 
     Raises:
         DaemonUnavailable: none runs there.
     """
-    handshake.ask(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
-    pid = int(address.lock_path.read_text())
+    pid = tell(address)
     deadline = time.monotonic() + _STOP_SECONDS
     while address.is_held():
         if time.monotonic() > deadline:

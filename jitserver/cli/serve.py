@@ -65,7 +65,7 @@ from jitserver.cli.common import home
 def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int, **more: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
 
-    SIGTERM and Ctrl-C drain it: no new calls, running ones finish.
+    SIGTERM and Ctrl-C drain it: no new calls, running ones finish, and the next daemon goes on with the arrays.
     """
     from jitserver.memory import keep_freed
     from jitserver.process import notice_reads, prepare_process, share_the_interpreter

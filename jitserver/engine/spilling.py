@@ -1,12 +1,15 @@
 """Arrays to disk and back as they are: dtype, weak type, keys, and where they lie. Many can be in one file."""
 
 import contextlib
+import math
 import os
+import time
 import zlib
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import jax
 import msgspec
+import numpy as np
 
 from jitclient.local_jax import interop, shardings
 from jitclient.wire.arrays import allocate, nbytes_of, raw_bytes
@@ -14,6 +17,7 @@ from jitclient.wire.messages import Spec
 from jitserver.engine import arrays
 
 _STEP_BYTES = 16 << 20
+_POLL_SECONDS = 0.01
 
 
 class Damaged(Exception):  # noqa: N818
@@ -31,23 +35,31 @@ class Stored(msgspec.Struct, array_like=True, frozen=True):
     checksum: int
 
 
-def write(file: BinaryIO, array: jax.Array) -> Stored:
-    """Appends an array to a file, once it is computed.
+def write(file: BinaryIO, array: jax.Array, deadline: float = math.inf) -> Stored:
+    """Appends an array to a file, once it is computed; gives up at `deadline`, by `time.monotonic`.
 
     JAX keeps the copy in host memory that this makes of an array on an accelerator for as long as the array lives.
 
     Raises:
-        OSError: there is no room. The file is as long as before, if that can be had.
+        OSError: there is no room, or (TimeoutError) no time. The file is as long as before, if that can be had.
         CaptureError: its sharding has no form that can be written.
         RuntimeError: it was deleted, or what computes it failed.
     """
+    if array.is_deleted():  # JAX ends the process where such a one is asked whether it is ready
+        raise RuntimeError("Array has been deleted.")
     spec = _spec_of(array)
+    dtype: Any = array.dtype
+    plain: Any = array if isinstance(dtype, np.dtype) else jax.random.key_data(array)
+    while not plain.is_ready():
+        _check(deadline)
+        time.sleep(_POLL_SECONDS)
     start = file.seek(0, os.SEEK_END)
-    data, checksum = raw_bytes(arrays.to_host(array)), 0
+    data, checksum = raw_bytes(np.asarray(plain)), 0
     try:
         for begin in range(0, len(data), _STEP_BYTES):
+            _check(deadline)
             part = data[begin : begin + _STEP_BYTES]
-            file.write(part)
+            write_all(file, part)
             checksum = zlib.crc32(part, checksum)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -75,6 +87,17 @@ def read(file: BinaryIO, stored: Stored) -> jax.Array:
         with jax.default_device(device):
             array = arrays.resident(raw, msgspec.structs.replace(stored.spec, sharding=None))
     return interop.weakly_typed(array) if stored.spec.weak_type else array
+
+
+def write_all(file: BinaryIO, data: memoryview) -> None:
+    """Writes all of it, also to a file without a buffer, which may take a part at a time."""
+    while data:
+        data = data[file.write(data) :]
+
+
+def _check(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise TimeoutError
 
 
 def _spec_of(array: jax.Array) -> Spec:

@@ -21,6 +21,8 @@ from jitclient.wire.messages import Done, Failure, Run, Spec
 FETCHED_WITH_CALL = 64 << 10
 """Results up to so many bytes in all come back with the answer to their call."""
 
+_LOOKS = 3  # over connections that break, before it is given up
+
 
 class Array(Operations, Placement):
     """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
@@ -255,7 +257,7 @@ class Array(Operations, Placement):
         if session is self._session and session.generation == self._generation:
             return self._handle
         if self._value is None and session is self._session:
-            raise ArrayLost(f"{self._label()} was lost with its daemon, which has ended")
+            raise ArrayLost(f"{self._label()} was lost with its daemon: {session.why_lost}")
         return None
 
     def set_value(self, value: HostArray) -> None:
@@ -303,13 +305,14 @@ class Array(Operations, Placement):
 
     def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
         try:
-            try:
-                return self._session.run(make(), [], specs, self._generation)
-            except DaemonSilent:
-                raise
-            except DaemonLost:  # a look changes nothing: it may be repeated, where the session lives on
-                # anew, as the first one took along the calls that were queued
-                return self._session.run(make(), [], specs, self._generation)
+            for _ in range(_LOOKS - 1):
+                try:
+                    return self._session.run(make(), [], specs, self._generation)
+                except DaemonSilent:
+                    raise
+                except DaemonLost:
+                    continue  # a look changes nothing: it may be repeated, where the session lives on
+            return self._session.run(make(), [], specs, self._generation)
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
 

@@ -60,7 +60,7 @@ class Program:
 
     def is_valid(self, session: Session) -> bool:
         """Whether it is still what a call would get: same daemon, same stay, same function."""
-        if session is not self.session or session.generation != self.generation:
+        if session is not self.session or session.program_generation != self.generation:
             return False
         return self.capture is None or self.capture.unchanged()
 
@@ -77,7 +77,7 @@ class Program:
         """
         session, prepared = self.session, self.prepared
         with session:
-            if session.generation != self.generation:
+            if session.program_generation != self.generation:
                 raise Outdated
             attachments: list[HostArray] = []
             arguments = self._outgoing(leaves, attachments)
@@ -144,7 +144,7 @@ def _category(named: values.Value) -> type[Warning]:
 
 
 class Outdated(Exception):  # noqa: N818
-    """The session started anew since the program was prepared."""
+    """The session started anew, or goes on at another daemon, since the program was prepared."""
 
 
 def _note_donation(leaf: Any) -> None:

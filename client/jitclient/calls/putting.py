@@ -21,12 +21,12 @@ def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Arr
         BaseException: what else the daemon could not do.
     """
     try:
-        return _put(here, leaves, specs)
+        return here.again(lambda: _put(here, leaves, specs))
     except DaemonSilent:
         raise
     except DaemonLost:
         pass  # what is put is still at hand, and what came of it is dropped by now
-    return _put(here, leaves, specs)
+    return here.again(lambda: _put(here, leaves, specs))
 
 
 def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:

@@ -181,7 +181,7 @@ class Compiled:
 
     def _program_at(self, stay: Session) -> Program:
         known = self._program
-        if stay is not known.session or stay.generation != known.generation:
+        if stay is not known.session or stay.program_generation != known.generation:
             fresh = self._make(stay, self._wanted)
             if known.capture is not None and (fresh.capture is None or fresh.capture.key != known.capture.key):
                 raise DaemonLost(

@@ -55,6 +55,11 @@ class Blocks:
         message.block = block.number
         return ()
 
+    def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
+        """The bytes that are in a block at the daemon, where they stay as they are until it is back, or lost."""
+        read = Reader(self._away[number].readable()[0])
+        return [read(size) for size in sizes]
+
     def offer(self, message: Run, specs: Sequence[Spec]) -> None:
         """Offers a block for the values that a message asks for, if they are large."""
         sizes = [size for size in map(nbytes_of, specs) if size > INLINE_BYTES]

@@ -102,10 +102,13 @@ def _reach(chosen: Settings, who: Identity) -> Reached:
     try:
         connection, address = _connect(chosen)
     except DaemonUnavailable:
-        if not chosen.autostart:
-            raise
         address = _addresses(chosen)[0]
-        sock, started = launch.start(address)
+        if chosen.autostart:
+            sock, started = launch.start(address)
+        elif launch.awaited(address):
+            sock = address.connect()
+        else:
+            raise
         connection = ClientConnection(WireChannel(WireStream(sock)))
     try:
         welcome = _greet(connection, who)

@@ -7,8 +7,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from jitclient.errors import DaemonError, DaemonUnavailable
 from jitclient.wire.address import Address, log_folder
@@ -18,6 +19,7 @@ IDLE_EXIT_SECONDS = 3 * 3600
 _POLL_SECONDS = 0.02
 _LARGEST_LOG = 10 << 20
 _OF_THE_CLIENT = (
+    "JITSERVER_START_LOCK",
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -27,11 +29,16 @@ _OF_THE_CLIENT = (
     "WATCHDOG_PID",
     "WATCHDOG_USEC",
 )
+_KEPT = "JITSERVER_START_LOCK"
 _started: set[int] = set()
 
 
-def start(address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS) -> tuple[socket.socket, int | None]:
+def start(
+    address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS, first: Callable[[], None] | None = None
+) -> tuple[socket.socket, int | None]:
     """Starts a daemon at `address` unless one answers there by now.
+
+    What is to be done `first`, such as to end one that does, is done while clients wait for the new one.
 
     Returns:
         A connection to it, and its process id if it was this call that started it.
@@ -40,16 +47,20 @@ def start(address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS) -> tupl
         DaemonUnavailable: it could not be started; the message ends with what it said last.
     """
     try:
-        return _start(address, idle_exit)
+        return _start(address, idle_exit, first)
     except DaemonError:
         raise
     except OSError as error:  # such as a folder for sockets or logs that cannot be written
         raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
 
 
-def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int | None]:
+def _start(
+    address: Address, idle_exit: float | None, first: Callable[[], None] | None
+) -> tuple[socket.socket, int | None]:
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _starting(address):
+        if first is not None:
+            first()
         with contextlib.suppress(DaemonUnavailable):
             return address.connect(), None
         log = log_path(address)
@@ -69,22 +80,67 @@ def log_path(address: Address) -> Path:
     return log_folder() / f"{address.path.stem}-{digest}.log"
 
 
+# ---- the lock of whoever brings a daemon up: others wait for it, then find the daemon running
+
+
+def awaited(address: Address) -> bool:
+    """Waits while somebody brings up a daemon at `address`; whether anybody did.
+
+    Raises:
+        DaemonUnavailable: it takes too long.
+    """
+    path = _start_lock(address)
+    if not path.exists():
+        return False
+    with open(path) as lock:
+        return _locked(lock, fcntl.LOCK_SH)
+
+
+def keep_start(address: Address) -> None:
+    """Locks it for this process and for the program that it becomes (`exec`), which is to `let_start` others."""
+    lock = os.open(_start_lock(address), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is another's, who then brings the next one up
+        os.close(lock)
+    else:
+        os.set_inheritable(lock, True)
+        os.environ[_KEPT] = str(lock)
+
+
+def let_start() -> None:
+    """Lets go of what the program kept that this process was before."""
+    lock = os.environ.pop(_KEPT, "")
+    if lock:
+        os.close(int(lock))
+
+
 @contextlib.contextmanager
 def _starting(address: Address) -> Iterator[None]:
-    path = address.path.with_suffix(".start")
-    deadline = time.monotonic() + START_SECONDS
-    with open(path, "a") as lock:
-        while True:  # others wait here, then find the daemon running
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DaemonUnavailable(
-                        f"another process holds {path} locked, but has started no daemon in {START_SECONDS:.0f} s"
-                    ) from None
-            time.sleep(_POLL_SECONDS)
+    with open(_start_lock(address), "a") as lock:
+        _locked(lock, fcntl.LOCK_EX)
         yield
+
+
+def _start_lock(address: Address) -> Path:
+    return address.path.with_suffix(".start")
+
+
+def _locked(lock: IO[str], kind: int) -> bool:
+    """Locks it; whether somebody else had it."""
+    deadline = time.monotonic() + START_SECONDS
+    waited = False
+    while True:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+            return waited
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise DaemonUnavailable(
+                    f"another process holds {lock.name} locked, but has started no daemon in {START_SECONDS:.0f} s"
+                ) from None
+        waited = True
+        time.sleep(_POLL_SECONDS)
 
 
 def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:

@@ -27,14 +27,15 @@ _decode = msgspec.msgpack.Decoder(Done).decode
 
 
 class Sent:
-    """A Run that is not answered yet, and whether it may be sent again where the daemon has not begun it."""
+    """A Run that is not answered yet, and whether it may be sent again where the daemon has not begun it, with what."""
 
-    __slots__ = ("again", "nbytes", "run")
+    __slots__ = ("again", "attachments", "nbytes", "run")
 
     def __init__(self, run: Run, again: bool) -> None:
         self.run = run
         self.nbytes = 0
         self.again = again
+        self.attachments: Sequence[HostArray] = ()
 
 
 class Pipeline:
@@ -140,14 +141,35 @@ class Pipeline:
         self._unanswered.append(sent)  # from here on it is not lost, and what is attached not taken for another's
         if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`
             self._queue = []
-        if self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
+        if again and attachments:
+            attachments = self._attach_for_good(sent, attachments)
+        elif self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
             attachments = self.blocks.load(run, attachments)
         body = _encode(run)
-        sent.nbytes = len(body)
+        sent.nbytes += len(body)
         self._nbytes += sent.nbytes
         while len(self._unanswered) > 1 and not self._is_within_window():
             self._take(connection.answer())
         connection.send_frame(RUN, body, attachments)
+
+    def _attach_for_good(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
+        """Has what is attached in memory that nobody writes before the answer; returns what is to follow the frame."""
+        try:
+            follow = attachments if self.blocks is None else self.blocks.load(sent.run, attachments)
+        except BaseException:
+            self._copy(sent, attachments)
+            raise
+        if sent.run.block and self.blocks is not None:
+            sent.attachments = self.blocks.loaded(sent.run.block, [array.nbytes for array in attachments])
+            sent.again = True
+            return follow
+        self._copy(sent, attachments)
+        return sent.attachments
+
+    def _copy(self, sent: Sent, attachments: Sequence[HostArray]) -> None:
+        sent.attachments = [array.copy() for array in attachments]  # the program may change its own
+        sent.nbytes = sum(array.nbytes for array in attachments)
+        sent.again = True
 
     def _is_within_window(self) -> bool:
         return len(self._unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
@@ -180,9 +202,10 @@ class Pipeline:
         self._nbytes = sum(sent.nbytes for sent in self._unanswered)
         for sent in left:
             if sent.again:
-                sent.run.wait = sent.run.fetch = ()  # whoever looked has been told of the break
-                sent.run.into = 0
-                connection.send_frame(RUN, _encode(sent.run))
+                # Whoever looked has been told of the break, and may look again with the same message.
+                sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
+                follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
+                connection.send_frame(RUN, _encode(sent.run), follow)
             else:
                 yield from sent.run.drop
                 yield from (handle for call in sent.run.calls for handle in call.drop)

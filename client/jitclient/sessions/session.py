@@ -6,13 +6,14 @@ read; the next exchange connects again and resumes by the session's token.
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,7 +21,11 @@ from jitclient.errors import (
     ArrayLost,
     CaptureError,
     DaemonDraining,
+    DaemonError,
+    DaemonLost,
+    DaemonSilent,
     JitserverError,
+    NotSent,
     SessionBusy,
 )
 from jitclient.sessions.background import LATER_SECONDS, SOON_SECONDS, Background
@@ -52,17 +57,25 @@ from jitclient.wire.messages import (
 )
 
 _GOODBYE_SECONDS = 2.0
+_ATTEMPTS = 5  # to get something done that daemons which restart under us did not begin
 _BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
+_FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
+T = TypeVar("T")
 
 
 class Session:
-    """A stay at one daemon. `generation` rises when the daemon has forgotten us: handles and programs are then void."""
+    """A stay at one daemon, and at those that go on in its place. `generation` rises when the daemon has forgotten us:
+    handles and programs are then void. `program_generation` rises also when another one goes on: it has the arrays, and
+    is to be asked for programs anew.
+    """
 
     def __init__(self, chosen: Settings) -> None:
         self.settings = chosen
         self.generation = 0
+        self.program_generation = 0
+        self.why_lost = _FORGOTTEN
         self.address: Address | None = None
         self.platform = ""
         self._lock = threading.RLock()
@@ -70,6 +83,8 @@ class Session:
         self._identity = Identity()
         self._next_handle = 1
         self._first_own_handle = _NONE
+        self._process = b""  # which daemon it was
+        self._begun = 0  # the last of our Runs that it has begun, when we connected
         self._finder = Finder(chosen)
         self._joined = False
         self._exchanging = False
@@ -97,6 +112,16 @@ class Session:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
             BaseException: what the daemon raised, as its own type where this process has that loaded.
         """
+        return self.again(lambda: self._ask(verb, message, answer, deref, timeout))
+
+    def _ask(
+        self,
+        verb: Verb,
+        message: Any,
+        answer: Any,
+        deref: values.Deref = values.nothing,
+        timeout: float | None = None,
+    ) -> Any:
         payload = _encode(message)
         with self._guarded() as connection:
             reply = connection.request(verb, payload, timeout)
@@ -106,22 +131,37 @@ class Session:
             self.disconnect()
             raise
 
+    def again(self, attempt: Callable[[], T]) -> T:
+        """What it returns; another attempt where the daemon ended, or is about to, and had not begun it."""
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(NotSent, DaemonDraining):
+                return attempt()
+        return attempt()
+
     def prepare(
         self, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], deref: values.Deref, say: Callable[[str], None]
     ) -> tuple[Prepared, int]:
         """A program that the daemon holds for this session; where it has none, made there of what `make` returns.
 
-        With it, the generation in which its name means something.
+        With it, the program generation in which its name means something.
         """
+        make = functools.cache(make)
         with self._lock:
-            self._connect().on_busy = say
-            self._send_report()
-            known = self.ask(Verb.LOOKUP, lookup, Prepared | None, deref)
-            if known is not None:
-                return known, self.generation
-            request, payload = make()
-            self._upload(request.traced.key if request.traced else lookup.capture_key, payload)
-            return self.ask(Verb.PREPARE, request, Prepared, deref), self.generation
+            prepared = self.again(lambda: self._prepare(lookup, make, deref, say))
+            return prepared, self.program_generation
+
+    def _prepare(
+        self, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], deref: values.Deref, say: Callable[[str], None]
+    ) -> Prepared:
+        self._connect().on_busy = say
+        self._send_report()
+        known: Prepared | None = self._ask(Verb.LOOKUP, lookup, Prepared | None, deref)
+        if known is not None:
+            return known
+        request, payload = make()
+        self._upload(request.traced.key if request.traced else lookup.capture_key, payload)
+        made: Prepared = self._ask(Verb.PREPARE, request, Prepared, deref)
+        return made
 
     def _upload(self, key: str, payload: bytes) -> None:
         if len(payload) > MOST_CAPTURE_BYTES:
@@ -130,7 +170,7 @@ class Session:
                 f"({MOST_CAPTURE_BYTES:,}): pass large arrays as arguments"
             )
         for start in range(0, len(payload), UPLOAD_BYTES):
-            self.ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+            self._ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
 
     def run(
         self, message: Run, attachments: Sequence[HostArray], specs: Sequence[Spec] = (), generation: int | None = None
@@ -141,11 +181,16 @@ class Session:
 
         Raises:
             ArrayLost: the daemon that held the handles is gone.
+            NotSent: the connection broke, and no daemon has begun it or will.
+            DaemonLost: the connection broke, and it may have begun.
         """
+        changes = message.calls or message.puts
+        if not changes:
+            message = msgspec.structs.replace(message)  # it takes along what is queued; whoever looks may look again
         with self._lock:
             self._connect()
             if generation is not None and generation != self.generation:
-                raise ArrayLost("the daemon that held it has ended, or waited too long for this program to come back")
+                raise ArrayLost(self.why_lost)
             dropped = self._drops.take()
             if message.calls:  # what goes before a call leaves room for it
                 message.calls[0].drop = dropped
@@ -159,9 +204,20 @@ class Session:
                     read = lane or connection.read_attachment
                     pairs = zip(done.values, specs, strict=True)
                     return done, [_receive(read, value, spec) for value, spec in pairs]
-            except BaseException:
+            except BaseException as error:
                 self._drops.extend(dropped)
+                if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
+                    raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
+
+    def _may_have_begun(self, number: int) -> bool:
+        """Whether a Run whose answer never came may have begun. Goes on with the session, which tells."""
+        generation = self.generation
+        try:
+            self._connect()
+        except DaemonError:
+            return True
+        return generation != self.generation or 0 < number <= self._begun
 
     def call_later(self, call: Call, attachments: Sequence[HostArray]) -> None:
         """Queues a call whose results are named, and returns at once: it is sent when there is something to send it
@@ -179,8 +235,13 @@ class Session:
             self._background.wake()
 
     def is_answered(self, handle: int) -> bool:
-        """Whether the call that makes that handle is done."""
+        """Whether the call that makes that handle is done, or a look would say why it never will be."""
         with self._lock:
+            if self._connection is None and self._pipeline:
+                try:
+                    self._connect()
+                except DaemonError:
+                    return True
             self._advance()
             return self._pipeline.is_answered(handle)
 
@@ -253,7 +314,7 @@ class Session:
             if self._connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
                     self._send_report(_GOODBYE_SECONDS)
-                    self.ask(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
+                    self._ask(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
             self.disconnect()
         finally:
             self._lock.release()
@@ -264,19 +325,24 @@ class Session:
         if self._connection is None:
             reached = self._finder.reach(self._identity)
             welcome = reached.welcome
+            if welcome.process != self._process:
+                self.program_generation += 1
             if not welcome.resumed:
                 self.generation += 1
+                self.program_generation += 1
+                self.why_lost = welcome.lost or _FORGOTTEN
                 self._first_own_handle = _NONE
                 self._drops.clear()
                 self._pipeline = Pipeline()
             self.address, self.platform = reached.address, welcome.platform
+            self._process, self._begun = welcome.process, welcome.begun
             self._identity = dataclasses.replace(self._identity, token=welcome.token)
             self._next_handle = welcome.first_handle
             self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
             self._connection = reached.connection
             lends = welcome.lends and reached.connection.can_share()
             self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
-            with self._guarded() as connection:
+            with _nothing_else_sent(), self._guarded() as connection:
                 self._drops.extend(self._pipeline.resume(connection, welcome.begun))
         return self._connection
 
@@ -301,14 +367,25 @@ class Session:
         """
         if self._pipeline and self._lock.acquire(timeout=_GOODBYE_SECONDS):
             try:
-                if self._connection is not None and not self._exchanging:
-                    with contextlib.suppress(JitserverError), self._guarded() as connection:
-                        self._pipeline.drain(connection)
+                if not self._exchanging:
+                    with contextlib.suppress(JitserverError):
+                        self._drain()
             finally:
                 self._lock.release()
         self._background.rest()
         if self._pipeline.blocks is not None:
             self._pipeline.blocks.retire_read()
+
+    def _drain(self) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._guarded() as connection:
+                    self._pipeline.drain(connection)
+                return
+            except DaemonSilent:
+                raise
+            except DaemonLost:
+                continue
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
@@ -336,9 +413,10 @@ class Session:
         pending = bool(self._pipeline or self._drops)
         if pending and before == self._seen and self._lock.acquire(blocking=False):
             try:
-                if self._connection is not None:
-                    with contextlib.suppress(JitserverError):
-                        self._send_pending()
+                if self._connection is None:
+                    return False, LATER_SECONDS  # the next exchange connects, and sends it
+                with contextlib.suppress(JitserverError):
+                    self._send_pending()
             finally:
                 self._lock.release()
         _, queued = self._seen
@@ -369,7 +447,18 @@ class Session:
     def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()
         if report != Report():
-            self.ask(Verb.REPORT, report, None, timeout=timeout)
+            self._ask(Verb.REPORT, report, None, timeout=timeout)
+
+
+@contextlib.contextmanager
+def _nothing_else_sent() -> Iterator[None]:
+    """Of what is about to be asked, nothing is on the way yet."""
+    try:
+        yield
+    except DaemonSilent:
+        raise
+    except DaemonLost as error:
+        raise NotSent(str(error)) from error
 
 
 def _receive(read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:

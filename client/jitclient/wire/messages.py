@@ -131,7 +131,9 @@ class Hello(Message):
 
 
 class Welcome(Message):
-    """Who answers. Handles that this connection names start at `first_handle`."""
+    """Who answers. Handles that this connection names start at `first_handle`. Another `process` than before may have
+    gone on with the session: it may have to be asked again for programs.
+    """
 
     protocol: int
     version: str
@@ -144,6 +146,8 @@ class Welcome(Message):
     first_handle: int
     begun: int  # the number of the last Run of this client that the session has begun: none up to it is sent again
     lends: bool = False  # shared memory, where the socket can pass descriptors
+    process: bytes = b""  # names this daemon among all that there have been
+    lost: str = ""  # why the session of the token is not resumed, where the daemon knows
 
 
 # ---- programs

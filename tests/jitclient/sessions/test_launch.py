@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,62 @@ def test_whoever_starts_a_daemon_and_stops_does_not_hang_the_others(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(DaemonUnavailable, match=r"d\.start"):
             launch.start(Address(tmp_path / "d.sock"))
+
+
+def test_who_may_start_none_waits_for_whoever_brings_one_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address(tmp_path / "d.sock")
+    assert not launch.awaited(address)
+    with open(tmp_path / "d.start", "a") as lock:
+        assert not launch.awaited(address)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
+        assert launch.awaited(address)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.undo()
+        monkeypatch.setattr(launch, "START_SECONDS", 0.1)
+        with pytest.raises(DaemonUnavailable, match=r"d\.start"):
+            launch.awaited(address)
+
+
+BECOMES = """
+import os, sys
+from pathlib import Path
+from jitclient.sessions import launch
+from jitclient.wire.address import Address
+if len(sys.argv) == 2:
+    launch.keep_start(Address(Path(sys.argv[1])))
+    os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:], "again"])
+print("kept", flush=True)
+input()
+launch.let_start()
+print("let", flush=True)
+input()
+"""
+
+
+def test_a_daemon_that_becomes_another_program_is_waited_for_until_that_serves(tmp_path: Path) -> None:
+    address = Address(tmp_path / "d.sock")
+    (tmp_path / "becomes.py").write_text(BECOMES)
+    command = [sys.executable, str(tmp_path / "becomes.py"), str(address.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "kept\n"
+        with open(tmp_path / "d.start", "a") as lock:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "let\n"
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.communicate("\n")
+
+
+def test_where_another_brings_one_up_nothing_is_kept(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with open(tmp_path / "d.start", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        launch.keep_start(Address(tmp_path / "d.sock"))
+    assert "JITSERVER_START_LOCK" not in os.environ
+    assert len(os.listdir("/proc/self/fd")) == before
+    launch.let_start()

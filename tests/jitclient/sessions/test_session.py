@@ -72,8 +72,8 @@ def test_handles_of_an_earlier_stay_are_lost(session: Any) -> None:
 def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_session, "MOST_CAPTURE_BYTES", 10)
     asked: list[Verb] = []
-    ask = session.ask
-    monkeypatch.setattr(session, "ask", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
+    ask = session._ask
+    monkeypatch.setattr(session, "_ask", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
     lookup = Lookup(
         "0" * 32, "0" * 32, (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=())
     )

@@ -1,0 +1,81 @@
+"""Which processes live: told at once by a descriptor, and by a name that no other process has, ever."""
+
+import os
+import select
+from pathlib import Path
+
+import msgspec
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Process(msgspec.Struct, array_like=True, frozen=True):
+    """A process of this machine. `born` tells it from others of the same number; empty where nothing does."""
+
+    pid: int
+    born: str
+
+
+class Watch:
+    """Tells when a process has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor: int | None = None
+        self._closed = False
+        self._is_another = False
+        self.is_over()  # it is watched from now on
+
+    @classmethod
+    def again(cls, process: Process) -> "Watch":
+        """Watches a process that was there before this daemon was."""
+        watch = cls(process.pid)
+        watch._is_another = named(process.pid) != process
+        return watch
+
+    def is_over(self) -> bool:
+        """Whether it has ended, as far as that can be known."""
+        if self._is_another:
+            return True
+        if self._descriptor is None and not self._closed:
+            try:
+                self._descriptor = _pidfd_of(self.pid)  # also later, when there are descriptors again
+            except ProcessLookupError:
+                return True
+        if self._descriptor is None:
+            return False
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def close(self) -> None:
+        """Watches no longer."""
+        self._closed = True
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def named(pid: int) -> Process:
+    """The process that has that number now."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # starttime, proc_pid_stat(5)
+    except (OSError, IndexError):
+        return Process(pid, "")
+
+
+def _pidfd_of(pid: int) -> int | None:
+    """A descriptor that tells when a process of this machine ends; None where it cannot be had.
+
+    Raises:
+        ProcessLookupError: it has ended.
+    """
+    if not pid or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None

@@ -1,0 +1,243 @@
+"""Sessions to disk and back, where one daemon follows another at the same address.
+
+A file for each session: its arrays one after the other, the smallest first, then what it is besides, then how long that
+is. It has its name only once it is whole. What there is no room or time for is left out, and says so when it is asked
+for.
+"""
+
+import contextlib
+import logging
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from jitclient.errors import ArrayLost, SettingsError
+from jitclient.wire.messages import Failure
+from jitserver import leaving
+from jitserver.engine import spilling
+from jitserver.engine.failures import failure_of
+from jitserver.engine.spilling import Damaged, Stored
+from jitserver.session import EntryOf, Failed, Session, Sessions, State
+
+log = logging.getLogger(__name__)
+
+_MARK = b"jitserver session 1\n"
+_END = 12  # bytes: the length of the record, and its checksum
+_UNFINISHED = ".new"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Record(msgspec.Struct, array_like=True):
+    """What stands behind the arrays in a file. Several handles may be one array."""
+
+    state: State
+    arrays: list[tuple[Stored, tuple[int, ...]]] = []
+    failures: list[tuple[Failure, tuple[int, ...]]] = []
+
+
+# ---- out
+
+
+def save_all(address: str, sessions: Sessions, deadline: float) -> None:
+    """Leaves all sessions, which are frozen, for the next daemon at an address."""
+    left = sessions.all()
+    if not left:
+        return
+    try:
+        where = leaving.folder_of(address)
+    except (SettingsError, OSError) as error:
+        log.warning("%d sessions are lost: they cannot be written: %s", len(left), error)
+        return
+    for session in left:
+        save(where, session, deadline)
+
+
+def save(where: Path, session: Session, deadline: float) -> None:
+    """Leaves a frozen session for the next daemon, as far as there is room and time. It owns no arrays any more."""
+    if session.is_away():  # nobody came for it since it was written
+        return
+    state, arrays = session.leave_behind()
+    count = len(arrays)
+    path = where / session.token.hex()
+    fresh = path.with_suffix(_UNFINISHED)
+    try:
+        with open(fresh, "wb", buffering=0, opener=_private) as file:  # what does not fit is known at once
+            record = Record(state)
+            _save_arrays(file, record, arrays, deadline)
+            _finish(file, record)
+        fresh.rename(path)
+    except OSError as error:
+        log.warning("a session of %d arrays is lost: it cannot be written: %s", count, error)
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _save_arrays(file: BinaryIO, record: Record, arrays: dict[int, Any], deadline: float) -> None:
+    handles: dict[int, list[int]] = {}
+    for handle, value in arrays.items():
+        handles.setdefault(id(value), []).append(handle)
+    left = list({id(value): value for value in arrays.values()}.values())
+    arrays.clear()
+    left.sort(key=_nbytes, reverse=True)
+    while left:
+        value = left.pop()  # and nobody has it any more once it is written: memory is freed on the way
+        names = tuple(handles[id(value)])
+        if isinstance(value, Failed):
+            record.failures.append((value.failure, names))
+            continue
+        try:
+            record.arrays.append((spilling.write(file, value, deadline), names))
+        except Exception as error:  # what computes it may have failed, for whatever reason
+            record.failures.append((failure_of(_why_not(value, error)), names))
+
+
+def _nbytes(value: Any) -> int:
+    return 0 if isinstance(value, Failed) or value.is_deleted() else value.nbytes
+
+
+def _why_not(value: Any, error: Exception) -> Exception:
+    if value.is_deleted():
+        return RuntimeError(f"Array has been deleted with shape={value.dtype.name}{list(value.shape)}.")
+    if isinstance(error, TimeoutError):
+        return ArrayLost("the daemon restarted, and had no time left to write this array to the disk")
+    if isinstance(error, OSError):
+        return ArrayLost(f"the daemon restarted, and could not write this array to the disk: {error}")
+    return error
+
+
+def _finish(file: BinaryIO, record: Record) -> None:
+    while True:
+        try:
+            body = _encode(record)
+            file.seek(0, os.SEEK_END)
+            end = len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + _MARK
+            return spilling.write_all(file, memoryview(body + end))
+        except OSError as error:
+            if not record.arrays:
+                raise
+            stored, names = record.arrays.pop()  # the last and largest one makes room
+            record.failures.append((failure_of(_why_not_room(error)), names))
+            file.truncate(stored.start)
+
+
+def _why_not_room(error: OSError) -> Exception:
+    return ArrayLost(f"the daemon restarted, and could not write this array to the disk: {error}")
+
+
+# ---- back
+
+
+def take_all_back(address: str, sessions: Sessions, entry_of: EntryOf) -> None:
+    """Goes on with what the daemon before left at an address."""
+    try:
+        found, lost = taken_back(leaving.folder_of(address), entry_of)
+    except (SettingsError, OSError) as error:
+        log.warning("no session of the daemon before can be taken back: %s", error)
+    else:
+        sessions.take_back(found, lost)
+
+
+def taken_back(where: Path, entry_of: EntryOf) -> tuple[list[Session], dict[bytes, str]]:
+    """The sessions that the daemon before left, whose clients still live; and those that are lost, with the reason.
+
+    Their arrays are read when their clients come for them.
+    """
+    sessions, lost = [], {}
+    for path, found in _found(where):
+        if isinstance(found, str):
+            with contextlib.suppress(ValueError):  # it was no file of ours
+                lost[bytes.fromhex(path.name)] = found
+            continue
+        session = Session.taken_back(found.state, _Away(path, found), entry_of)
+        if session.is_orphaned():
+            session.end()
+        else:
+            sessions.append(session)
+    return sessions, lost
+
+
+def _found(where: Path) -> Iterator[tuple[Path, Record | str]]:
+    for path in sorted(where.iterdir()):
+        if path.suffix == _UNFINISHED:
+            path.unlink(missing_ok=True)
+            continue
+        try:
+            yield path, _record_in(path)
+        except (Damaged, OSError) as error:
+            log.warning("a session that the daemon before left is lost: %s: %s", path, error)
+            path.unlink(missing_ok=True)
+            yield path, f"the daemon restarted, and the file of this session is damaged: {error}"
+
+
+def _record_in(path: Path) -> Record:
+    if path.stat().st_uid != os.getuid():
+        raise Damaged("it belongs to another user")
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _END - len(_MARK)))
+        end = file.read()
+        length, checksum, mark = int.from_bytes(end[:8], "little"), end[8:_END], end[_END:]
+        if mark != _MARK:
+            raise Damaged("it was cut short, or another version wrote it")
+        start = size - _END - len(_MARK) - length
+        body = os.pread(file.fileno(), length, start) if start >= 0 else b""
+    if start < 0 or zlib.crc32(body).to_bytes(4, "little") != checksum:
+        raise Damaged("what it says of itself is not what was written")
+    try:
+        return msgspec.msgpack.decode(body, type=Record)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"another version wrote it ({error})") from error
+
+
+class _Away:
+    """The arrays of a session in its file."""
+
+    def __init__(self, path: Path, record: Record) -> None:
+        self._path = path
+        self._record = record
+
+    def load(self) -> dict[int, Any]:
+        """Has them back, by handle; the file is gone then.
+
+        Raises:
+            ArrayLost: the file cannot be read.
+        """
+        begun = time.monotonic()
+        found: dict[int, Any] = {}
+        try:
+            with open(self._path, "rb") as file:
+                for stored, handles in self._record.arrays:
+                    found |= dict.fromkeys(handles, _loaded(file, stored))
+        except OSError as error:
+            raise ArrayLost(f"the daemon restarted, and cannot read what it left on the disk: {error}") from error
+        for failure, handles in self._record.failures:
+            found |= dict.fromkeys(handles, Failed(failure))
+        self.discard()
+        log.info("a session is back with %d arrays, after %.2f s", len(found), time.monotonic() - begun)
+        return found
+
+    def discard(self) -> None:
+        """Removes the file."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+
+def _loaded(file: BinaryIO, stored: Stored) -> Any:
+    try:
+        return spilling.read(file, stored)
+    except OSError:
+        raise
+    except Exception as error:  # it is damaged, or there is no such device or memory any more
+        log.warning("an array of a session is lost: %s", error)
+        lost = ArrayLost(f"the daemon restarted, and could not have this array back: {error}")
+        lost.__cause__ = error
+        return Failed(failure_of(lost))
