@@ -65,14 +65,23 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             log.warning("no connection can be taken now: %s", error)
             self._door_closed.wait(_BREATH_SECONDS)
             return
-        uid = peer(sock).uid
-        if uid not in (os.getuid(), 0):
-            log.warning("a connection of uid %d was refused", uid)
+        caller = peer(sock)
+        if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
+            log.warning("a connection of uid %d was refused", caller.uid)
             sock.close()
             return
+        self.admit(sock, caller.pid)
+
+    def admit(self, sock: socket.socket, pid: int) -> None:
+        """Serves a connected stream socket in a thread of its own.
+
+        Args:
+            sock: of any family. Whoever calls this knows that the peer may run code here.
+            pid: the process at the other end; 0 where it is none of this machine.
+        """
         self.clients.add(sock)
         try:
-            threading.Thread(target=self._serve, args=(sock,), name="connection", daemon=True).start()
+            threading.Thread(target=self._serve, args=(sock, pid), name="connection", daemon=True).start()
         except RuntimeError as error:
             log.warning("no thread for a connection: %s", error)
             self.clients.discard(sock)
@@ -96,8 +105,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             except OSError:
                 pass
 
-    def _serve(self, sock: socket.socket) -> None:
-        pid = peer(sock).pid
+    def _serve(self, sock: socket.socket, pid: int) -> None:
         connection: DaemonConnection | None = None
         try:
             connection = DaemonConnection(self.service, sock, self._answer, pid, self._pool)

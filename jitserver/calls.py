@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.notices import labels
 from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
 from jitserver.connection import Answered, Lane, Take
@@ -88,6 +89,10 @@ class _Call:
         try:
             if draining:
                 raise DaemonDraining("the daemon is stopping and takes no new calls")
+            room = session.room
+            room.left -= program.nbytes
+            if room.left < 0 < program.nbytes:
+                self._find_room()
             leaves = [
                 session.array(value) if type(value) is int else land(value)
                 for value, land in zip(self.arguments, program.landings, strict=True)
@@ -104,6 +109,13 @@ class _Call:
             # Not all that is donated is of use to a program: what is not lives on, as in JAX.
             done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
 
+    def _find_room(self) -> None:
+        """Raises where there is none for the results. What the program takes of the session's makes room."""
+        program, given = self.program, self.arguments
+        taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
+        label = self.session.executable(self.call.executable).info.label
+        self.session.room.find(program.nbytes - sum(map(nbytes_of, taken)), label)
+
     def _fail(self, failed: Failed, done: Done) -> None:
         done.failures.append((self.call.results, failed.failure))
         self.session.keep(self.call.results, [failed] * len(self.program.results))
@@ -111,6 +123,7 @@ class _Call:
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
+        session.room.take(nbytes_of(put.spec), f"{labels.of_spec(put.spec)}, which a program puts there,")
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))

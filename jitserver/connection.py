@@ -74,6 +74,7 @@ class DaemonConnection(WireConnection):
         self._phase = "running"
         self._answer = answer
         super().__init__(service, WireChannel(WireStream(sock)))
+        self.lends = pool.lends and self.can_share()
         self._lane = Lane(self._channel, Lent(pool))
 
     def serve_all(self) -> None:
@@ -105,7 +106,7 @@ class DaemonConnection(WireConnection):
             super().on_frame(kind, body)
         elif kind == RUN:
             self._on_run(self.session, self.order, _decode(body))
-        elif kind == LEASE:
+        elif kind == LEASE and self.lends:
             leased, descriptor = self._lane.lent.lease(msgspec.msgpack.decode(body, type=Lease).nbytes)
             self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
         elif kind == RETURN:

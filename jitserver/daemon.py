@@ -18,7 +18,7 @@ from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, Sett
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
-from jitserver import calls, notify
+from jitserver import calls, kept_files, notify
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
@@ -34,6 +34,7 @@ from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
 from jitserver.engine.prewarm import prewarm
 from jitserver.memory import Keeper
+from jitserver.room import array_share
 from jitserver.service import JitService
 from jitserver.session import Session
 
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
+_SAVING_SECONDS = 10.0  # to write kept arrays to the disk, at least, however long running calls took
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 
 
@@ -50,10 +52,11 @@ class Options:
 
     Attributes:
         address: where it listens, unless systemd hands it a socket.
-        idle_exit: seconds without a session after which it ends; None: never.
+        idle_exit: seconds without a session and without kept arrays after which it ends; None: never.
         drain: seconds that running calls are given when it is told to end.
         most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
         shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
+        array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
         program_bytes: about so much memory programs take at most.
         program_maps: so many memory maps the process has at most, most of which are programs'.
         disk_bytes: so much the cache takes on the disk at most; None: a share of what is free.
@@ -65,6 +68,7 @@ class Options:
     drain: float = 30.0
     most_classes: int = 10_000
     shared_bytes: int = dataclasses.field(default_factory=memory_share)
+    array_bytes: int | None = None
     program_bytes: int = dataclasses.field(default_factory=memory.memory_share)
     program_maps: int = dataclasses.field(default_factory=memory.maps_share)
     disk_bytes: int | None = None
@@ -111,10 +115,12 @@ class Daemon:
         counters = Counters()
         engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
-        self._service = JitService(engine, counters, pool, stop=self._told_to_end.set, restart=self._restart)
+        array_bytes = self.options.array_bytes or array_share(engine.device_infos())
+        self._service = JitService(engine, counters, pool, self._told_to_end.set, self._restart, array_bytes)
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
         self._service.address = str(_address_of(inherited, self.options.address))
+        kept_files.take_back(self._service.address, self._service.keeping.kept)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
@@ -135,6 +141,7 @@ class Daemon:
             if watchdog is not None:
                 watchdog.tick()
             self._give_memory_back()
+            self._service.keeping.expire()
             self._keep_cache_tidy()
             if self._service.engine.classes() > self.options.most_classes and not self._service.sessions.all():
                 log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
@@ -157,6 +164,9 @@ class Daemon:
             log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
+        kept_files.leave(
+            self._service.address, self._service.keeping.kept, max(deadline, time.monotonic() + _SAVING_SECONDS)
+        )
 
     def stop(self) -> None:
         """Ends all connections and lets go of the address."""
@@ -208,10 +218,12 @@ class Daemon:
         return notify.Watchdog(every / 2, Heartbeat().beat, lambda: bool(sessions.all()))
 
     def _is_idle(self) -> bool:
-        sessions = self._service.sessions
-        if self.options.idle_exit is None or sessions.all():
+        if self.options.idle_exit is None or self._is_used():
             return False
-        return time.monotonic() - sessions.last_change > self.options.idle_exit
+        return time.monotonic() - self._service.sessions.last_change > self.options.idle_exit
+
+    def _is_used(self) -> bool:
+        return bool(self._service.sessions.all() or self._service.keeping.kept)
 
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:

@@ -13,7 +13,7 @@ import msgspec
 from rpyc.core.service import Service
 
 from jitclient.errors import DaemonDraining, ProtocolError
-from jitclient.wire import explaining, looking, messages
+from jitclient.wire import explaining, keeping, looking, messages
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.blocks import Pool
@@ -22,9 +22,11 @@ from jitserver.connection import DaemonConnection
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.keeping import Keeping
 from jitserver.looking import listed, snapshot
 from jitserver.making import Makings
-from jitserver.session import Session, Sessions
+from jitserver.room import Room
+from jitserver.session import Failed, Session, Sessions
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,12 +59,20 @@ class JitService(Service):  # type: ignore[misc]
     """What clients can ask of this daemon. One object serves all connections."""
 
     def __init__(
-        self, engine: Engine, counters: Counters, pool: Pool, stop: Callable[[], None], restart: Callable[[], None]
+        self,
+        engine: Engine,
+        counters: Counters,
+        pool: Pool,
+        stop: Callable[[], None],
+        restart: Callable[[], None],
+        array_bytes: int | None = None,
     ) -> None:
         self.engine = engine
         self.counters = counters
-        self.sessions = Sessions()
         self.makings = Makings()
+        self.sessions = Sessions()
+        self.keeping = Keeping(engine, self.sessions)
+        self.sessions.room = Room(array_bytes, self.keeping.holdings)
         self.pool = pool
         self.address = ""
         self.draining = False
@@ -92,7 +102,7 @@ class JitService(Service):  # type: ignore[misc]
             resumed=resumed is not None,
             first_handle=first,
             begun=connection.order.take_over(connection),
-            lends=self.pool.lends,
+            lends=connection.lends,
         )
 
     @verb(None)
@@ -141,6 +151,27 @@ class JitService(Service):  # type: ignore[misc]
             seconds=entry.info.seconds if made else {},
             warnings=entry.program.warnings,
         )
+
+    # ---- arrays that outlive their sessions
+
+    @verb(keeping.Find)
+    def exposed_find(self, connection: DaemonConnection, find: keeping.Find) -> keeping.Found | None:
+        self._check_packages(find.packages)
+        self._check_open()
+        return self.keeping.find(_session(connection), find)
+
+    @verb(keeping.Keep)
+    def exposed_keep(self, connection: DaemonConnection, keep: keeping.Keep) -> None:
+        self._check_open()
+        self.keeping.keep(_session(connection), keep)
+
+    @verb(keeping.Forget)
+    def exposed_forget(self, connection: DaemonConnection, forget: keeping.Forget) -> list[keeping.KeptInfo]:
+        return self.keeping.forget(forget.name)
+
+    @verb(None)
+    def exposed_arrays(self, connection: DaemonConnection, _: None) -> keeping.Holdings:
+        return self.keeping.holdings()
 
     # ---- looking inside
 
@@ -226,6 +257,8 @@ class JitService(Service):  # type: ignore[misc]
 
     def failure(self, error: BaseException, request: Any) -> messages.Failure:
         """The value of what a verb raised, in terms of the capture that it was about."""
+        if isinstance(error, Failed):
+            return error.failure
         if isinstance(error, TraceFailed):
             return failure_of(error.error, error.loaded, request.lookup.locations)
         return failure_of(error)

@@ -13,6 +13,7 @@ from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
 from jitserver.cache.entry import Entry
 from jitserver.order import Order
+from jitserver.room import Room
 
 LINGER_SECONDS = 60.0
 """How long a session outlives its last connection while its client lives."""
@@ -34,11 +35,12 @@ class Session:
     Its client is the process that began it. Forked children of that process may join, and outstay it.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, room: Room) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
         self.begun = time.monotonic()
         self.calls = 0
+        self.room = room
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
@@ -113,10 +115,14 @@ class Session:
         if self._unwanted:
             self.forget(self._unwanted.intersection(arrays))
 
+    def held(self) -> list[Any]:
+        """The arrays that it owns, each once for each handle."""
+        held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
+        return [array for array in held if not array.is_deleted()]
+
     def array_bytes(self) -> int:
         """Bytes of the arrays that it owns."""
-        held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
-        return sum(array.nbytes for array in held if not array.is_deleted())
+        return sum(array.nbytes for array in self.held())
 
     # ---- the order of its clients' Runs
 
@@ -209,6 +215,7 @@ class Sessions:
 
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
     last_change: float = dataclasses.field(default_factory=time.monotonic)
+    room: Room = dataclasses.field(default_factory=Room)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -222,7 +229,7 @@ class Sessions:
 
     def begin(self, pid: int) -> tuple[Session, int]:
         """A new session for a connection; returns it with the connection's first handle."""
-        session = Session(pid)
+        session = Session(pid, self.room)
         first = session.attach(pid)
         assert first is not None
         with self._lock:

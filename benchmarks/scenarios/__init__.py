@@ -9,6 +9,7 @@ NAMES = (
     "small_call",
     "pipelined",
     "array_size",
+    "remote",
     "leaves",
     "functions",
     "clients",

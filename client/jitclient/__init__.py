@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from jitclient.decorator import function_key as function_key
     from jitclient.decorator import jit as jit
     from jitclient.devices import devices as devices
+    from jitclient.errors import ArrayBudgetExceeded as ArrayBudgetExceeded
     from jitclient.errors import ArrayLost as ArrayLost
     from jitclient.errors import CaptureError as CaptureError
     from jitclient.errors import JitserverError as JitserverError
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
+    from jitclient.keeping import keep as keep
+    from jitclient.keeping import kept as kept
     from jitclient.sessions.process import connect as connect
     from jitclient.transfer import block_until_ready as block_until_ready
     from jitclient.transfer import device_get as device_get
@@ -36,10 +39,13 @@ _HOMES = {
     "explain": "explanation",
     "function_key": "decorator",
     "jit": "decorator",
+    "keep": "keeping",
+    "kept": "keeping",
 }
 _ERRORS = (
     "AddressTaken",
     "AmbientInput",
+    "ArrayBudgetExceeded",
     "ArrayLost",
     "CaptureError",
     "DaemonDraining",

@@ -16,6 +16,7 @@ JitserverError
 ├── ProtocolError                      a peer sent what no peer of ours sends
 ├── CrashesDaemon (RuntimeError)       the daemon ended again and again while it was at this program
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
+├── ArrayBudgetExceeded (MemoryError)  the daemon holds as many bytes of arrays as it may
 ├── ProgramLost (RuntimeError)         a program left the daemon's memory, and the disk has it no longer
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
@@ -83,6 +84,10 @@ class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818
 
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
     """The value of a handle no longer exists on the daemon; the message says why."""
+
+
+class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
+    """The daemon holds as many bytes of arrays as it may; the message says who holds what."""
 
 
 class ProgramLost(JitserverError, RuntimeError):  # noqa: N818

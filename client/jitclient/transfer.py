@@ -4,14 +4,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jitclient.arrays.array import Array
-from jitclient.calls.arguments import outgoing, spec_of
+from jitclient.calls.arguments import spec_of
+from jitclient.calls.putting import put
 from jitclient.local_jax import context
 from jitclient.sessions import process
-from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
-from jitclient.wire.arrays import HostArray, inline_most
-from jitclient.wire.messages import Put, Run
 
 Tree = TypeVar("Tree")
 
@@ -28,20 +25,7 @@ def device_put(x: Any) -> Any:
     leaves, shape = tree.flatten(x)
     here = process.session()
     specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
-    with here:
-        attachments: list[HostArray] = []
-        puts, arrays = [], []
-        for leaf, spec in zip(leaves, specs, strict=True):
-            value = outgoing(leaf, spec, here, attachments, inline_most(len(leaves)))
-            if isinstance(value, int):  # it is there already
-                arrays.append(leaf)
-                continue
-            handle = here.new_handles(1)
-            arrays.append(Array(here, handle, spec))
-            puts.append(Put(spec, value, handle))
-        done, _ = here.run(Run(puts=puts), attachments)
-    for _, failure in done.failures:
-        raise to_exception(failure)
+    arrays = put(here, leaves, specs)
     return tree.unflattener(tree.structure_of(shape))(arrays)
 
 

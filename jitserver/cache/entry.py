@@ -10,6 +10,7 @@ from jitserver.cache.makeup import Makeup
 from jitserver.cache.worth import OVERHEAD_BYTES
 
 _IDLE_SECONDS = 10.0
+_FRESH_SECONDS = 1.0
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,6 +42,6 @@ class Entry:
         """Whether memory can do without its executable: one that a session holds must be idle, and on the disk."""
         if self.info.pinned:
             return False
-        if not self.holders:
-            return True
+        if not self.holders:  # a session that has just asked for it is about to hold it
+            return time.time() - self.info.last_used > _FRESH_SECONDS
         return bool(self.info.disk_bytes) and time.monotonic() - self.program.last_call > _IDLE_SECONDS

@@ -51,7 +51,8 @@ class Memory:
             self._pop(entry.key)
             resting = self._resting.pop(entry.key, None)
             if resting is not None:
-                resting.info, resting.program.run = entry.info, entry.program.run
+                resting.program.wake(entry.program)
+                resting.info = entry.info
                 entry = resting
             self._entries[entry.key] = entry
             self.nbytes += entry.nbytes

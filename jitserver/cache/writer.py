@@ -24,7 +24,7 @@ class Writer:
     def __init__(self, activity: Callable[[], int]) -> None:
         """`activity` is a number that changes while there is something going on."""
         self._activity = activity
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, tuple[float, Job]] = {}
         self._changed = threading.Condition()
         self._hurry = False
         self._busy = False
@@ -33,7 +33,7 @@ class Writer:
     def add(self, key: str, job: Job) -> None:
         """Has a job done some time."""
         with self._changed:
-            self._jobs[key] = job
+            self._jobs[key] = time.monotonic(), job
             self._changed.notify_all()
 
     def cancel(self, key: str) -> None:
@@ -59,19 +59,19 @@ class Writer:
                 self._busy = False
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._jobs)
-            self._wait_for_quiet()
+                oldest, _ = next(iter(self._jobs.values()))
+            self._wait_for_quiet(oldest + _PATIENCE_SECONDS)
             with self._changed:
                 if not self._jobs:
                     continue
-                job = self._jobs.pop(next(iter(self._jobs)))
+                _, job = self._jobs.pop(next(iter(self._jobs)))
                 self._busy = True
             try:
                 job()
             except Exception:
                 log.exception("a program is not kept on the disk")
 
-    def _wait_for_quiet(self) -> None:
-        patience = time.monotonic() + _PATIENCE_SECONDS
+    def _wait_for_quiet(self, patience: float) -> None:
         seen, since = self._activity(), time.monotonic()
         with self._changed:
             while not self._hurry and time.monotonic() < min(since + _QUIET_SECONDS, patience):

@@ -9,6 +9,7 @@ from jitclient.errors import JitserverError
 from jitclient.version import __version__
 
 _COMMANDS = {
+    "arrays": "arrays",
     "cache": "cache",
     "demo": "demo",
     "doctor": "doctor",

@@ -11,6 +11,7 @@ import msgspec
 
 from jitclient.errors import DaemonUnavailable
 from jitclient.notices.labels import seconds as seconds
+from jitclient.notices.labels import size as size
 from jitclient.sessions import handshake
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses
@@ -93,15 +94,6 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def size(value: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
 
 
 def ago(moment: float) -> str:

@@ -14,7 +14,12 @@ from jitserver.cli.common import home
 
 @click.command()
 @click.option("--address", metavar="unix:PATH", help="Where to listen. [default: the user's own]")
-@click.option("--idle-exit", type=click.FloatRange(min=0), metavar="SECONDS", help="End when idle for so long.")
+@click.option(
+    "--idle-exit",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End when idle for so long, without kept arrays.",
+)
 @click.option(
     "--drain",
     type=click.FloatRange(min=0),
@@ -35,6 +40,12 @@ from jitserver.cli.common import home
     type=click.IntRange(min=0),
     metavar="MIB",
     help="Memory to share with clients at most; 0: arrays go over the socket. [default: a quarter of the machine's]",
+)
+@click.option(
+    "--array-memory",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Arrays that live here at most. [default: 90 % of the accelerators' memory; on the CPU half of the machine's]",
 )
 @click.option(
     "--program-memory",
@@ -77,6 +88,11 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
 
 
 def _given(prewarm: bool, **mebibytes: int | None) -> dict[str, Any]:
-    names = {"shared_memory": "shared_bytes", "program_memory": "program_bytes", "disk": "disk_bytes"}
+    names = {
+        "shared_memory": "shared_bytes",
+        "array_memory": "array_bytes",
+        "program_memory": "program_bytes",
+        "disk": "disk_bytes",
+    }
     given = {names[name]: value << 20 for name, value in mebibytes.items() if value is not None}
     return {"prewarm": prewarm, **given}

@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +50,27 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
 
 
 def on_device(value: Any) -> jax.Array:
-    """An argument as an array of JAX's, which tells whether a program took it."""
-    return value if isinstance(value, jax.Array) else jax.numpy.array(value)
+    """An argument as an array of JAX's that a program may take: a copy, where others have it too."""
+    if not isinstance(value, jax.Array):
+        return jax.numpy.array(value)
+    return value.copy() if id(value) in _shared else value
+
+
+_shared: dict[int, weakref.ref[Any]] = {}
+
+
+def share(array: jax.Array) -> None:
+    """Notes that several have an array from now on, for as long as it lives: no program may take it."""
+    number = id(array)
+    _shared[number] = weakref.ref(array, lambda _: _shared.pop(number, None))
+
+
+def nbytes(array: jax.Array) -> int:
+    """Bytes that an array takes on all the devices that it lies on."""
+    sharding = array.sharding
+    if len(sharding.device_set) == 1:
+        return int(array.nbytes)
+    return math.prod(sharding.shard_shape(array.shape)) * array.dtype.itemsize * len(sharding.device_set)
 
 
 def to_host(array: jax.Array) -> HostArray:

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import msgspec
 
-from jitclient.capture import class_count, load
-from jitclient.errors import AmbientInput, CrashesDaemon, ProgramLost
+from jitclient.capture import class_count, load, world
+from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire import values
 from jitclient.wire.explaining import Explain, Explained, Why
@@ -32,8 +32,8 @@ from jitserver.engine.program import Program, Say
 log = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 10_000
-_RUNNING, _LOADING = "running", "loading"
-_MOST_LOADS = 2  # that end a daemon: after these, a program is made anew
+_RUNNING, _LOADING, _STORING = "running", "loading", "storing"
+_MOST_ON_DISK = 2  # strikes for its executable's way to or from the disk: after these, a program goes without
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -53,7 +53,7 @@ class Engine:
         self._once: Once[Entry] = Once()
         self._restoring: Once[Entry | None] = Once()
         self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
-        ambient.watch_files()
+        world.watch()
         warned.watch()
         context.of_process()  # starts the backend now, not under the first call
 
@@ -147,20 +147,31 @@ class Engine:
         entry = self._entry(_info(key, request, built), built, makeup)
         facts = lasting.facts_of(built, lookup.signature.context)
         stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
-        return self.cache.keep(entry, stored, lambda: _executable_of(built, entry.info.label), payload)
+        return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
 
     # ---- programs on the disk
+
+    def _executable_of(self, entry: Entry) -> bytes:
+        if self.journal.strikes.count(entry.key, _STORING) >= _MOST_ON_DISK:
+            return b""
+        try:
+            with self.journal.noted(_STORING, entry.key, entry.info.label):
+                return lasting.executable_of(entry.program)
+        except Exception as error:  # it calls back into Python, or JAX has another reason
+            log.info("%s is kept without its executable: %s", entry.info.label, error)
+            return b""
 
     def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
         built.mark = mark(_RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.count(info.key, _RUNNING) else ""
-        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._executable_again(info.key)))
+        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._again(info.key)))
 
-    def _executable_again(self, key: str) -> Any:
+    def _again(self, key: str) -> Program:
         entry = self.entry_of(key)
         if entry is None:
             raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
-        return entry.program.run
+        built: Program = entry.program
+        return built
 
     def _restored(self, key: str, say: Say) -> Entry | None:
         return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
@@ -170,7 +181,7 @@ class Engine:
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
-        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_LOADS:
+        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_ON_DISK:
             say(_LOADING)
             try:
                 with self.journal.noted(_LOADING, key, stored.info.label):
@@ -181,7 +192,11 @@ class Engine:
             else:
                 self.counters.add(restores=1)
                 return self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
-        return self._made_again(stored, _request_of(stored), say)
+        try:
+            return self._made_again(stored, _request_of(stored), say)
+        except (CaptureError, TraceFailed) as error:
+            log.info("%s cannot be made again without its client: %s", stored.info.label, error)
+            return None
 
     def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
         capture = self.cache.store.blob(stored.capture)
@@ -266,6 +281,8 @@ class Engine:
     resident = staticmethod(arrays.resident)
     to_host = staticmethod(arrays.to_host)
     let_go = staticmethod(arrays.let_go)
+    share = staticmethod(arrays.share)
+    nbytes = staticmethod(arrays.nbytes)
 
     # ---- looking inside
 
@@ -322,9 +339,9 @@ class Engine:
         """Packages that this daemon has loaded and that the disk has otherwise by now."""
         return context.packages().replaced(names)
 
-    def versions(self) -> dict[str, str]:
-        """The versions of packages that must agree with a client's."""
-        return {name: context.packages().version(name) for name in ("jax", "jaxlib")}
+    def versions(self, names: Iterable[str] = ("jax", "jaxlib")) -> dict[str, str]:
+        """The versions of packages; without names, of those that must agree with a client's."""
+        return {name: context.packages().version(name) for name in names}
 
 
 @contextlib.contextmanager
@@ -341,14 +358,6 @@ def _floating_point_errors() -> Iterator[None]:
 
 def _request_of(stored: Stored) -> Prepare:
     return msgspec.msgpack.decode(stored.request, type=Prepare)
-
-
-def _executable_of(built: Program, label: str) -> bytes:
-    try:
-        return lasting.executable_of(built)
-    except Exception as error:  # it calls back into Python, or JAX has another reason
-        log.info("%s is kept without its executable: %s", label, error)
-        return b""
 
 
 def _info(key: str, request: Prepare, built: Program) -> EntryInfo:

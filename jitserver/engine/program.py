@@ -10,10 +10,11 @@ from jax import export
 
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.trees import tree
 from jitclient.wire import values
+from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, placed, warned
@@ -42,18 +43,27 @@ class Program:
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
+    nbytes: int = 0  # of its results
     mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
     suspect: str = ""  # its key, while a crash is held against its runs
 
-    def rest(self, again: Callable[[], Any]) -> None:
+    def __post_init__(self) -> None:
+        self.nbytes = sum(map(_nbytes, self.results))
+
+    def rest(self, again: Callable[[], "Program"]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""
-        self.run = _Resting(self, again)
+        self.run, self.loaded = _Resting(self, again), None
+
+    def wake(self, same: "Program") -> None:
+        """Has the executable that the same program has, and keeps it for now: somebody is about to call it."""
+        self.last_call = time.monotonic()
+        self.run, self.loaded = same.run, same.loaded
 
 
 class _Resting:
     """Stands for the executable of a program that rests."""
 
-    def __init__(self, program: Program, again: Callable[[], Any]) -> None:
+    def __init__(self, program: Program, again: Callable[[], Program]) -> None:
         self._program = program
         self._again = again
 
@@ -64,7 +74,7 @@ class _Resting:
         return getattr(self._woken(), name)
 
     def _woken(self) -> Any:
-        self._program.run = self._again()
+        self._program.wake(self._again())
         return self._program.run
 
 
@@ -81,7 +91,8 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
         leaks.warn_of_kept(loaded, name)
     built.warnings += tuple(warnings)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
-    built.loaded = loaded
+    # JAX remembers what it compiled for as long as the function lives.
+    built.loaded = loaded if built.may_raise else None
     return built
 
 
@@ -191,6 +202,13 @@ def _build(
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
     )
+
+
+def _nbytes(spec: Spec) -> int:
+    try:
+        return nbytes_of(spec)
+    except ProtocolError:  # of no bytes that anybody could fetch: float0
+        return 0
 
 
 @contextlib.contextmanager

@@ -16,25 +16,15 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from types import FrameType, ModuleType
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from jitclient.capture.ambient import message_of, note_read, reads, unnoted
-from jitclient.capture.installed import is_installed_path
+from jitclient.capture.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
 
 What = Callable[..., str]
 """What is read, given the arguments of the function that reads it; empty if nothing is."""
-
-
-def is_installation(path: str) -> bool:
-    """Whether a path is the system's or a package's: what lies there does not change under a daemon."""
-    return path.startswith(_OF_THE_SYSTEM) or path.endswith(_BINARIES) or is_installed_path(path)
-
-
-def is_below(modules: frozenset[str]) -> bool:
-    """Whether this thread is at work in a function of one of these modules."""
-    return any(frame.f_globals.get("__name__") in modules for frame in _frames())
 
 
 def replace_known() -> None:
@@ -101,7 +91,7 @@ def _note(what: What, *args: Any) -> None:
 
 def _reader() -> str:
     """The package that wants to know; empty if it is of no consequence."""
-    for frame in _frames():
+    for frame in frames():
         module = str(frame.f_globals.get("__name__"))
         package = module.partition(".")[0]
         if frame.f_builtins is not vars(builtins):
@@ -112,13 +102,6 @@ def _reader() -> str:
             reader = "" if package in _OWN or module in _MARKS else package
         return "" if not reader or is_below(_OF_NO_CONSEQUENCE) else reader
     return ""
-
-
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _always(name: str, *args: Any) -> str:
@@ -166,18 +149,6 @@ _METHODS: tuple[tuple[type, str, What], ...] = (
     (random.Random, "seed", _unseeded),
 )
 
-IMPORTS_AND_QUOTES = frozenset(
-    {
-        "importlib._bootstrap",
-        "importlib._bootstrap_external",
-        "_frozen_importlib",
-        "_frozen_importlib_external",
-        "linecache",
-        "tokenize",
-    }
-)
 _OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {"absl.logging", "logging", "traceback", "warnings"}
 _OWN = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})
 _MARKS = frozenset({"equinox._jit"})  # it marks its frames with random bytes, to find them in tracebacks
-_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-_BINARIES = (".pyc", ".so")  # imports

@@ -9,11 +9,12 @@ import pytest
 
 from benchmarks.crew import crew
 from benchmarks.rivals import Caller, bare_socket, disk_cache, ours, plain_jax, why_missing
-from benchmarks.scenarios import array_size, functions, leaves, pipelined, small_call
+from benchmarks.scenarios import array_size, functions, leaves, pipelined, remote, small_call
 
 WORKLOADS = {
     "small call": functools.partial(small_call.three_arrays, seconds=0.0),
     "array": functools.partial(array_size.there_and_back, size=64, seconds=1e-9),
+    "remote": functools.partial(remote.put_and_fetched, size=64, seconds=1e-9),
     "leaves": functools.partial(leaves.numpy_leaves, leaves=3, seconds=0.0),
     "functions": functools.partial(functions.many_functions, count=3, budget=60.0, seconds=0.0),
     "steps": functools.partial(pipelined.small_steps, calls=3),

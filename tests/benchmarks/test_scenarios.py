@@ -22,6 +22,7 @@ COMPARED = {
     "small_call": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "pipelined": {"plain jax.jit", "Ray actor"},
     "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
+    "remote": {"bare TCP socket"},
     "leaves": {"bare socket", "plain jax.jit", "tutorial"},
     "functions": {"JAX's disk cache", "plain jax.jit", "tutorial"},
     "clients": {"bare socket", "tutorial"},

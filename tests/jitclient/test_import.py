@@ -47,6 +47,7 @@ def test_public_names_are_pinned() -> None:
             "AddressTaken",
             "AmbientInput",
             "Array",
+            "ArrayBudgetExceeded",
             "ArrayLost",
             "CaptureError",
             "DaemonDraining",
@@ -69,6 +70,8 @@ def test_public_names_are_pinned() -> None:
             "explain",
             "function_key",
             "jit",
+            "keep",
+            "kept",
         ]
     )
     for name in jitclient.__all__:

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from rpyc.core.service import Service
 
+from jitclient.errors import ProtocolError
 from jitclient.wire.address import Address
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import Verb
+from jitclient.wire.stream import WireStream
 from jitserver import connection as connection_module
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool
@@ -43,8 +48,8 @@ def address(short_path: Path) -> Address:
 def serving(address: Address) -> Iterator[Any]:
     started: list[tuple[Acceptor, threading.Thread]] = []
 
-    def start(refusals: int = 0) -> Acceptor:
-        listener: Any = Short(address.listen(), refusals)
+    def start(refusals: int = 0, door: socket.socket | None = None) -> Acceptor:
+        listener: Any = Short(door or address.listen(), refusals)
         acceptor = Acceptor(Service(), lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
         thread = threading.Thread(target=acceptor.start)
         thread.start()
@@ -88,6 +93,24 @@ def test_another_users_process_is_turned_away(serving: Any, address: Address, mo
     monkeypatch.setattr("jitserver.acceptor.peer", lambda sock: Peer(1, 12345))
     with address.connect() as sock:
         assert sock.recv(1) == b""
+
+
+def test_nobody_is_let_in_over_a_network(serving: Any) -> None:
+    door = socket.create_server(("127.0.0.1", 0))
+    serving(door=door)
+    with socket.create_connection(door.getsockname()) as sock:
+        assert sock.recv(1) == b""
+
+
+def test_a_connection_that_it_is_handed_is_served(serving: Any, until: Any) -> None:
+    acceptor = serving()
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sock:
+        acceptor.admit(door.accept()[0], pid=0)
+        client = ClientConnection(WireChannel(WireStream(sock)))
+        with pytest.raises(ProtocolError, match="exposed_status"):  # the service of these tests has no verbs
+            client.request(Verb.STATUS, b"")
+        client.close()
+    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
 
 
 def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, address: Address, until: Any) -> None:

@@ -1,8 +1,9 @@
 """The client's handle on an array that lives on the daemon."""
 
+import functools
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -276,8 +277,8 @@ class Array(Operations, Placement):
             return self._value
         others = self._others() if fetch else []
         handles = (self._handle, *(other._handle for other in others))
-        message = Run(fetch=handles) if fetch else Run(wait=handles)
-        done, values = self._ask(message, [self.spec, *(other.spec for other in others)] if fetch else [])
+        make = functools.partial(Run, fetch=handles) if fetch else functools.partial(Run, wait=handles)
+        done, values = self._ask(make, [self.spec, *(other.spec for other in others)] if fetch else [])
         for other, value in zip(others, values[1:], strict=True):
             if not isinstance(value, Failure):
                 other._value = value
@@ -300,14 +301,15 @@ class Array(Operations, Placement):
             return lost
         return error
 
-    def _ask(self, message: Run, specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
+    def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
         try:
             try:
-                return self._session.run(message, [], specs, self._generation)
+                return self._session.run(make(), [], specs, self._generation)
             except DaemonSilent:
                 raise
             except DaemonLost:  # a look changes nothing: it may be repeated, where the session lives on
-                return self._session.run(message, [], specs, self._generation)
+                # anew, as the first one took along the calls that were queued
+                return self._session.run(make(), [], specs, self._generation)
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
 

@@ -1,6 +1,7 @@
 """What decides the program of a call, part by part, in words that its user knows."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture
 from jitclient.capture.parts import parts_of
 from jitclient.local_jax.context import DEFAULTS
-from jitclient.trees import static_leaves, tree
-from jitclient.trees.naming import argument_name, leaf_names
-from jitclient.trees.static_leaves import StaticLeaf
+from jitclient.trees import tree
+from jitclient.trees.naming import argument_name, leaf_names, shown
 from jitclient.wire import values
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
@@ -104,24 +104,5 @@ def _placed_text(wanted: Specialisation) -> str:
 
 def _structure_text(structure: tree.Structure) -> str:
     """`((*, {'w': *}), {})`: positional arguments, then keywords."""
-    text = _node_text(structure)
+    text = shown(structure, itertools.repeat("*"))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _node_text(structure: tree.Structure) -> str:
-    if structure is tree.LEAF:
-        return "*"
-    kind, meta, children = structure
-    texts = list(map(_node_text, children))
-    if kind is dict:
-        return "{" + ", ".join(f"{key!r}: {text}" for key, text in zip(meta, texts, strict=True)) + "}"
-    if kind is list:
-        return f"[{', '.join(texts)}]"
-    if kind is tuple:
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-    if kind is type(None):
-        return "None"
-    if kind is StaticLeaf:
-        return f"{static_leaves.value_of(meta)!r}"
-    kept = f"; {meta!r}" if meta and values.is_plain(meta) else ""
-    return f"{kind.__name__}({', '.join(texts)}{kept})"

@@ -6,7 +6,8 @@ program in a private namespace. Start reading at `dump.py` (client) and `load.py
 
 What to change where:
 
-- what counts as user code: `installed.py`, `usercode.py`; what is ambient: `ambient.py`
+- what counts as user code: `installed.py`, `usercode.py`; what is ambient: `ambient.py`; what is
+  read while something runs: `world.py`
 - what code reads by name: `bytecode.py`, `references.py`, `namespaces.py`, `body_imports.py`,
   `source_values.py`, `outline.py`
 - what of a code object is its location: `code.py`

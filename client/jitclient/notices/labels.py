@@ -1,4 +1,4 @@
-"""Short names of programs and their arguments, for people: `step(f32[64,256], i32[])`; and durations."""
+"""Short names of programs and their arguments, for people: `step(f32[64,256], i32[])`; durations and sizes."""
 
 import datetime
 from collections.abc import Iterable
@@ -30,3 +30,12 @@ def seconds(value: float) -> str:
     if value < 120:
         return f"{value:.1f} s"
     return str(datetime.timedelta(seconds=round(value)))
+
+
+def size(value: float) -> str:
+    """A number of bytes: `640 KiB`, `1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

@@ -1,11 +1,13 @@
-"""What a user calls the leaves of a call's arguments: `params['w'][0]`, as JAX's errors do."""
+"""What a user calls the leaves of a call's arguments: `params['w'][0]`, as JAX's errors do; and trees in one line."""
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from jitclient.trees import tree
+from jitclient.trees import static_leaves, tree
+from jitclient.trees.static_leaves import StaticLeaf
+from jitclient.wire import values
 
 
 def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iterable[int | str]) -> list[str]:
@@ -33,6 +35,26 @@ def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iter
 def argument_name(fun: Callable[..., Any], place: int) -> str:
     """The name of a positional argument."""
     return _argument_names(fun)(place)
+
+
+def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
+    """A tree as people write it, its leaves in these words: `{'w': f32[8]}`."""
+    if structure is tree.LEAF:
+        return next(leaves)
+    kind, meta, children = structure
+    texts = [shown(child, leaves) for child in children]
+    if kind is dict:
+        return "{" + ", ".join(f"{key!r}: {text}" for key, text in zip(meta, texts, strict=True)) + "}"
+    if kind is list:
+        return f"[{', '.join(texts)}]"
+    if kind is tuple:
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+    if kind is type(None):
+        return "None"
+    if kind is StaticLeaf:
+        return f"{static_leaves.value_of(meta)!r}"
+    kept = f"; {meta!r}" if meta and values.is_plain(meta) else ""
+    return f"{kind.__name__}({', '.join(texts)}{kept})"
 
 
 def _argument_names(fun: Callable[..., Any]) -> Callable[[int], str]:

@@ -36,7 +36,7 @@ PROCESS_SETTINGS = (
 """Settings that only a whole process can have: with another value, another daemon answers."""
 
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""What a daemon gives itself of them where nobody says: to say the same means the same daemon."""
+"""What a daemon sets for itself where its user has set nothing: it is the same daemon as before."""
 
 _POLL_SECONDS = 0.01
 _LONGEST_PATH = 107  # sun_path, less its end mark
@@ -154,8 +154,8 @@ def peer(sock: socket.socket) -> Peer:
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
     """Names this Python environment and the process-only settings of its user: each pair has its own daemon."""
-    settings = ((name, environment.get(name)) for name in PROCESS_SETTINGS)
-    made = [(name, value) for name, value in settings if value and value != DAEMON_DEFAULTS.get(name)]
+    given = {name: environment.get(name) for name in PROCESS_SETTINGS}
+    made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
     return hashlib.blake2b(repr((os.path.realpath(prefix), made)).encode(), digest_size=6).hexdigest()
 
 

@@ -84,6 +84,12 @@ class WireConnection(Connection):  # type: ignore[misc]
         """Acts on a frame of our own kinds."""
         raise ProtocolError(f"a frame of kind {kind} is not for this side")
 
+    def can_share(self) -> bool:
+        """Whether shared memory can cross this connection."""
+        from jitclient.wire.blocks import can_cross  # with numpy, which the command line can do without
+
+        return can_cross(self._channel.stream.sock)
+
     def close(self) -> None:
         """Ends the connection at once; the peer sees the end of the stream."""
         if not self._closed:
@@ -173,12 +179,6 @@ class ClientConnection(WireConnection):
         except (EOFError, OSError) as error:
             raise DaemonLost(_broken(error)) from error
         return raw
-
-    def can_share(self) -> bool:
-        """Whether shared memory can come over this connection."""
-        from jitclient.wire.blocks import can_cross
-
-        return can_cross(self._channel.stream.sock)
 
     def lease(self, nbytes: int) -> "Block | None":
         """Shared memory for so many bytes; None where the daemon has none to lend, or this process cannot take it.

@@ -17,6 +17,7 @@ STALL_SECONDS = 60.0
 """A peer that stops in the middle of a frame, or takes nothing off its socket, for so long is given up."""
 
 _DESCRIPTOR = array.array("i").itemsize
+_PROBES = 3
 _MOST_PARTS = 512  # the kernel takes 1,024 at once
 
 
@@ -32,6 +33,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
         _set_limit(sock, socket.SO_SNDTIMEO, STALL_SECONDS)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _notice_loss(sock)
         super().__init__(sock)
 
     def set_patience(self, seconds: float) -> None:
@@ -163,6 +165,15 @@ class WireStream(SocketStream):  # type: ignore[misc]
     def abandon(self) -> None:
         """Lets go of the socket without a word to the peer: a forked child's copy is not the child's to end."""
         self.sock.close()
+
+
+def _notice_loss(sock: socket.socket) -> None:
+    """Has the kernel ask after a peer that is silent: no word comes from a host that lost its power or its network."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":  # elsewhere after two hours
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, int(STALL_SECONDS / 2))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, int(STALL_SECONDS / 2 / _PROBES))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
 def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:

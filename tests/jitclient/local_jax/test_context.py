@@ -11,6 +11,7 @@ import pytest
 
 import jitclient
 from jitclient.local_jax import context, jax_settings
+from jitclient.wire.address import environment_digest
 from jitserver.engine.context import _ENTER
 from jitserver.process import prepare_process
 
@@ -50,6 +51,15 @@ def test_a_daemon_keeps_no_settings_of_who_started_it(monkeypatch: pytest.Monkey
     environment = {"JAX_DEBUG_NANS": "1", "JAX_RANDOM_SEED_OFFSET": "3", "JAX_PLATFORMS": "cpu", "HOME": "/"}
     prepare_process(environment)
     assert set(environment) == {"JAX_PLATFORMS", "HOME", "XLA_PYTHON_CLIENT_PREALLOCATE"}
+
+
+def test_a_daemon_has_the_name_and_the_cache_of_who_started_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in ({}, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "JAX_PLATFORMS": "cpu"}):
+        environment = dict(given)
+        prepare_process(environment)
+        assert environment_digest(environment) == environment_digest(given)
+    assert environment_digest({}) != environment_digest({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"})
 
 
 def test_settings_are_read_from_the_environment_before_jax_is_there(run_script: Callable[..., Any]) -> None:

@@ -204,6 +204,35 @@ def test_an_interrupt_loses_no_call_and_makes_none_twice(
     assert counts()["calls"] == before + 2
 
 
+@pytest.mark.parametrize("when", ["before it is sent", "after it was sent", "before its values are read"])
+def test_a_look_is_repeated_where_the_connection_breaks_and_no_call_is_made_twice(
+    when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]]
+) -> None:
+    update = jitclient.jit(lambda x: x + 1, donate_argnums=0)
+    x = update(update(jitclient.device_put(X)))
+    for _ in range(2):  # looks at each result, so that the next call goes with the look
+        x = update(x)
+        np.asarray(x)
+    before = counts()["calls"]
+    frames = {"send_frame": ClientConnection.send_frame, "answer": ClientConnection.answer}
+    step_that_breaks = "answer" if when == "before its values are read" else "send_frame"
+    failing = iter([True])
+
+    def breaks(self: Any, *rest: Any) -> Any:
+        fails = next(failing, False)
+        answer = None if fails and when == "before it is sent" else frames[step_that_breaks](self, *rest)
+        if fails:
+            raise errors.DaemonLost("the connection broke")
+        return answer
+
+    with process.session():
+        y = update(x)
+        monkeypatch.setattr(ClientConnection, step_that_breaks, breaks)
+        assert np.asarray(y).tolist() == (X + 5).tolist()
+    assert next(failing, False) is False
+    assert counts()["calls"] == before + 1
+
+
 def test_a_call_that_took_its_argument_is_made_once_though_the_connection_breaks() -> None:
     update = jitclient.jit(lambda x: x + 1, donate_argnums=0)
     x = update(update(jitclient.device_put(X)))

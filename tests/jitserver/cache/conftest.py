@@ -18,7 +18,7 @@ def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **m
     made = EntryInfo(
         key, "fk", name, "f.py:1", f"{name}()", f"{name}()", "", {"jax": "1"}, {"compile": seconds}, 0.0, 0, now, now, 0
     )
-    made.last_used -= age
+    made.last_used -= age + 10.0  # it is not so fresh that it must stay
     for field, value in more.items():
         setattr(made, field, value)
     return made
@@ -26,6 +26,7 @@ def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **m
 
 def _entry(key: str, name: str = "f", **more: Any) -> Entry:
     program = SimpleNamespace(run=f"executable of {key}", last_call=0.0)
+    program.wake = lambda same: setattr(program, "run", same.run)
     return Entry(_info(key, name, **more), program, Makeup({}, b""), lambda: setattr(program, "run", None))
 
 

@@ -58,6 +58,13 @@ def test_what_was_used_long_ago_leaves_first(entry: Callable[..., Any]) -> None:
     assert keys(memory) == ["a", "d"]
 
 
+def test_one_that_was_just_asked_for_stays_until_a_session_can_hold_it(entry: Callable[..., Any]) -> None:
+    memory = Memory(2 * OVERHEAD_BYTES, MANY)
+    for key in "abc":
+        memory.add(entry(key, last_used=time.time()))
+    assert keys(memory) == ["a", "b", "c"]
+
+
 def test_pinned_ones_and_those_that_a_session_needs_stay(entry: Callable[..., Any]) -> None:
     memory = Memory(2 * OVERHEAD_BYTES, MANY)
     held = entry("held", age=DAY)

@@ -4,6 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from jitserver.cache import writer as writer_module
 from jitserver.cache.writer import Writer
 
 
@@ -55,3 +58,14 @@ def test_finishing_tells_whether_time_was_enough() -> None:
     assert not writer.finish(0.01)
     go.set()
     assert writer.finish(60)
+
+
+def test_what_has_waited_for_long_waits_for_no_quiet(
+    until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_PATIENCE_SECONDS", 0.0)
+    activity, done = iter(range(10**9)), list[int]()
+    writer = Writer(lambda: next(activity))
+    for number in range(100):
+        writer.add(f"{number}", lambda number=number: done.append(number))
+    until(lambda: done == list(range(100)), "all jobs")

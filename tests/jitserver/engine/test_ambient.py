@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jitclient.capture import world
 from jitclient.capture.ambient import note_read
 from jitclient.errors import AmbientInput
 from jitserver.engine import ambient
@@ -41,13 +42,13 @@ def test_what_is_read_from_outside(tmp_path: Path) -> None:
         ("socket.connect", (None, ("127.0.0.1", 1)), "socket"),
         ("sqlite3.connect", ("a.db",), "sqlite3"),
     ]:
-        found: Any = ambient._input_of(event, arguments)
+        found: Any = world.input_of(event, arguments)
         assert found.startswith(what), event
         assert bool(found) == bool(what), event
 
 
 def test_quoting_a_source_reads_nothing(tmp_path: Path) -> None:
-    ambient.watch_files()
+    world.watch()
     source = tmp_path / "own.py"
     source.write_text("x = 1")
     with ambient.refused():

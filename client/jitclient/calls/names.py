@@ -1,0 +1,131 @@
+"""Asking the daemon for what a name holds, and having it hold something else."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from jitclient.arrays.array import Array
+from jitclient.calls.arguments import value_of
+from jitclient.calls.putting import put
+from jitclient.capture import Capture
+from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent
+from jitclient.local_jax.context import Context
+from jitclient.notices.labels import of_spec
+from jitclient.sessions.session import Session
+from jitclient.trees import tree
+from jitclient.trees.naming import shown
+from jitclient.wire import values
+from jitclient.wire.arrays import raw_bytes
+from jitclient.wire.keeping import Find, Forget, Found, Keep, KeptInfo
+from jitclient.wire.messages import Spec, Verb
+
+_LONGEST = 200
+_ATTEMPTS = 5  # while daemons come and go
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """A name at the daemon, and what it is to hold.
+
+    Attributes:
+        text: the name.
+        key: of what it is to hold; None: anything; empty: nothing can tell whether it holds that already.
+        packages: those whose versions are a part of the key.
+        ttl: seconds without a use after which it is forgotten; None: never.
+    """
+
+    text: str
+    key: str | None
+    packages: tuple[str, ...]
+    ttl: float | None
+
+
+def key_of_function(captured: Capture, context: Context) -> str:
+    """What decides the tree that a function makes; `captured` holds what it reads besides, too."""
+    settings = tuple((name, values.encode(value)) for name, value in context)
+    return f"function {_digest((captured.key, settings))}"
+
+
+def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> str:
+    """The digest of a tree; empty where it has leaves whose bytes are on the daemon."""
+    if any(type(leaf) is Array for leaf in leaves):
+        return ""
+    contents = [hashlib.sha256(raw_bytes(value_of(*pair))).digest() for pair in zip(leaves, specs, strict=True)]
+    return f"tree {_digest((label, list(specs), contents))}"
+
+
+def label_of(structure: tree.Structure, specs: Sequence[Spec]) -> str:
+    """A tree for people: `{'w': f32[8,8]}`."""
+    return shown(structure, map(of_spec, specs))
+
+
+def find(here: Session, name: Name) -> tuple[list[Array], values.Node | None] | None:
+    """Handles on what a name holds, with its tree, if it is of that key."""
+
+    def ask() -> tuple[list[Array], values.Node | None] | None:
+        with here:
+            first = here.new_handles(0)
+            message = Find(name.text, name.key, name.packages, first, name.ttl)
+            found: Found | None = here.ask(Verb.FIND, message, Found | None)
+            if found is None:
+                return None
+            here.new_handles(len(found.specs))
+            return [Array(here, handle, spec) for handle, spec in enumerate(found.specs, first)], found.tree
+
+    return None if name.key == "" else _steadily(here, ask)
+
+
+def publish(
+    here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: values.Node | None, label: str
+) -> list[Array]:
+    """Has a name hold leaves of those specs, and nothing else any more; returns handles on them.
+
+    Raises:
+        ArrayBudgetExceeded: there is no room for them; the name holds what it held.
+    """
+    label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+
+    def ask() -> list[Array]:
+        with here:
+            arrays = put(here, leaves, specs)
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there by now
+            generation = here.generation
+            message = Keep(name.text, name.key or "", name.packages, tuple(specs), node, label, handles, name.ttl)
+            try:
+                here.ask(Verb.KEEP, message, None)
+            except ArrayLost as error:
+                if here.generation == generation:
+                    raise
+                raise DaemonLost("the daemon ended while a tree was on its way there") from error
+            return arrays
+
+    return _steadily(here, ask)
+
+
+def forget(here: Session, name: Name) -> bool:
+    """Has a name hold nothing any more; whether it held something."""
+    return bool(_steadily(here, lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo])))
+
+
+def _steadily(here: Session, ask: Callable[[], T]) -> T:
+    """Does what changes nothing when it is done twice, whatever daemon answers."""
+    for last in (*[False] * (_ATTEMPTS - 1), True):
+        try:
+            return ask()
+        except DaemonDraining:
+            here.disconnect()
+            if last:
+                raise
+        except DaemonLost as error:
+            if last or isinstance(error, DaemonSilent):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(msgspec.msgpack.encode(value), digest_size=20).hexdigest()

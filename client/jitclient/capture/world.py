@@ -1,0 +1,89 @@
+"""What is read from outside while something runs: files and folders, sockets, other programs.
+
+No object of a function shows what installed code opens by itself. Python tells of it, though, so that whoever runs or
+traces something may know (`ambient.noted_reads`).
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from .ambient import message_of, note_read, unnoted
+from .installed import is_installed_path
+
+_CALLS = ("socket.connect", "socket.gethostname", "sqlite3.connect", "subprocess.Popen")
+_EVENTS = frozenset({"open", "os.listdir", "os.scandir", *_CALLS})
+
+IMPORTS_AND_QUOTES = frozenset(
+    {
+        "importlib._bootstrap",
+        "importlib._bootstrap_external",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "linecache",
+        "tokenize",
+    }
+)
+_OWN = ("jitclient.capture.dump", "jitclient.sessions.", "jax._src.compilation_cache", "jax._src.xla_bridge")
+"""Whose reads are no inputs: a function captured, a daemon reached, a compiled program found, devices looked for."""
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
+_BINARIES = (".pyc", ".so")  # imports
+
+
+@functools.cache
+def watch() -> None:
+    """Begins to note what is read, for whoever wants to know. There is no way back: once per process."""
+    sys.addaudithook(_on_event)
+
+
+def is_installation(path: str) -> bool:
+    """Whether a path is the system's or a package's: what lies there does not change under a daemon."""
+    return path.startswith(_OF_THE_SYSTEM) or path.endswith(_BINARIES) or is_installed_path(path)
+
+
+def is_below(modules: frozenset[str]) -> bool:
+    """Whether this thread is at work in a function of one of these modules."""
+    return any(frame.f_globals.get("__name__") in modules for frame in frames())
+
+
+def frames() -> Iterator[FrameType]:
+    """Those of this thread, that of whoever asks first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _EVENTS:
+        return
+    with unnoted() as wanted:  # to find out whether a file is an installed one opens files itself
+        what = input_of(event, arguments) if wanted else ""
+    if what:
+        note_read(message_of(what))
+
+
+def input_of(event: str, arguments: tuple[Any, ...]) -> str:
+    """What an event reads from outside; empty if it is nothing that may differ at the next run."""
+    if event in _CALLS:
+        return "" if _is_our_own() else event
+    if event == "open":
+        path, mode, flags = arguments
+        reads = "r" in mode or "+" in mode if mode is not None else not flags & os.O_WRONLY
+    else:
+        path, reads = "." if arguments[0] is None else arguments[0], True
+    if not reads or not isinstance(path, (str, bytes)):
+        return ""
+    name = os.fsdecode(path)
+    if is_installation(name) or _is_our_own():
+        return ""
+    if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
+        return ""
+    return f"{'file' if event == 'open' else 'folder'} {name!r}"
+
+
+def _is_our_own() -> bool:
+    return any(str(frame.f_globals.get("__name__")).startswith(_OWN) for frame in frames())

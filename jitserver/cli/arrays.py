@@ -1,0 +1,60 @@
+"""`jitserver arrays ls|rm`."""
+
+import time
+
+import click
+
+from jitclient.wire.keeping import Forget, Holdings, KeptInfo
+from jitclient.wire.messages import Verb
+from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
+
+
+@click.group()
+def arrays() -> None:
+    """See who holds the arrays that live on the daemon, and let go of kept ones."""
+
+
+@arrays.command("ls")
+@json_option
+def list_arrays(as_json: bool) -> None:
+    """List the kept trees and the sessions that hold arrays, the largest first."""
+    found: Holdings = ask(Verb.ARRAYS, None, Holdings, as_json)
+    if as_json:
+        print_json(found)
+        return
+    now = time.time()
+    print_table(
+        "",
+        ["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"],
+        [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept],
+    )
+    print_table(
+        "",
+        ["session of", "program", "arrays", "bytes"],
+        [[f"pid {one.pid}", one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions],
+    )
+    most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
+    click.echo(f"{size(found.nbytes)}{most} in use")
+
+
+@arrays.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
+def rm(names: tuple[str, ...], as_json: bool) -> None:
+    """Forget what is kept under each NAME.
+
+    A program that holds handles on it keeps those. What a session owns goes when its program lets go of it, or ends.
+    """
+    gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo], as_json)]
+    missing = sorted(set(names) - {one.name for one in gone})
+    if as_json:
+        print_json([one.name for one in gone])
+    elif gone:
+        click.echo(f"removed {', '.join(one.name for one in gone)}: {size(sum(one.nbytes for one in gone))}")
+    if missing:
+        raise click.ClickException(f"nothing is kept as {', '.join(map(repr, missing))}")
+
+
+def _times(one: KeptInfo, now: float) -> list[str]:
+    left = "for ever" if one.ttl is None else seconds(max(0.0, one.last_used + one.ttl - now))
+    return [seconds(max(0.0, now - one.created)), ago(one.last_used), left]

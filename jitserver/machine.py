@@ -1,0 +1,34 @@
+"""How much memory this process may use."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def memory_bytes(groups: Path = _GROUPS, of_process: Path = Path("/proc/self/cgroup")) -> int:
+    """Bytes of this machine's memory, or fewer where a control group says so: a container, a systemd unit."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *_limits(groups, of_process)])
+
+
+def _limits(groups: Path, of_process: Path) -> Iterator[int]:
+    """What the groups of this process are limited to, in either version of the kernel's files."""
+    try:
+        lines = of_process.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, name = (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
+        own = Path(path.lstrip("/"))
+        for group in (own, *own.parents):  # each also holds what is below it; the last is the top itself
+            try:
+                text = (top / group / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdecimal():  # else there is no limit: "max"
+                yield int(text)

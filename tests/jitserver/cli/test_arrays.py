@@ -1,0 +1,60 @@
+"""`jitserver arrays`: who holds what, and letting go of it."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+
+NOT_RUNNING = 3
+
+
+@pytest.fixture
+def kept(daemon: str, cli: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    yield jitclient.keep("cli test", {"w": np.ones((8, 8), np.float32), "b": np.ones(8, np.int8)}, ttl=3600.0)
+    cli("arrays", "rm", "cli test")
+
+
+@pytest.mark.usefixtures("kept")
+def test_ls_shows_names_and_sessions(cli: Callable[..., Any]) -> None:
+    own = jitclient.device_put(np.zeros(1000, np.float32))
+    found = json.loads(cli("arrays", "ls", "--json").stdout)
+    [one] = [one for one in found["kept"] if one["name"] == "cli test"]
+    assert one["label"] == "{'b': i8[8], 'w': f32[8,8]}"
+    assert (one["arrays"], one["nbytes"], one["ttl"]) == (2, 8 + 256, 3600.0)
+    mine = [session for session in found["sessions"] if session["pid"] == os.getpid()]
+    assert sum(session["nbytes"] for session in mine) >= own.nbytes
+    words = Path("/proc/self/cmdline").read_text().split("\0")
+    assert mine[0]["program"] == " ".join(filter(None, words))
+    assert found["nbytes"] >= own.nbytes + 264
+    assert found["most_nbytes"] > found["nbytes"]
+    text = cli("arrays", "ls").stdout
+    for word in ("cli test", "{'b': i8[8], 'w': f32[8,8]}", "264 B", "59:", f"pid {os.getpid()}"):
+        assert word in text, text
+
+
+def test_rm_forgets_the_name_and_leaves_handles(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
+    done = cli("arrays", "rm", "cli test")
+    assert (done.returncode, done.stdout) == (0, "removed cli test: 264 B\n")
+    assert "cli test" not in cli("arrays", "ls").stdout
+    assert np.asarray(kept["w"]).sum() == 64
+
+
+def test_rm_of_what_is_not_there_fails_and_removes_the_rest(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
+    done = cli("arrays", "rm", "cli test", "nothing", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == ["cli test"]
+    assert "nothing is kept as 'nothing'" in done.stderr
+    assert cli("arrays", "rm").returncode == 2
+
+
+@pytest.mark.parametrize("command", [("arrays", "ls"), ("arrays", "rm", "x")])
+def test_without_a_daemon(command: tuple[str, ...], cli: Callable[..., Any], short_path: Path) -> None:
+    done = cli(*command, "--json", env={"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"})
+    assert done.returncode == NOT_RUNNING
+    assert json.loads(done.stdout)["running"] is False
