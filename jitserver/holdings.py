@@ -62,6 +62,8 @@ def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:
 
 def _program(pid: int) -> str:
     """The command line of a process."""
+    if not pid:
+        return "on another machine"
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:  # it has ended, or this is no Linux

@@ -120,7 +120,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        entry = self.engine.find(lookup, connection.say)
+        entry = self.engine.programs.find(lookup, connection.say)
         return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
 
     @verb(messages.Upload)
@@ -134,7 +134,7 @@ class JitService(Service):  # type: ignore[misc]
         session = _session(connection)
         payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
         with self.makings.asked(request, connection.pid, connection.say) as say:
-            entry, made = self.engine.prepare(request, payload, say)
+            entry, made = self.engine.programs.prepare(request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
     @verb(messages.Inspect)
@@ -239,7 +239,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
-        return [info.key for info in self.engine.remove(match.prefix)]
+        return [info.key for info in self.engine.programs.remove(match.prefix)]
 
     @verb(looking.Pin)
     def exposed_pin(self, connection: DaemonConnection, request: looking.Pin) -> list[str]:

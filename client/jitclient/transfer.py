@@ -24,8 +24,8 @@ def device_put(x: Any) -> Any:
     """
     leaves, shape = tree.flatten(x)
     here = process.session()
-    specs = [spec_of(leaf, context.x64(context.current())) for leaf in leaves]
-    arrays = put(here, leaves, specs)
+    keeps_64_bits = context.keeps_64_bits()
+    arrays = put(here, leaves, [spec_of(leaf, keeps_64_bits) for leaf in leaves])
     return tree.unflattener(tree.structure_of(shape))(arrays)
 
 

@@ -23,16 +23,12 @@ def list_arrays(as_json: bool) -> None:
         print_json(found)
         return
     now = time.time()
-    print_table(
-        "",
-        ["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"],
-        [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept],
-    )
-    print_table(
-        "",
-        ["session of", "program", "arrays", "bytes"],
-        [[f"pid {one.pid}", one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions],
-    )
+    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept]
+    held = [[str(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
+    if kept:
+        print_table("", ["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
+    if held:
+        print_table("", ["held by pid", "program", "arrays", "bytes"], held)
     most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
     click.echo(f"{size(found.nbytes)}{most} in use")
 

@@ -22,6 +22,6 @@ def prewarm(engine: Engine, stop: threading.Event) -> int:
     for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):
         if stop.is_set() or memory.nbytes > memory.most_bytes * _SHARE:
             break
-        count += engine.warm(info.key)
+        count += engine.programs.warm(info.key)
     log.info("%d programs loaded from the disk", count)
     return count

@@ -82,7 +82,7 @@ RACES = """
 
     FILL = 1.0
     found = jitclient.keep("x", load)
-    assert float(found["a"].sum()) == 50_000
+    assert float(np.asarray(found["a"]).sum()) == 50_000
     print("done")
     sys.stdin.readline()
     assert [float(found["a"][7]), float(found["b"][2])] == [1.0, 1.0]

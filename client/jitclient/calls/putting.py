@@ -5,6 +5,7 @@ from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls.arguments import outgoing
+from jitclient.errors import DaemonLost, DaemonSilent
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import HostArray, inline_most
@@ -19,6 +20,16 @@ def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Arr
         ArrayBudgetExceeded: there is no room for them.
         BaseException: what else the daemon could not do.
     """
+    try:
+        return _put(here, leaves, specs)
+    except DaemonSilent:
+        raise
+    except DaemonLost:
+        pass  # what is put is still at hand, and what came of it is dropped by now
+    return _put(here, leaves, specs)
+
+
+def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
     attachments: list[HostArray] = []
     puts: list[Put] = []
     arrays: list[Array] = []

@@ -7,11 +7,12 @@ traces something may know (`ambient.noted_reads`).
 import functools
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from .ambient import message_of, note_read, unnoted
+from .ambient import message_of, note_read, reads, unnoted
 from .installed import is_installed_path
 
 _CALLS = ("socket.connect", "socket.gethostname", "sqlite3.connect", "subprocess.Popen")
@@ -57,11 +58,14 @@ def frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _EVENTS:
+def _on_event(
+    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, asked: threading.local = reads
+) -> None:
+    # Its own names, because a process that ends empties modules before the last files are opened.
+    if event not in events or getattr(asked, "noted", None) is None:
         return
-    with unnoted() as wanted:  # to find out whether a file is an installed one opens files itself
-        what = input_of(event, arguments) if wanted else ""
+    with unnoted():  # to find out whether a file is an installed one opens files itself
+        what = input_of(event, arguments)
     if what:
         note_read(message_of(what))
 

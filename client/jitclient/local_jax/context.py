@@ -145,8 +145,12 @@ def _differing(table: dict[str, Any]) -> Context:
 
 
 def _from_environment(table: dict[str, Any]) -> Context:
-    texts = [(name, os.environ.get(name.upper()), default) for name, default in table.items()]
-    made = [(name, _parsed(text, default), default) for name, text, default in texts if text is not None]
+    # hardly any is there, and each that `get` misses costs it an exception
+    found = {name.upper() for name in table}.intersection(os.environ)
+    if not found:
+        return ()
+    texts = [(name, os.environ[name.upper()], default) for name, default in table.items() if name.upper() in found]
+    made = [(name, _parsed(text, default), default) for name, text, default in texts]
     return tuple((name, value) for name, value, default in made if value != default)
 
 

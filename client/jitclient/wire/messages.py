@@ -50,15 +50,15 @@ class Verb(enum.StrEnum):
     TOP = "top"  # Top -> Snapshot: see looking.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing where a key is unknown
+    FIND = "find"  # Find -> Found, or nothing where the name holds nothing of that key: see keeping.py
+    KEEP = "keep"  # Keep -> nothing
+    ARRAYS = "arrays"  # nothing -> Holdings
+    FORGET = "forget"  # Forget -> list[KeptInfo]: those that are kept no longer
     ENTRIES = "entries"  # Match -> Listed
     REMOVE = "remove"  # Match -> list[str]: the keys of those removed
     SHOW = "show"  # Show -> Inspected, or nothing where the key is unknown: see looking.py
     PIN = "pin"  # Pin -> list[str]: the keys of those meant
     COLLECT = "collect"  # nothing -> int: deletes what the cache needs no longer, bytes freed
-    FIND = "find"  # Find -> Found, or nothing where the name holds nothing of that key: see keeping.py
-    KEEP = "keep"  # Keep -> nothing
-    ARRAYS = "arrays"  # nothing -> Holdings
-    FORGET = "forget"  # Forget -> list[KeptInfo]: those that are kept no longer
     STOP = "stop"  # nothing -> nothing: drain and end
 
 

@@ -154,9 +154,8 @@ def break_while_sending() -> None:
     x, y = noise(8 * MIB), noise(2 * MIB)
     kept, generation = jitclient.device_put(y), process.session().generation
     with broken("sending"):
-        assert np.array_equal(np.asarray(flipped(x)), ~x)  # runs once: the first time it had not come whole
+        assert np.array_equal(np.asarray(flipped(x)), ~x)  # it had not come whole the first time, and was not run
     with broken("sending"):
-        assert_raises(jitclient.DaemonLost, lambda: jitclient.device_put(x))
         assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
     assert np.array_equal(np.asarray(kept), y)
     assert process.session().generation == generation, "the session began anew"

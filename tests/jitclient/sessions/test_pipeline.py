@@ -233,6 +233,33 @@ def test_a_look_is_repeated_where_the_connection_breaks_and_no_call_is_made_twic
     assert counts()["calls"] == before + 1
 
 
+@pytest.mark.parametrize("when", ["before it is sent", "after it was sent"])
+def test_a_put_is_repeated_where_the_connection_breaks_and_leaves_nothing_behind(
+    when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]], until: Any
+) -> None:
+    np.asarray(jitclient.device_put(X))
+    gc.collect()
+    before = counts()["arrays"]
+    forward = ClientConnection.send_frame
+    failing = iter([True])
+
+    def send_frame(self: Any, kind: int, body: bytes, attachments: Any = ()) -> None:
+        fails = kind == RUN and next(failing, False)
+        if not fails or when == "after it was sent":
+            forward(self, kind, body, attachments)
+        if fails:
+            raise errors.DaemonLost("the connection broke")
+
+    large = np.arange(100_000, dtype=np.float32)
+    with process.session():
+        monkeypatch.setattr(ClientConnection, "send_frame", send_frame)
+        small, put = jitclient.device_put([X, large])
+    assert next(failing, False) is False
+    assert np.array_equal(np.asarray(put), large)
+    assert np.array_equal(np.asarray(small), X)
+    until(lambda: counts()["arrays"] <= before + 2, "what nobody holds to be freed")
+
+
 def test_a_call_that_took_its_argument_is_made_once_though_the_connection_breaks() -> None:
     update = jitclient.jit(lambda x: x + 1, donate_argnums=0)
     x = update(update(jitclient.device_put(X)))

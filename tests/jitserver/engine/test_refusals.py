@@ -14,7 +14,8 @@ SCRIPT = """
     from jitserver.cache.tiers import Tiers
     from jitserver.cache.writer import Writer
     from jitserver.counters import Counters
-    from jitserver.engine import ambient, engine
+    from jitserver.cache.journal import Journal
+    from jitserver.engine import ambient, programs
     from jitserver.engine.failures import TraceFailed
 
     messages = {messages}
@@ -24,9 +25,9 @@ SCRIPT = """
             raise AmbientInput(messages.pop(0))
         return SimpleNamespace(seconds={{}})
 
-    engine.load = lambda *arguments: None
-    engine.program = SimpleNamespace(from_capture=from_capture)
-    made = engine.Engine(Counters(), Tiers(Memory(1, 1), Store(Path(), 0), Writer(lambda: 0)))
+    programs.load = lambda *arguments: None
+    programs.program = SimpleNamespace(from_capture=from_capture)
+    made = programs.Programs(Counters(), Tiers(Memory(1, 1), Store(Path(), 0), Writer(lambda: 0)), Journal())
     lookup = SimpleNamespace(locations=b"", signature=None)
     try:
         made._trace("key", SimpleNamespace(lookup=lookup, name="fun"), b"", print)

@@ -1,0 +1,245 @@
+"""Programs by call key: found in memory, loaded from the disk, or made, once for all who ask."""
+
+import logging
+import time
+
+import msgspec
+
+from jitclient.capture import load
+from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, ProgramLost
+from jitclient.notices import labels
+from jitclient.wire.messages import EntryInfo, Lookup, Prepare
+from jitserver.cache.catalog import Stored
+from jitserver.cache.entry import Entry
+from jitserver.cache.journal import Journal, mark
+from jitserver.cache.makeup import Makeup
+from jitserver.cache.once import Once
+from jitserver.cache.recent import Recent
+from jitserver.cache.tiers import Tiers
+from jitserver.counters import Counters
+from jitserver.engine import ambient, context, explaining, keys, lasting, program
+from jitserver.engine.failures import TraceFailed
+from jitserver.engine.infos import info_of
+from jitserver.engine.program import Program, Say
+
+log = logging.getLogger(__name__)
+
+RUNNING = "running"
+_LOADING, _STORING = "loading", "storing"
+_MOST_ON_DISK = 2  # strikes for its executable's way to or from the disk: after these, a program goes without
+_MOST_REFUSALS = 10_000
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Programs:
+    """Those of this daemon. Safe to use from many threads."""
+
+    def __init__(self, counters: Counters, cache: Tiers, journal: Journal) -> None:
+        self.counters = counters
+        self.cache = cache
+        self.journal = journal
+        self._once: Once[Entry] = Once()
+        self._restoring: Once[Entry | None] = Once()
+        self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
+
+    def find(self, lookup: Lookup, say: Say) -> Entry | None:
+        """The program of a lookup, if it is there: no client has to tell more of it.
+
+        Raises:
+            AmbientInput: it was tried before, and read the world while it was traced.
+            CrashesDaemon: it was tried before, and daemons ended of it.
+        """
+        key = keys.call_key(lookup)
+        self._refuse_crashing(key)
+        refusal = self._ambient.get(key)
+        if refusal is not None:
+            raise AmbientInput(refusal[0])
+        entry = self.cache.memory.get(key) or self._restored(key, say)
+        if entry is not None:
+            self._count_hit(entry)
+        return entry
+
+    def prepare(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        """The program of a request, and whether it was this call that made it.
+
+        Others who ask for the same meanwhile wait for it.
+
+        Raises:
+            CaptureError: the capture cannot be loaded.
+            TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
+            CrashesDaemon: it was tried before, and daemons ended of it.
+        """
+        self._refuse_crashing(keys.call_key(request.lookup))
+        entry, made = self._made_once(request, payload, say)
+        if not made:
+            self._count_hit(entry)
+        return entry, made
+
+    def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
+        """The program that once had that call key; where other versions made it, as these versions make it."""
+        entry = self.cache.memory.get(key)
+        stored = self.cache.store.find(key) if entry is None else None
+        if stored is None:
+            return entry
+        request = request_of(stored)
+        now = keys.call_key(request.lookup)
+        self._refuse_crashing(now)
+        return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
+
+    def warm(self, key: str) -> bool:
+        """Has a program of the disk in memory, unless other versions made it; whether it was not there before.
+
+        One that has strikes is left to whoever asks for it.
+        """
+        if self.cache.memory.get(key) is not None or self.journal.strikes.of(key) is not None:
+            return False
+        try:
+            stored = self.cache.store.find(key)
+            if stored is None or keys.call_key(request_of(stored).lookup) != key:
+                return False
+            return self._restored(key, lambda _: None) is not None
+        except Exception as error:  # a user's code may have run again, for want of an executable
+            log.info("program %s cannot be loaded: %s", key[:12], error)
+            return False
+
+    def _made_once(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        key = keys.call_key(request.lookup)
+        return self._once.get(key, lambda: self.cache.memory.get(key), lambda: self._make(key, request, payload, say))
+
+    def _refuse_crashing(self, key: str) -> None:
+        refusal = self.journal.strikes.refusal(key)
+        if refusal:
+            raise CrashesDaemon(refusal)
+
+    def _make(self, key: str, request: Prepare, payload: bytes, say: Say) -> Entry:
+        self.counters.add(misses=1)
+        lookup = request.lookup
+        makeup = explaining.makeup_of(lookup, request.parts)
+        label = labels.of_call(request.name, lookup.signature.leaves)
+        with self.journal.noted("unpacking", key, label) as go_on:
+
+            def say_on(phase: str) -> None:
+                go_on(phase)
+                say(phase)
+
+            if request.traced is not None:
+                built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
+            else:
+                built = self._trace(key, request, payload, say_on)
+        self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
+        entry = self._entry(info_of(key, request, built), built, makeup)
+        facts = lasting.facts_of(built, lookup.signature.context)
+        stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
+        return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
+
+    # ---- programs on the disk
+
+    def _executable_of(self, entry: Entry) -> bytes:
+        if self.journal.strikes.count(entry.key, _STORING) >= _MOST_ON_DISK:
+            return b""
+        try:
+            with self.journal.noted(_STORING, entry.key, entry.info.label):
+                return lasting.executable_of(entry.program)
+        except Exception as error:  # it calls back into Python, or JAX has another reason
+            log.info("%s is kept without its executable: %s", entry.info.label, error)
+            return b""
+
+    def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
+        built.mark = mark(RUNNING, info.key, info.label)
+        built.suspect = info.key if self.journal.strikes.count(info.key, RUNNING) else ""
+        return Entry(info, built, makeup, rest=lambda: built.rest(lambda: self._again(info.key)))
+
+    def _again(self, key: str) -> Program:
+        entry = self.entry_of(key)
+        if entry is None:
+            raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
+        built: Program = entry.program
+        return built
+
+    def _restored(self, key: str, say: Say) -> Entry | None:
+        return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
+
+    def _restore(self, key: str, say: Say) -> Entry | None:
+        stored = self.cache.store.find(key)
+        if stored is None:
+            return None
+        executable = self.cache.store.blob(stored.executable)
+        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_ON_DISK:
+            say(_LOADING)
+            try:
+                with self.journal.noted(_LOADING, key, stored.info.label):
+                    built = lasting.loaded(stored.facts, executable)
+            except Exception:
+                log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
+                self.cache.store.spoilt(stored)
+            else:
+                self.counters.add(restores=1)
+                entry = self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
+                if self.cache.store.find(key) is None:  # somebody removed it meanwhile
+                    self.cache.memory.remove([key])
+                return entry
+        try:
+            return self._made_again(stored, request_of(stored), say)
+        except (CaptureError, TraceFailed) as error:
+            log.info("%s cannot be made again without its client: %s", stored.info.label, error)
+            return None
+
+    def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
+        capture = self.cache.store.blob(stored.capture)
+        if capture is None:
+            return None
+        entry, made = self._made_once(request, bytes(capture), say)
+        if made:
+            before, now = stored.info, entry.info
+            now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
+        return entry
+
+    def _trace(self, key: str, request: Prepare, payload: bytes, say: Say) -> Program:
+        lookup = request.lookup
+        for last in (False, True):
+            start = time.perf_counter()
+            # Anew for each trace: what one leaves behind in captured objects is not in the key of the next.
+            self.counters.add(captures_loaded=1)
+            loaded = load(payload, lookup.locations)
+            load_seconds = time.perf_counter() - start
+            self.counters.add(traces=1)
+            try:
+                built = program.from_capture(loaded, lookup.signature, request.name, say)
+            except BaseException as error:
+                if isinstance(error, AmbientInput):
+                    if str(error) == ambient.OF_GENERATORS and not last:
+                        continue  # it may have been another thread
+                    self._ambient[key] = str(error), request.name
+                raise TraceFailed(error, loaded) from error
+            finally:
+                context.packages().meet_loaded()
+            built.seconds = {"load": load_seconds, **built.seconds}
+            return built
+        raise AssertionError("unreachable")
+
+    def remove(self, prefix: str) -> list[EntryInfo]:
+        """Forgets programs and refusals whose key starts with `prefix`, or whose function has that name.
+
+        Returns:
+            The programs, and those that had strikes.
+        """
+        for key in list(self._ambient):
+            _, name = self._ambient.get(key, ("", ""))
+            if key.startswith(prefix) or name == prefix:
+                self._ambient.pop(key, None)
+        removed = self.cache.remove(prefix)
+        keys = {info.key for info in removed}
+        struck = self.journal.strikes.clear(prefix).items()
+        return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
+
+    def refusal(self, key: str) -> str:
+        """What a function was seen to read while it was traced, so that the daemon does not make the program."""
+        return self._ambient.get(key, ("", ""))[0]
+
+    def _count_hit(self, entry: Entry) -> None:
+        self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
+
+
+def request_of(stored: Stored) -> Prepare:
+    """What a client asked for when it was made."""
+    return msgspec.msgpack.decode(stored.request, type=Prepare)
