@@ -8,7 +8,7 @@ import click
 from jitclient.wire.looking import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
 from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
-from jitserver.cli.entries import complete_key, entries, short, some
+from jitserver.cli.entries import check, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
 
 _MOST_ROWS = 50
@@ -71,15 +71,15 @@ def list_entries(sort: str, match: str | None, limit: int | None, as_json: bool)
 @json_option
 def rm(key: str, as_json: bool) -> None:
     """Remove the programs of KEY."""
-    some(key, as_json)
-    _removed(key, as_json)
+    check(key)
+    _say_done("removed", not_empty(_removed(key, as_json), key), as_json)
 
 
 @cache.command()
 @json_option
 def clear(as_json: bool) -> None:
     """Remove all programs."""
-    _removed("", as_json)
+    _say_done("removed", _removed("", as_json), as_json)
 
 
 @cache.command()
@@ -109,15 +109,15 @@ def gc(as_json: bool) -> None:
         click.echo(f"freed {size(freed)}")
 
 
-def _removed(prefix: str, as_json: bool) -> None:
+def _removed(prefix: str, as_json: bool) -> list[str]:
     keys: list[str] = ask(Verb.REMOVE, Match(prefix), list[str], as_json)
-    _say_done("removed", keys, as_json)
+    return keys
 
 
 def _pin(prefix: str, pinned: bool, as_json: bool) -> None:
-    some(prefix, as_json)
+    check(prefix)
     keys: list[str] = ask(Verb.PIN, Pin(prefix, pinned), list[str], as_json)
-    _say_done("pinned" if pinned else "unpinned", keys, as_json)
+    _say_done("pinned" if pinned else "unpinned", not_empty(keys, prefix), as_json)
 
 
 def _say_done(what: str, keys: list[str], as_json: bool) -> None:

@@ -1,5 +1,7 @@
 """The cached programs as commands find them: the daemon's, or those on the disk where none runs."""
 
+from typing import TypeVar
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -7,6 +9,8 @@ from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
 from jitserver.cache import offline
 from jitserver.cli.common import ask_daemon, not_running
+
+Found = TypeVar("Found")
 
 _MOST_COMPLETIONS = 50
 _SHORT = 12
@@ -25,9 +29,18 @@ def entries(prefix: str, as_json: bool) -> list[EntryInfo]:
 
 def some(prefix: str, as_json: bool) -> list[EntryInfo]:
     """Those programs; ends the command with status 1 where there is none."""
+    check(prefix)
+    return not_empty(entries(prefix, as_json), prefix)
+
+
+def check(prefix: str) -> None:
+    """Refuses an empty KEY, which would mean all programs."""
     if not prefix:
         raise click.UsageError("KEY must not be empty")
-    found = entries(prefix, as_json)
+
+
+def not_empty(found: list[Found], prefix: str) -> list[Found]:
+    """What was found of a KEY; ends the command with status 1 where it is nothing."""
     if not found:
         raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
     return found

@@ -128,7 +128,11 @@ def _details(entry: EntryInfo) -> list[list[str]]:
 
 def _of_compiler(analysis: dict[str, Any]) -> list[list[str]]:
     memory, costs = analysis.get("memory", {}), analysis.get("costs", {})
-    words = [f"{name.removesuffix('_size_in_bytes')} {size(value)}" for name, value in memory.items() if value]
+    words = [
+        f"{name.removesuffix('_in_bytes').removesuffix('_size')} {size(value)}"
+        for name, value in memory.items()
+        if value
+    ]
     estimate = [f"{costs[name]:,.0f} {name}" for name in _FROM_ANALYSIS if name in costs]
     rows = [["memory", ", ".join(words)], ["costs", ", ".join(estimate)]]
     return [row for row in rows if row[1]]

@@ -4,11 +4,12 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.notices.labels import size
 from jitserver.cache.catalog import CATALOG, Catalog, Damaged
 from jitserver.cache.folder import base, parts_there
 from jitserver.cache.store import QUARANTINE
 from jitserver.doctor.files import of_folder
-from jitserver.doctor.finding import Finding, Scene, size
+from jitserver.doctor.finding import Finding, Scene
 
 
 def cache(scene: Scene) -> Iterator[Finding]:

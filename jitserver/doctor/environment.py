@@ -41,6 +41,9 @@ def settings_of_daemon(scene: Scene) -> Iterator[Finding]:
         yield Finding(check, "ok", f"not to be seen: {error.strerror}")
         return
     there = dict(word.split("=", 1) for word in words if "=" in word)
+    if not there:
+        yield Finding(check, "ok", "not to be seen")
+        return
     pairs = {name: (_said(os.environ, name), _said(there, name)) for name in PROCESS_SETTINGS}
     differ = [
         f"{name} is {ours!r} here and {theirs!r} there" for name, (ours, theirs) in pairs.items() if ours != theirs

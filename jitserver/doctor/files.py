@@ -5,6 +5,7 @@ import re
 import stat
 from pathlib import Path
 
+from jitclient.notices.labels import size
 from jitclient.sessions import launch
 from jitclient.wire.address import log_folder, runtime_folder
 from jitserver.doctor.finding import Finding, Scene, judged
@@ -77,7 +78,7 @@ def log(scene: Scene) -> Finding:
     if not path.exists():
         return Finding("log", "ok", f"{path}: none yet")
     found = path.stat()
-    says = f"{path}: {_owner(found.st_uid)}, {found.st_size / 1024:.0f} KiB"
+    says = f"{path}: {_owner(found.st_uid)}, {size(found.st_size)}"
     return judged("log", os.access(path, os.W_OK), says, f"chmod u+w {path}, or rm it", "problem")
 
 

@@ -51,8 +51,3 @@ class Scene:
 def judged(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
     """A finding that is well if it `fits`, and otherwise says what to do."""
     return Finding(check, "ok", says) if fits else Finding(check, otherwise, says, do)
-
-
-def size(value: float) -> str:
-    """A number of bytes for people."""
-    return f"{value / (1 << 30):.1f} GiB" if value >= 1 << 30 else f"{value / (1 << 20):.0f} MiB"

@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.notices.labels import size
 from jitclient.wire.address import log_folder
 from jitserver.cache.folder import base
-from jitserver.doctor.finding import Finding, Scene, judged, size
+from jitserver.doctor.finding import Finding, Scene, judged
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
 _LITTLE_MEMORY = 0.05

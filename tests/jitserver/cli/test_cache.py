@@ -172,8 +172,13 @@ def test_gc_deletes_what_is_over_a_bound_and_says_how_much(
         assert json.loads(cli("cache", "gc", "--json", env=nobody).stdout) == {"freed_bytes": 0}
         texts = Path(nobody["JITSERVER_CACHE_DIR"]) / environment_digest() / "texts"
         texts.mkdir(exist_ok=True)
-        (texts / "left").write_bytes(bytes(1 << 20))
-        assert cli("cache", "gc", env=nobody).stdout == "freed 1 MiB\n"
+
+        def said_after_leaving_too_much() -> str:
+            (texts / "left").write_bytes(bytes(1 << 20))
+            return str(cli("cache", "gc", env=nobody).stdout)
+
+        # What the daemon tidies at its start may come first, once.
+        until(lambda: said_after_leaving_too_much() == "freed 1 MiB\n", "gc to free what was too much")
         assert not (texts / "left").exists()
 
 

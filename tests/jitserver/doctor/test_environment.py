@@ -33,8 +33,14 @@ def process_with() -> Iterator[Callable[..., Scene]]:
 
     def start(**settings: str) -> Scene:
         env = {**os.environ, **settings}
-        made.append(subprocess.Popen([sys.executable, "-S", "-c", "input()"], env=env, stdin=subprocess.PIPE))
-        return running(pid=made[-1].pid)
+        program = "import sys; print(flush=True); sys.stdin.read()"
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        made.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()  # before, the kernel may have no environment to tell of
+        return running(pid=process.pid)
 
     yield start
     for process in made:

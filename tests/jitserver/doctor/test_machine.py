@@ -23,7 +23,7 @@ HERE = Scene(Address(Path("/nowhere/d.sock")))
 def short_of_files() -> Iterator[Scene]:
     """A process that may open few files, in the place of a daemon."""
     process = subprocess.Popen(
-        [sys.executable, "-S", "-c", "input()"],
+        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"],
         stdin=subprocess.PIPE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
     )
