@@ -115,42 +115,6 @@ def check_restart_makes_another_daemon() -> None:
     u.call()
 
 
-def check_a_restart_keeps_arrays_and_a_stop_does_not() -> None:
-    program = f"""
-import subprocess, sys
-import numpy as np
-import jitclient
-from jitclient.errors import ArrayLost
-
-@jitclient.jit
-def add(x, y):
-    return x + y
-
-def command(*words):
-    subprocess.run(words, check=True, capture_output=True)
-
-ours = [sys.executable, "-P", "-m", "jitserver"]
-x = add(jitclient.device_put(np.arange(1000)), 1)
-command(*ours, "restart")
-assert np.asarray(x)[7] == 8
-x = add(x, 1)
-command("systemctl", "--user", "stop", "{socket}", "{service}")
-command(*ours, "start")
-assert np.asarray(add(x, 1))[7] == 10
-y = jitclient.device_put(np.arange(1000))
-command(*ours, "stop")
-command(*ours, "start")
-try:
-    np.asarray(y)
-except ArrayLost:
-    print("lost")
-"""
-    (u.home / "restarts.py").write_text(program)
-    done = u.run(sys.executable, "restarts.py")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "lost\n"
-
-
 def check_logs_come_from_the_journal() -> None:
     logs = u.json("logs")
     assert logs["unit"] == service
