@@ -15,7 +15,7 @@ from rpyc.utils.server import ThreadedServer
 from jitclient.wire.address import peer
 from jitserver.blocks import Pool
 from jitserver.connection import Answer, DaemonConnection, Pulse
-from jitserver.session import Sessions
+from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy
 from jitclient.wire.stream import WireStream
 from jitserver.blocks import Lent, Pool
 from jitserver.order import Order
-from jitserver.session import Session, Sessions
+from jitserver.session import Session
+from jitserver.sessions import Sessions
 from jitserver.uploads import Incoming
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from jitclient.wire.keeping import Find, Found, Holdings, Keep, KeptInfo
 from jitserver import holdings
 from jitserver.engine.engine import Engine
 from jitserver.kept import Kept, KeptTree
-from jitserver.session import Session, Sessions
+from jitserver.session import Session
+from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,8 @@ from jitserver.keeping import Keeping
 from jitserver.looking import listed, snapshot
 from jitserver.making import Makings
 from jitserver.room import Room
-from jitserver.session import Failed, Session, Sessions
+from jitserver.session import Failed, Session
+from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode

@@ -1,6 +1,5 @@
 """The daemon's side of a session: one client's arrays and the programs it uses, across its connections."""
 
-import dataclasses
 import logging
 import secrets
 import threading
@@ -322,94 +321,6 @@ class Session:
             if self._away is not None:
                 self.arrays.update(self._away.load())
                 self._away = None
-
-
-@dataclasses.dataclass
-class Sessions:
-    """All sessions, by token."""
-
-    by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
-    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # and why
-    last_change: float = dataclasses.field(default_factory=time.monotonic)
-    room: Room = dataclasses.field(default_factory=Room)
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def resume(self, token: bytes, pid: int) -> tuple[Session, int] | None:
-        """Joins a connection to the session of that token; returns it with the connection's first handle."""
-        with self._lock:
-            session = self.by_token.get(token)
-        if session is None:
-            return None
-        try:
-            session.load()
-        except ArrayLost as error:
-            self._lose(session, str(error))
-            return None
-        first = session.attach(pid)
-        return (session, first) if first is not None else None
-
-    def begin(self, pid: int) -> tuple[Session, int]:
-        """A new session for a connection; returns it with the connection's first handle."""
-        session = Session(pid, self.room)
-        first = session.attach(pid)
-        assert first is not None
-        with self._lock:
-            self.by_token[session.token] = session
-            self.last_change = time.monotonic()
-        return session, first
-
-    def leave(self, session: Session, pid: int) -> None:
-        """A connection of the session broke: frees the session unless its client comes back in time."""
-        if not session.outlives(pid):
-            self.end(session)
-
-    def part(self, session: Session) -> None:
-        """The client of a session will not come back: frees the session once nobody else is connected."""
-        if session.part():
-            self.end(session)
-
-    def end_orphans(self) -> None:
-        """Frees the sessions whose clients died, also those for which a call is still under way."""
-        for session in self.all():
-            if session.is_orphaned():
-                self.end(session)
-
-    def end(self, session: Session) -> None:
-        """Forgets a session and frees what it owns."""
-        with self._lock:
-            if self.by_token.pop(session.token, None) is not None:
-                self.last_change = time.monotonic()
-        session.end()
-
-    def take_back(self, sessions: Iterable[Session], lost: dict[bytes, str]) -> None:
-        """Goes on with the sessions of the daemon before; those that are `lost` can be asked for in vain."""
-        with self._lock:
-            for session in sessions:
-                session.room = self.room
-                self.by_token[session.token] = session
-            self.lost |= lost
-
-    def freeze(self) -> None:
-        """From now on no Run begins."""
-        for session in self.all():
-            session.freeze()
-
-    def _lose(self, session: Session, reason: str) -> None:
-        log.warning("a session is lost: %s", reason)
-        self.lost[session.token] = reason
-        self.end(session)
-
-    def end_all(self) -> None:
-        """Forgets all."""
-        for session in self.all():
-            self.end(session)
-
-    def all(self) -> list[Session]:
-        """Those that live."""
-        with self._lock:
-            return list(self.by_token.values())
 
 
 def _none(key: str) -> Entry | None:

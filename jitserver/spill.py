@@ -22,7 +22,8 @@ from jitserver import leaving
 from jitserver.engine import spilling
 from jitserver.engine.failures import failure_of
 from jitserver.engine.spilling import Damaged, Stored
-from jitserver.session import EntryOf, Failed, Session, Sessions, State
+from jitserver.session import EntryOf, Failed, Session, State
+from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from jitclient.wire.stream import WireStream
 from jitserver import connection as connection_module
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool
-from jitserver.session import Sessions
+from jitserver.sessions import Sessions
 
 
 class Short:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jitserver import session as session_module
-from jitserver.session import Sessions
+from jitserver.sessions import Sessions
 
 
 @pytest.fixture

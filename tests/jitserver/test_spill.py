@@ -18,7 +18,8 @@ from jitserver import leaving, spill
 from jitserver.alive import Process
 from jitserver.engine import spilling
 from jitserver.engine.failures import failure_of
-from jitserver.session import Failed, Session, Sessions
+from jitserver.session import Failed, Session
+from jitserver.sessions import Sessions
 
 FOREVER = float("inf")
 
