@@ -149,6 +149,12 @@ _METHODS: tuple[tuple[type, str, What], ...] = (
     (random.Random, "seed", _unseeded),
 )
 
-_OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {"absl.logging", "logging", "traceback", "warnings"}
+_OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
+    "absl.logging",
+    "jax._src.compilation_cache",  # by whatever package it reads its files with
+    "logging",
+    "traceback",
+    "warnings",
+}
 _OWN = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})
 _MARKS = frozenset({"equinox._jit"})  # it marks its frames with random bytes, to find them in tracebacks

@@ -357,3 +357,25 @@ def test_another_function_of_the_same_text_is_traced_but_not_compiled(
         assert (found["traces"], found["compiles"], found["text_hits"]) == (1, 1, 1)
         run_script(LONG.format(scale=2, steps=60, tail=" * 2.0"), env=env)
         assert counts(address)["text_hits"] == 1
+
+
+COMPILES_WHILE_TRACED = """
+    import json
+    import jax, jax.numpy as jnp, jitclient, numpy as np
+
+    @jitclient.jit
+    def f(x):
+        with jax.ensure_compile_time_eval():
+            scale = jnp.tanh(jnp.arange(3.0) + 0.5)
+        return x * scale
+
+    print(json.dumps(np.asarray(f(np.ones(3, np.float32))).shape))
+"""
+
+
+def test_what_the_cache_of_jax_reads_while_a_function_is_traced_is_no_input_of_it(
+    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    with serving():
+        run_script(COMPILES_WHILE_TRACED, env={"JITSERVER_ADDRESS": address})
+        assert (counts(address)["traces"], counts(address)["client_traces"]) == (1, 0)

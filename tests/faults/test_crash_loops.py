@@ -73,26 +73,26 @@ PHASES = {"exits": "tracing", SEGFAULT: "tracing", "calls_back": "running"}
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strikes and journals of this test alone: its daemons and clients inherit where they are kept."""
-    for name, path in (("JITSERVER_CACHE_DIR", tmp_path / "cache"), ("XDG_RUNTIME_DIR", tmp_path / "run")):
+    for name, path in (("JITSERVER_CACHE_DIR", short_path / "cache"), ("XDG_RUNTIME_DIR", short_path / "run")):
         path.mkdir()
         monkeypatch.setenv(name, str(path))
-    (tmp_path / "gate").touch()
+    (short_path / "gate").touch()
 
 
 @pytest.fixture
-def serve(serve: Any, tmp_path: Path) -> Any:
+def serve(serve: Any, short_path: Path) -> Any:
     """Starts a daemon of this test's environment."""
-    return functools.partial(serve, JITSERVER_CACHE_DIR=str(tmp_path / "cache"))
+    return functools.partial(serve, JITSERVER_CACHE_DIR=str(short_path / "cache"))
 
 
 @pytest.fixture
-def start(start_client: Any, tmp_path: Path) -> Any:
+def start(start_client: Any, short_path: Path) -> Any:
     """Starts a client that calls one of the functions, until it is ready."""
 
     def started(daemon: Any, source: str = CALLS, **env: str) -> Any:
-        functions = FUNCTIONS.replace("GATE", str(tmp_path / "gate")).replace("WAIT", str(tmp_path / "wait"))
+        functions = FUNCTIONS.replace("GATE", str(short_path / "gate")).replace("WAIT", str(short_path / "wait"))
         client = start_client(daemon, functions + source, **env)
         client.says("ready")
         return client
@@ -101,11 +101,11 @@ def start(start_client: Any, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def suspects(tmp_path: Path) -> Callable[[], dict[str, list[str]]]:
+def suspects(short_path: Path) -> Callable[[], dict[str, list[str]]]:
     """The phases for which the functions have strikes, by name."""
 
     def found() -> dict[str, list[str]]:
-        [part] = (tmp_path / "cache").iterdir()
+        [part] = (short_path / "cache").iterdir()
         return {it.name: [strike.phase for strike in it.strikes] for it in Strikes(part).all().values()}
 
     return found
@@ -129,7 +129,7 @@ def innocent(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", PHASES)
 def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
-    serve: Any, start: Any, client_of: Any, cli: Any, suspects: Any, tmp_path: Path, function: str
+    serve: Any, start: Any, client_of: Any, cli: Any, suspects: Any, short_path: Path, function: str
 ) -> None:
     with serve() as daemon:
         # Its own process it must not take down either. Each call is tried twice.
@@ -150,7 +150,7 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
         assert (done.returncode, done.stdout) == (0, "removed 1 program\n"), done.stderr
         assert suspects() == {}
         if function == "calls_back":  # what ended the daemon is over
-            (tmp_path / "gate").unlink()
+            (short_path / "gate").unlink()
             start(daemon).says("2.0")
         assert daemon.pids() == [pid]
 
@@ -169,17 +169,18 @@ def test_a_refusal_holds_for_all_daemons_of_an_environment(serve: Any, start: An
 
 
 def test_who_only_ran_beside_it_is_forgiven_when_it_runs_through(
-    serve: Any, start: Any, until: Any, suspects: Any, tmp_path: Path
+    serve: Any, start: Any, until: Any, suspects: Any, short_path: Path
 ) -> None:
-    (tmp_path / "wait").touch()
+    (short_path / "wait").touch()
     one_call = "    print(float(crashing(x)))"
     with serve() as daemon:
         bystander = start(daemon, one_call, JITSERVER_AUTOSTART="1")
         until(lambda: daemon.counts().calls, "the call to be under way")
         guilty = start(daemon, FUNCTION="exits")
-        guilty.says("DaemonUnavailable")
+        until(lambda: daemon.process.poll() is not None, "the daemon to end")
+        guilty.kill()  # before it tries again, with the daemon that the other client starts
         until(lambda: suspects() == {"calls_back": ["running"], "exits": ["tracing"]}, "both to get a strike")
-        (tmp_path / "gate").unlink()
+        (short_path / "gate").unlink()
         bystander.says("2.0")
         bystander.ends()
         assert suspects() == {"exits": ["tracing"]}
@@ -197,12 +198,12 @@ def test_a_compiler_that_ends_the_daemon_is_noted_as_such(serve: Any, start: Any
 
 @pytest.mark.parametrize("crashes", [1, 2])
 def test_what_twice_ended_a_daemon_while_it_was_loaded_is_made_anew(
-    serve: Any, client_of: Any, cli: Any, suspects: Any, tmp_path: Path, crashes: int
+    serve: Any, client_of: Any, cli: Any, suspects: Any, short_path: Path, crashes: int
 ) -> None:
     with serve() as daemon, client_of(daemon.address):
         assert float(innocent(np.float32(2))) == 6
         [entry] = json.loads(cli("cache", "ls", "--json", env={"JITSERVER_ADDRESS": daemon.address}).stdout)
-    [part] = (tmp_path / "cache").iterdir()
+    [part] = (short_path / "cache").iterdir()
     for _ in range(crashes):
         Strikes(part).add([Work("loading", entry["key"], entry["label"])], 1.0)
     with serve() as daemon, client_of(daemon.address):
@@ -213,19 +214,19 @@ def test_what_twice_ended_a_daemon_while_it_was_loaded_is_made_anew(
 
 
 def test_what_twice_ended_a_daemon_while_it_was_stored_is_kept_without_its_executable(
-    serve: Any, client_of: Any, tmp_path: Path
+    serve: Any, client_of: Any, short_path: Path
 ) -> None:
     def stored() -> Any:
         with serve() as daemon, client_of(daemon.address):
             assert float(innocent(np.float32(2))) == 6
-        [part] = (tmp_path / "cache").iterdir()
+        [part] = (short_path / "cache").iterdir()
         with contextlib.closing(Catalog(part / CATALOG, writes=False)) as catalog:
             [info] = catalog.infos("")
             return catalog.find(info.key)
 
     first = stored()
     assert first.executable
-    [part] = (tmp_path / "cache").iterdir()
+    [part] = (short_path / "cache").iterdir()
     shutil.rmtree(part)
     part.mkdir(mode=0o700)
     for _ in range(2):
@@ -236,9 +237,9 @@ def test_what_twice_ended_a_daemon_while_it_was_stored_is_kept_without_its_execu
 
 @pytest.mark.parametrize(("number", "left"), [(signal.SIGTERM, {}), (signal.SIGKILL, {"calls_back": ["running"]})])
 def test_a_daemon_that_means_to_end_leaves_no_strike(
-    serve: Any, start: Any, until: Any, suspects: Any, tmp_path: Path, number: int, left: dict[str, list[str]]
+    serve: Any, start: Any, until: Any, suspects: Any, short_path: Path, number: int, left: dict[str, list[str]]
 ) -> None:
-    (tmp_path / "wait").touch()
+    (short_path / "wait").touch()
     with serve("--drain", "0.2") as daemon:
         client = start(daemon)
         until(lambda: daemon.counts().calls, "the call to be under way")

@@ -23,6 +23,7 @@ CLIENT = """
     split = jitclient.jit(lambda x: (x, x[::2] * 2))
     sizes = [20_000, 50_000, 90_000, 200_000, 350_000]
     held, resident, children = [], [], []
+    print("begun", flush=True)
 
     def wrong(array, value):
         return not (array.min() == array.max() == value)
@@ -117,10 +118,11 @@ def test_no_block_is_written_while_somebody_can_read_it(unharmed: Any, start_cli
     lasting = [start_client(unharmed, program(seed, 150)) for seed in (1, 2)]
     for seed in (3, 4, 5):  # neighbours that do not end well
         victim = start_client(unharmed, program(seed, 100_000, forks=3))
-        until(lambda: unharmed.counts().sessions > len(lasting) - 1, "it to be at work")
+        victim.says("begun")
         time.sleep(rng.uniform(0.5, 2.0))
         victim.kill(rng.choice([signal.SIGKILL, signal.SIGTERM]))
     for client in lasting:
+        client.says("begun")
         client.says("right")
         client.ends()
     until(lambda: unharmed.counts().lent_bytes == 0, "all memory to come back")
@@ -132,6 +134,7 @@ def test_a_rule_that_is_broken_is_noticed(serve: Any, start_client: Any, rule: s
     with serve() as daemon:
         for seed in range(1, 4):  # chance may spare one
             client = start_client(daemon, program(seed, 150, broken=BROKEN[rule]))
+            client.says("begun")
             if client.process.stdout.readline().strip() == "corrupt":
                 return
     raise AssertionError("nothing was noticed")

@@ -1,6 +1,5 @@
 """What the machine gives: disk, memory, and the limits of a process."""
 
-import resource
 import shutil
 import subprocess
 import sys
@@ -22,11 +21,13 @@ HERE = Scene(Address(Path("/nowhere/d.sock")))
 @pytest.fixture
 def short_of_files() -> Iterator[Scene]:
     """A process that may open few files, in the place of a daemon."""
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); "
+    wait = "print(flush=True); sys.stdin.read()"
     process = subprocess.Popen(
-        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"],
-        stdin=subprocess.PIPE,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
+        [sys.executable, "-S", "-c", limit + wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert process.stdout is not None
+    process.stdout.readline()
     yield Scene(HERE.address, Status(**{**NOTHING, "pid": process.pid}))
     process.communicate()
 
