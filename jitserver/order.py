@@ -46,9 +46,14 @@ class Order:
             self._changed.notify_all()
 
     def is_unsettled(self) -> bool:
-        """Whether a connection of before, in another thread than this, is still at its last Run."""
+        """Whether a connection of before is still at its last Run, which began before that of this thread, if any."""
         here = threading.get_ident()
-        return any(it is not self._carrier and thread != here for it, thread in list(self._running.items()))
+        for connection, thread in list(self._running.items()):  # in the order in which they began
+            if thread == here:
+                return False
+            if connection is not self._carrier:
+                return True
+        return False
 
     def settle(self) -> None:
         """Waits until none is."""

@@ -69,6 +69,7 @@ class Session:
         self.begun = time.monotonic()
         self.calls = 0
         self.room = room
+        self.resumed = False
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
@@ -157,6 +158,8 @@ class Session:
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees arrays; those that it does not hold are none of its concern."""
+        if self.resumed:  # a Run of the connection before may have begun, and not have looked at what is dropped here
+            self._settle()
         for handle in handles:
             if self.arrays.pop(handle, None) is None and self._is_unsettled():
                 self._unwanted.add(handle)
