@@ -109,6 +109,8 @@ class _Call:
             room.left -= program.nbytes
             if room.left < 0 < program.nbytes:
                 self._find_room()
+            if program.donated:  # what it takes, a Run of a connection before may have yet to look at
+                session.settle()
             leaves = [
                 session.array(value) if type(value) is int else land(value)
                 for value, land in zip(self.arguments, program.landings, strict=True)

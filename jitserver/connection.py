@@ -122,6 +122,7 @@ class DaemonConnection(WireConnection):
             answered = self._answer(session, run, self._lane)
         finally:
             order.end(self)
+            session.forget_unwanted()
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def say(self, phase: str) -> None:

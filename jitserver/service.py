@@ -94,7 +94,6 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages()
         resumed = self.sessions.resume(hello.token, connection.pid)
         connection.session, first = resumed or self.sessions.begin(connection.pid)
-        connection.session.resumed |= resumed is not None
         connection.order = connection.session.order(hello.client)
         return messages.Welcome(
             protocol=PROTOCOL,

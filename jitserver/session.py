@@ -69,10 +69,9 @@ class Session:
         self.begun = time.monotonic()
         self.calls = 0
         self.room = room
-        self.resumed = False
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
-        self._unwanted: set[int] = set()  # dropped before the call that makes them had ended
+        self._unwanted: set[int] = set()  # dropped while a Run of a connection before may want or make them
         self._executables: list[Entry | str] = []  # one of before a restart is had again when it is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
@@ -146,7 +145,7 @@ class Session:
         """
         found = self.arrays.get(handle)
         if found is None:
-            self._settle()
+            self.settle()
             found = self.arrays.get(handle)
         if found is None:
             raise ArrayLost(
@@ -157,20 +156,27 @@ class Session:
         return found
 
     def forget(self, handles: Iterable[int]) -> None:
-        """Frees arrays; those that it does not hold are none of its concern."""
-        if self.resumed:  # a Run of the connection before may have begun, and not have looked at what is dropped here
-            self._settle()
+        """Frees arrays, at the latest at the end of a Run; those that it does not hold are none of its concern."""
+        if self._attached > 1 and self._is_unsettled():
+            # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
+            first = self._attached * _HANDLES_PER_CONNECTION
+            handles = list(handles)
+            self._unwanted.update(handle for handle in handles if handle < first)
+            handles = [handle for handle in handles if handle >= first]
         for handle in handles:
-            if self.arrays.pop(handle, None) is None and self._is_unsettled():
-                self._unwanted.add(handle)
+            self.arrays.pop(handle, None)
+
+    def forget_unwanted(self) -> None:
+        """At the end of a Run: frees what no Run that is under way needs any more."""
+        if self._unwanted and not self._is_unsettled():
+            unwanted, self._unwanted = self._unwanted, set()
+            self.forget(unwanted)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
         """Holds the results of a call under consecutive handles."""
         arrays = self.arrays
         for handle, result in enumerate(results, first):
             arrays[handle] = result
-        if self._unwanted:
-            self.forget(self._unwanted.intersection(arrays))
 
     def held(self) -> list[Any]:
         """The arrays that it owns, each once for each handle."""
@@ -194,7 +200,8 @@ class Session:
     def _is_unsettled(self) -> bool:
         return any(order.is_unsettled() for order in list(self._orders.values()))
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Waits until no connection of before is at a Run that began before that of this thread."""
         for order in list(self._orders.values()):
             order.settle()
 
@@ -285,6 +292,8 @@ class Session:
         """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
+            for handle in self._unwanted:  # by a Run that did not end in time
+                arrays.pop(handle, None)
             keys = [entry if isinstance(entry, str) else entry.key for entry in self._executables]
             state = State(
                 token=self.token,
