@@ -122,7 +122,8 @@ class DaemonConnection(WireConnection):
             answered = self._answer(session, run, self._lane)
         finally:
             order.end(self)
-            session.forget_unwanted()
+            if session.unwanted:
+                session.forget_unwanted()
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def say(self, phase: str) -> None:

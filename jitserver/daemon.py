@@ -194,15 +194,17 @@ class Daemon:
 
     def _cache(self, counters: Counters) -> Tiers:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
+        memory = Memory(self.options.program_bytes, self.options.program_maps)
         try:
             part = folder.part()
-            store = Store(part, disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes)
+            most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
+            store = Store(part, most, memory.is_resting)
         except (OSError, SettingsError) as error:
             log.warning("there can be no cache on the disk: %s", error)
             store = Store(Path(), 0)
         if store.most_bytes:
             program_texts.keep_in(store.texts, lambda: counters.add(text_hits=1))
-        return Tiers(Memory(self.options.program_bytes, self.options.program_maps), store, writer)
+        return Tiers(memory, store, writer)
 
     def _give_memory_back(self) -> None:
         now = time.monotonic()

@@ -71,7 +71,8 @@ class Session:
         self.room = room
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
-        self._unwanted: set[int] = set()  # dropped while a Run of a connection before may want or make them
+        self.unwanted: set[int] = set()
+        """Handles that were dropped while a Run of a connection before may want or make them."""
         self._executables: list[Entry | str] = []  # one of before a restart is had again when it is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
@@ -161,15 +162,15 @@ class Session:
             # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
             first = self._attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
-            self._unwanted.update(handle for handle in handles if handle < first)
+            self.unwanted.update(handle for handle in handles if handle < first)
             handles = [handle for handle in handles if handle >= first]
         for handle in handles:
             self.arrays.pop(handle, None)
 
     def forget_unwanted(self) -> None:
         """At the end of a Run: frees what no Run that is under way needs any more."""
-        if self._unwanted and not self._is_unsettled():
-            unwanted, self._unwanted = self._unwanted, set()
+        if not self._is_unsettled():
+            unwanted, self.unwanted = self.unwanted, set()
             self.forget(unwanted)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
@@ -292,7 +293,7 @@ class Session:
         """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
-            for handle in self._unwanted:  # by a Run that did not end in time
+            for handle in self.unwanted:  # by a Run that did not end in time
                 arrays.pop(handle, None)
             keys = [entry if isinstance(entry, str) else entry.key for entry in self._executables]
             state = State(

@@ -52,6 +52,7 @@ class Sessions:
     def leave(self, session: Session, pid: int) -> None:
         """A connection of the session broke: frees the session unless its client comes back in time."""
         if not session.outlives(pid):
+            log.info("the session of process %d ends: its client has gone", session.pid)
             self.end(session)
 
     def part(self, session: Session) -> None:
@@ -63,6 +64,7 @@ class Sessions:
         """Frees the sessions whose clients died, also those for which a call is still under way."""
         for session in self.all():
             if session.is_orphaned():
+                log.info("the session of process %d ends: its client has ended", session.pid)
                 self.end(session)
 
     def end(self, session: Session) -> None:

@@ -160,6 +160,7 @@ def taken_back(where: Path, entry_of: EntryOf) -> tuple[list[Session], dict[byte
             continue
         session = Session.taken_back(found.state, _Away(path, found), entry_of)
         if session.is_orphaned():
+            log.info("the session of process %d is not taken back: it has ended", session.pid)
             session.end()
         else:
             sessions.append(session)

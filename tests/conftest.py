@@ -78,6 +78,10 @@ def running_daemon(address: str, *options: str, env: dict[str, str] | None = Non
     try:
         wait_until(lambda: _serves(address, daemon, log), f"the daemon at {address} to serve")
         yield daemon
+    except BaseException:
+        log.seek(0)
+        print(f"the daemon of pid {daemon.pid}, status {daemon.poll()}, wrote:\n{log.read()}")
+        raise
     finally:
         if daemon.poll() is None:
             daemon.send_signal(signal.SIGTERM)

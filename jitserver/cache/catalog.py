@@ -225,6 +225,7 @@ class Catalog:
 def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -> EntryInfo:
     found = _decode(info)
     found.hits, found.saved, found.last_used, found.pinned = hits, saved, last_used, bool(pinned)
+    found.in_memory = False  # which it was when it was written down
     return found
 
 

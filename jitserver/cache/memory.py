@@ -66,6 +66,10 @@ class Memory:
                     self._trim(self.nbytes, len(self._entries) * share * _SPARE)
             return entry
 
+    def is_resting(self, key: str) -> bool:
+        """Whether a session holds that program, whose executable is on the disk only."""
+        return key in self._resting
+
     def remove(self, keys: Iterable[str]) -> None:
         """Lets go of programs, if they are there."""
         with self._lock:

@@ -33,11 +33,14 @@ class Store:
     works again. Safe to use from threads, and beside other daemons.
     """
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
-        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing."""
+    def __init__(self, folder: Path, most_bytes: int, is_needed: Callable[[str], bool] = lambda key: False) -> None:
+        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. The programs of
+        keys that are needed leave only when they are removed.
+        """
         self.texts = folder / "texts"
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
+        self._is_needed = is_needed
         self._folder = folder
         self._quarantine = folder / QUARANTINE
         self._lock = threading.Lock()
@@ -124,7 +127,7 @@ class Store:
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
             if total <= self.most_bytes * _AFTER_TRIM:
                 break
-            if not info.pinned:
+            if not info.pinned and not self._is_needed(info.key):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)

@@ -88,6 +88,4 @@ def _known(prefix: str) -> list[EntryInfo]:
         found = offline.infos(prefix)
         if not found and not offline.infos():
             raise
-    for entry in found:
-        entry.in_memory = False
-    return found
+        return found

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import ask
@@ -96,6 +97,10 @@ def serve(new_daemon: Callable[..., Any], until: Callable[..., Any]) -> Serve:
                 daemon = Daemon(address, process)
                 try:
                     yield daemon
+                except BaseException:
+                    log = launch.log_path(Address.parse(address))  # of those that followed it
+                    print(log.read_text(errors="replace") if log.exists() else "no daemon followed")
+                    raise
                 finally:
                     _end_successor(daemon, until)
 

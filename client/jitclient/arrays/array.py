@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.operations import Operations
-from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent, DaemonUnavailable
+from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
 from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
@@ -301,6 +301,8 @@ class Array(Operations, Placement):
             lost = ArrayLost(f"{self._label()} is lost with its daemon: {error}")
             lost.__cause__ = error
             return lost
+        if isinstance(error, ProgramLost):
+            self._session.prepare_anew()  # so that to call it again helps
         return error
 
     def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:

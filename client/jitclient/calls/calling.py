@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.calls.program import Outdated, Program
-from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent
+from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent, ProgramLost
 from jitclient.sessions.session import Session
 
 _ATTEMPTS = 5  # to reach a daemon that restarts under us
@@ -25,6 +25,8 @@ def call(stay: Session, program_at: Callable[[Session], Program], leaves: Sequen
             return program.call(leaves)
         except (Outdated, NotSent):
             continue  # it did not run
+        except ProgramLost:
+            stay.prepare_anew()  # nor did it now
         except DaemonDraining:
             stay.disconnect()  # nor did it now; the next daemon takes it
         except DaemonLost as error:

@@ -283,6 +283,10 @@ class Session:
             if not self._background.awake and self._connection is not None:
                 self._background.wake()
 
+    def prepare_anew(self) -> None:
+        """From now on the daemon is asked again for each program: it has lost one."""
+        self.program_generation += 1
+
     def count_client_trace(self) -> None:
         """Notes that a function was traced in this process."""
         self._report.client_traces += 1

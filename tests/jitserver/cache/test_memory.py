@@ -100,10 +100,12 @@ def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., 
     memory.add(held)
     memory.add(entry("b", pinned=True))
     assert keys(memory) == ["b"]
+    assert memory.is_resting("a")
     memory.remove(["b"])
     again = entry("a", disk_bytes=10)
     assert memory.add(again) is held
     assert memory.get("a") is held
+    assert not memory.is_resting("a")
     assert held.program.run == again.program.run == "executable of a"
     assert memory.add(entry("c", age=DAY)).key == "c"
 

@@ -73,6 +73,17 @@ def test_over_its_bound_what_is_worth_least_leaves(tmp_path: Path, stored: Calla
     store.close()
 
 
+def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Callable[..., Any]) -> None:
+    store = Store(tmp_path, 8 * MIB, "needed".__eq__)
+    store.save(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")
+    for number in range(10):
+        store.save(stored(f"other {number}"), os.urandom(MIB), b"")
+    assert "needed" in keys(store)
+    store.remove(["needed"])
+    assert "needed" not in keys(store)
+    store.close()
+
+
 def test_without_a_share_of_the_disk_nothing_is_kept(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 0)
     store.save(stored("a"), b"executable", b"capture")
