@@ -54,7 +54,6 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             if self.active:
                 self.accept()
         self.listener.close()  # not shut down: where systemd opened it, systemd listens on
-        self._closing.close()
         self._door_closed.set()
 
     def accept(self) -> None:
@@ -93,7 +92,8 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             self.active = False
             self._close_signal.send(b".")
             self._door_closed.wait()
-            self._close_signal.close()
+            for end in (self._close_signal, self._closing):  # the other thread may not have needed the signal
+                end.close()
 
     def close(self) -> None:
         """Closes the door and all connections."""

@@ -124,12 +124,13 @@ class Daemon:
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
         self._service.address = str(_address_of(inherited, self.options.address))
-        kept_files.take_back(self._service.address, self._service.keeping.kept)
-        spill.take_all_back(self._service.address, self._service.sessions, engine.programs.entry_of)
+        sessions, kept = self._service.sessions, self._service.keeping.kept
+        kept_files.take_back(self._service.address, kept)
+        spill.take_all_back(self._service.address, sessions, engine.programs.entry_of, kept)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
-        self._acceptor = Acceptor(self._service, answer, self._service.sessions, listener, self._service.pool)
+        self._acceptor = Acceptor(self._service, answer, sessions, listener, self._service.pool)
         threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
@@ -175,10 +176,11 @@ class Daemon:
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._leaves_sessions:
             self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
-            spill.save_all(self._service.address, self._service.sessions, most)
+        kept = kept_files.leave(self._service.address, self._service.keeping.kept, most)
+        if self._leaves_sessions:
+            spill.save_all(self._service.address, self._service.sessions, most, kept)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
-        kept_files.leave(self._service.address, self._service.keeping.kept, most)
 
     def stop(self) -> None:
         """Ends all connections and lets go of the address."""

@@ -34,6 +34,7 @@ class KeptTree:
         label: the tree, for people.
         ttl: seconds without a use after which it goes; None: never.
         away: where the arrays are that a daemon before this one left, until somebody asks for them.
+        expected: so many sessions, which hold some of the arrays, have yet to ask.
     """
 
     key: str
@@ -45,6 +46,7 @@ class KeptTree:
     created: float = 0.0
     last_used: float = 0.0
     away: Away | None = None
+    expected: int = 0
 
 
 class Kept:
@@ -81,21 +83,35 @@ class Kept:
         tree.created = tree.last_used = self._clock()
         with self._lock:
             before, self._trees[name] = self._trees.get(name), tree
-        _discard(before)
+        self._discard(name, before)
+
+    def holds(self, name: str, tree: KeptTree) -> bool:
+        """Whether it is that tree that a name holds."""
+        return self._trees.get(name) is tree
 
     def load(self, name: str, tree: KeptTree) -> bool:
         """Has the arrays of a tree in memory; False where they are lost, and the name is forgotten."""
         with self._loading:
-            if tree.away is None:
+            if tree.away is not None:
+                try:
+                    tree.arrays = tree.away.load()
+                except Exception as error:  # it is damaged, or there is no such device or memory any more
+                    log.warning("what was kept as %r is lost: it cannot be read: %s", name, error)
+                    tree.away.discard()
+                tree.away = None
+            if len(tree.arrays) >= len(tree.specs):
                 return True
-            try:
-                tree.arrays = tree.away.load()
-            except Exception as error:  # it is damaged, or there is no such device or memory any more
-                log.warning("what was kept as %r is lost: it cannot be read: %s", name, error)
-                self._remove(name, tree)
-                return False
-            tree.away = None
-            return True
+        self._remove(name, tree)
+        return False
+
+    def expect(self, name: str, created: float) -> KeptTree | None:
+        """What a name held in the daemon before, made at that time, for a session that is to come for it."""
+        with self._lock:
+            tree = self._trees.get(name)
+            if tree is None or tree.created != created:
+                return None
+            tree.expected += 1
+            return tree
 
     def take_back(self, trees: Iterable[tuple[str, KeptTree]]) -> None:
         """Goes on with what the daemon before kept."""
@@ -106,7 +122,7 @@ class Kept:
         """What the name held; it holds nothing any more."""
         with self._lock:
             gone = self._trees.pop(name, None)
-        _discard(gone)
+        self._discard(name, gone)
         return gone
 
     def expire(self, is_used: Callable[[KeptTree], bool]) -> list[str]:
@@ -128,15 +144,18 @@ class Kept:
             if self._trees.get(name) is not tree:
                 return False
             del self._trees[name]
-        _discard(tree)
+        self._discard(name, tree)
         return True
+
+    def _discard(self, name: str, tree: KeptTree | None) -> None:
+        if tree is None or tree.away is None:
+            return
+        if tree.expected:
+            self.load(name, tree)  # for those who hold some of it
+        else:
+            tree.away.discard()
 
     def all(self) -> dict[str, KeptTree]:
         """What each name holds now."""
         with self._lock:
             return dict(self._trees)
-
-
-def _discard(tree: KeptTree | None) -> None:
-    if tree is not None and tree.away is not None:
-        tree.away.discard()

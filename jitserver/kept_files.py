@@ -1,7 +1,6 @@
 """Kept trees to disk and back, where one daemon follows another at the same address.
 
-A file for each name: its arrays one after the other, then what it is besides, then how long that is. It has its name
-only once it is whole. The arrays are read when somebody asks for them.
+A file for each name. The arrays are read when somebody asks for them.
 """
 
 import contextlib
@@ -9,7 +8,6 @@ import dataclasses
 import hashlib
 import logging
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +18,7 @@ from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
 from jitclient.wire.messages import Spec
 from jitclient.wire.values import Node
+from jitserver import array_file
 from jitserver.cache import folder
 from jitserver.engine import arrays, spilling
 from jitserver.engine.spilling import Damaged, Stored
@@ -27,9 +26,10 @@ from jitserver.kept import Kept, KeptTree
 
 log = logging.getLogger(__name__)
 
+Place = tuple[str, float, int]
+"""Where an array is kept: the name, when that came to hold its tree, and the leaf of that."""
+
 _MARK = b"jitserver kept 1\n"
-_END = 12  # bytes: the length of the record, and its checksum
-_UNFINISHED = ".new"
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -74,14 +74,19 @@ class InFile:
             self.path.unlink()
 
 
-def leave(address: str, kept: Kept, deadline: float) -> None:
-    """Leaves what is kept for the next daemon at an address, as far as there is room and time until `deadline`."""
+def leave(address: str, kept: Kept, deadline: float) -> dict[int, Place]:
+    """Leaves what is kept for the next daemon at an address, as far as there is room and time until `deadline`.
+
+    Returns:
+        Where each array is that was written, by its `id`.
+    """
     if not kept:
-        return
+        return {}
     try:
-        save(_folder_of(address), kept, deadline)
+        return save(_folder_of(address), kept, deadline)
     except (SettingsError, OSError) as error:
         log.warning("what is kept is lost: it cannot be written: %s", error)
+        return {}
 
 
 def take_back(address: str, kept: Kept) -> None:
@@ -96,13 +101,14 @@ def _folder_of(address: str) -> Path:
     return private_folder(private_folder(folder.part() / "kept") / _digest(address))
 
 
-def save(where: Path, kept: Kept, deadline: float) -> None:
-    """Writes what is kept and not on the disk."""
+def save(where: Path, kept: Kept, deadline: float) -> dict[int, Place]:
+    """Writes what is kept and not on the disk; returns where each array is that was written."""
+    places: dict[int, Place] = {}
     for name, tree in kept.all().items():
         if tree.away is not None:
             continue  # nobody came for it since it was written
         path = where / _digest(name)
-        fresh = path.with_suffix(_UNFINISHED)
+        fresh = path.with_suffix(array_file.UNFINISHED)
         try:
             with open(fresh, "wb") as file:
                 _write(file, name, tree, deadline)
@@ -111,6 +117,9 @@ def save(where: Path, kept: Kept, deadline: float) -> None:
             log.warning("what is kept as %r is lost: it cannot be written: %s", name, error)
             with contextlib.suppress(OSError):
                 fresh.unlink()
+        else:
+            places |= {id(array): (name, tree.created, leaf) for leaf, array in enumerate(tree.arrays)}
+    return places
 
 
 def _write(file: BinaryIO, name: str, tree: KeptTree, deadline: float) -> None:
@@ -128,8 +137,7 @@ def _write(file: BinaryIO, name: str, tree: KeptTree, deadline: float) -> None:
         arrays=[_written(file, array, deadline) for array in distinct],
         leaves=[places[id(array)] for array in tree.arrays],
     )
-    body = msgspec.msgpack.encode(record)
-    file.write(body + len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + _MARK)
+    file.write(array_file.end_of(record, _MARK))
 
 
 def _written(file: BinaryIO, array: Any, deadline: float) -> Stored:
@@ -141,11 +149,11 @@ def _written(file: BinaryIO, array: Any, deadline: float) -> Stored:
 def taken_back(where: Path) -> Iterator[tuple[str, KeptTree]]:
     """What the daemon before left there, by name. What is damaged is removed."""
     for path in sorted(where.iterdir()):
-        if path.suffix == _UNFINISHED:
+        if path.suffix == array_file.UNFINISHED:
             path.unlink(missing_ok=True)
             continue
         try:
-            found = _record_in(path)
+            found = array_file.record_in(path, Record, _MARK)
         except (Damaged, OSError) as error:
             log.warning("a tree that the daemon before kept is lost: %s: %s", path, error)
             path.unlink(missing_ok=True)
@@ -153,24 +161,6 @@ def taken_back(where: Path) -> Iterator[tuple[str, KeptTree]]:
         tree = KeptTree(found.key, found.specs, found.tree, found.label, (), found.ttl, found.created, found.last_used)
         tree.away = InFile(path, found)
         yield found.name, tree
-
-
-def _record_in(path: Path) -> Record:
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _END - len(_MARK)))
-        end = file.read()
-        length, checksum, mark = int.from_bytes(end[:8], "little"), end[8:_END], end[_END:]
-        if mark != _MARK or length > size - len(end):
-            raise Damaged("it was cut short, or another version wrote it")
-        file.seek(size - len(end) - length)
-        body = file.read(length)
-    if zlib.crc32(body).to_bytes(4, "little") != checksum:
-        raise Damaged("what it says of itself is not what was written")
-    try:
-        return msgspec.msgpack.decode(body, type=Record)
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"another version wrote it ({error})") from error
 
 
 def _digest(text: str) -> str:

@@ -50,6 +50,10 @@ class State(msgspec.Struct, array_like=True, frozen=True):
 class Away(Protocol):
     """The arrays of a session while they are on the disk."""
 
+    @property
+    def can_stay(self) -> bool:
+        """Whether yet another daemon may have them from there."""
+
     def load(self) -> dict[int, Any]:
         """Has them back, by handle."""
 
@@ -284,10 +288,17 @@ class Session:
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
             self._expected += map(Watch, others)
 
-    def is_away(self) -> bool:
-        """Whether its arrays are still on the disk, and all else with them. Waits while they are read."""
+    def stays_away(self) -> bool:
+        """Whether all of it is still on the disk, and can stay there. Waits while it is read; has it read otherwise.
+
+        Raises:
+            ArrayLost: they cannot be read.
+        """
         with self._loading:
-            return self._away is not None
+            if self._away is not None and self._away.can_stay:
+                return True
+        self.load()
+        return False
 
     def leave_behind(self) -> tuple[State, dict[int, Any]]:
         """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""

@@ -1,16 +1,14 @@
 """Sessions to disk and back, where one daemon follows another at the same address.
 
-A file for each session: its arrays one after the other, the smallest first, then what it is besides, then how long that
-is. It has its name only once it is whole. What there is no room or time for is left out, and says so when it is asked
-for.
+A file for each session, with the smallest arrays first. What there is no room or time for is left out, and says so when
+it is asked for. Arrays that are also kept under a name are in the file of that.
 """
 
 import contextlib
 import logging
 import os
 import time
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,19 +16,18 @@ import msgspec
 
 from jitclient.errors import ArrayLost, SettingsError
 from jitclient.wire.messages import Failure
-from jitserver import leaving
+from jitserver import array_file, leaving
 from jitserver.engine import spilling
 from jitserver.engine.failures import failure_of
 from jitserver.engine.spilling import Damaged, Stored
+from jitserver.kept import Kept, KeptTree
+from jitserver.kept_files import Place
 from jitserver.session import EntryOf, Failed, Session, State
 from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
-_MARK = b"jitserver session 1\n"
-_END = 12  # bytes: the length of the record, and its checksum
-_UNFINISHED = ".new"
-_encode = msgspec.msgpack.Encoder().encode
+_MARK = b"jitserver session 2\n"
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -39,13 +36,14 @@ class Record(msgspec.Struct, array_like=True):
     state: State
     arrays: list[tuple[Stored, tuple[int, ...]]] = []
     failures: list[tuple[Failure, tuple[int, ...]]] = []
+    kept: list[tuple[Place, tuple[int, ...]]] = []
 
 
 # ---- out
 
 
-def save_all(address: str, sessions: Sessions, deadline: float) -> None:
-    """Leaves all sessions, which are frozen, for the next daemon at an address."""
+def save_all(address: str, sessions: Sessions, deadline: float, kept: Mapping[int, Place]) -> None:
+    """Leaves all sessions, which are frozen, for the next daemon at an address; without what it finds `kept` there."""
     left = sessions.all()
     if not left:
         return
@@ -55,23 +53,28 @@ def save_all(address: str, sessions: Sessions, deadline: float) -> None:
         log.warning("%d sessions are lost: they cannot be written: %s", len(left), error)
         return
     for session in left:
-        save(where, session, deadline)
+        save(where, session, deadline, kept)
 
 
-def save(where: Path, session: Session, deadline: float) -> None:
+def save(where: Path, session: Session, deadline: float, kept: Mapping[int, Place]) -> None:
     """Leaves a frozen session for the next daemon, as far as there is room and time. It owns no arrays any more."""
-    if session.is_away():  # nobody came for it since it was written
+    try:
+        if session.stays_away():  # nobody came for it since it was written
+            return
+    except ArrayLost as error:
+        log.warning("a session is lost: %s", error)
         return
     state, arrays = session.leave_behind()
     count = len(arrays)
     path = where / session.token.hex()
-    fresh = path.with_suffix(_UNFINISHED)
+    fresh = path.with_suffix(array_file.UNFINISHED)
     try:
         with open(fresh, "wb", buffering=0, opener=_private) as file:  # what does not fit is known at once
             record = Record(state)
-            _save_arrays(file, record, arrays, deadline)
+            _save_arrays(file, record, arrays, deadline, kept)
             _finish(file, record)
         fresh.rename(path)
+        log.info("the session of process %d is left for the next daemon, with %d arrays", session.pid, count)
     except OSError as error:
         log.warning("a session of %d arrays is lost: it cannot be written: %s", count, error)
         with contextlib.suppress(OSError):
@@ -82,7 +85,9 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _save_arrays(file: BinaryIO, record: Record, arrays: dict[int, Any], deadline: float) -> None:
+def _save_arrays(
+    file: BinaryIO, record: Record, arrays: dict[int, Any], deadline: float, kept: Mapping[int, Place]
+) -> None:
     handles: dict[int, list[int]] = {}
     for handle, value in arrays.items():
         handles.setdefault(id(value), []).append(handle)
@@ -94,6 +99,9 @@ def _save_arrays(file: BinaryIO, record: Record, arrays: dict[int, Any], deadlin
         names = tuple(handles[id(value)])
         if isinstance(value, Failed):
             record.failures.append((value.failure, names))
+            continue
+        if id(value) in kept:
+            record.kept.append((kept[id(value)], names))
             continue
         try:
             record.arrays.append((spilling.write(file, value, deadline), names))
@@ -118,10 +126,8 @@ def _why_not(value: Any, error: Exception) -> Exception:
 def _finish(file: BinaryIO, record: Record) -> None:
     while True:
         try:
-            body = _encode(record)
             file.seek(0, os.SEEK_END)
-            end = len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + _MARK
-            return spilling.write_all(file, memoryview(body + end))
+            return spilling.write_all(file, memoryview(array_file.end_of(record, _MARK)))
         except OSError as error:
             if not record.arrays:
                 raise
@@ -137,17 +143,17 @@ def _why_not_room(error: OSError) -> Exception:
 # ---- back
 
 
-def take_all_back(address: str, sessions: Sessions, entry_of: EntryOf) -> None:
-    """Goes on with what the daemon before left at an address."""
+def take_all_back(address: str, sessions: Sessions, entry_of: EntryOf, kept: Kept) -> None:
+    """Goes on with what the daemon before left at an address, where `kept` has been taken back."""
     try:
-        found, lost = taken_back(leaving.folder_of(address), entry_of)
+        found, lost = taken_back(leaving.folder_of(address), entry_of, kept)
     except (SettingsError, OSError) as error:
         log.warning("no session of the daemon before can be taken back: %s", error)
     else:
         sessions.take_back(found, lost)
 
 
-def taken_back(where: Path, entry_of: EntryOf) -> tuple[list[Session], dict[bytes, str]]:
+def taken_back(where: Path, entry_of: EntryOf, kept: Kept) -> tuple[list[Session], dict[bytes, str]]:
     """The sessions that the daemon before left, whose clients still live; and those that are lost, with the reason.
 
     Their arrays are read when their clients come for them.
@@ -158,7 +164,7 @@ def taken_back(where: Path, entry_of: EntryOf) -> tuple[list[Session], dict[byte
             with contextlib.suppress(ValueError):  # it was no file of ours
                 lost[bytes.fromhex(path.name)] = found
             continue
-        session = Session.taken_back(found.state, _Away(path, found), entry_of)
+        session = Session.taken_back(found.state, _Away(path, found, kept), entry_of)
         if session.is_orphaned():
             log.info("the session of process %d is not taken back: it has ended", session.pid)
             session.end()
@@ -169,43 +175,30 @@ def taken_back(where: Path, entry_of: EntryOf) -> tuple[list[Session], dict[byte
 
 def _found(where: Path) -> Iterator[tuple[Path, Record | str]]:
     for path in sorted(where.iterdir()):
-        if path.suffix == _UNFINISHED:
+        if path.suffix == array_file.UNFINISHED:
             path.unlink(missing_ok=True)
             continue
         try:
-            yield path, _record_in(path)
+            yield path, array_file.record_in(path, Record, _MARK)
         except (Damaged, OSError) as error:
             log.warning("a session that the daemon before left is lost: %s: %s", path, error)
             path.unlink(missing_ok=True)
             yield path, f"the daemon restarted, and the file of this session is damaged: {error}"
 
 
-def _record_in(path: Path) -> Record:
-    if path.stat().st_uid != os.getuid():
-        raise Damaged("it belongs to another user")
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _END - len(_MARK)))
-        end = file.read()
-        length, checksum, mark = int.from_bytes(end[:8], "little"), end[8:_END], end[_END:]
-        if mark != _MARK:
-            raise Damaged("it was cut short, or another version wrote it")
-        start = size - _END - len(_MARK) - length
-        body = os.pread(file.fileno(), length, start) if start >= 0 else b""
-    if start < 0 or zlib.crc32(body).to_bytes(4, "little") != checksum:
-        raise Damaged("what it says of itself is not what was written")
-    try:
-        return msgspec.msgpack.decode(body, type=Record)
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"another version wrote it ({error})") from error
-
-
 class _Away:
-    """The arrays of a session in its file."""
+    """The arrays of a session in its file, and in those of kept trees."""
 
-    def __init__(self, path: Path, record: Record) -> None:
+    def __init__(self, path: Path, record: Record, kept: Kept) -> None:
         self._path = path
         self._record = record
+        self._kept = kept
+        self._expected = [(place, kept.expect(place[0], place[1]), handles) for place, handles in record.kept]
+
+    @property
+    def can_stay(self) -> bool:
+        """Whether another daemon may have them from there: all that is kept is still kept under those names."""
+        return all(tree is None or self._kept.holds(place[0], tree) for place, tree, _ in self._expected)
 
     def load(self) -> dict[int, Any]:
         """Has them back, by handle; the file is gone then.
@@ -223,12 +216,22 @@ class _Away:
             raise ArrayLost(f"the daemon restarted, and cannot read what it left on the disk: {error}") from error
         for failure, handles in self._record.failures:
             found |= dict.fromkeys(handles, Failed(failure))
+        for (name, _, leaf), tree, handles in self._expected:
+            found |= dict.fromkeys(handles, self._kept_array(name, tree, leaf))
         self.discard()
         log.info("a session is back with %d arrays, after %.2f s", len(found), time.monotonic() - begun)
         return found
 
+    def _kept_array(self, name: str, tree: KeptTree | None, leaf: int) -> Any:
+        if tree is not None and self._kept.load(name, tree):
+            return tree.arrays[leaf]
+        return Failed(failure_of(ArrayLost(f"the daemon restarted, and could not have back what was kept as {name!r}")))
+
     def discard(self) -> None:
         """Removes the file."""
+        for _, tree, _ in self._expected:
+            if tree is not None:
+                tree.expected -= 1
         with contextlib.suppress(OSError):
             self._path.unlink()
 

@@ -80,7 +80,11 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
 
     where = Address.parse(address) if address else home()
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
-    begin_anew = Daemon(options).run()
+    try:
+        begin_anew = Daemon(options).run()
+    except OSError:  # click would say nothing of a broken pipe
+        logging.exception("the daemon failed")
+        sys.exit(1)
     logging.shutdown()
     if begin_anew:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)

@@ -460,6 +460,29 @@ def test_every_kind_of_array_comes_back(serve: Any, start_client: Any, restart: 
         client.ends()
 
 
+def test_what_a_program_keeps_and_holds_is_there_once(serve: Any, start_client: Any, restart: Any, cli: Any) -> None:
+    source = """
+    data = jitclient.keep("data", {"x": np.arange(1000, dtype=np.float32)})
+    total = jitclient.jit(lambda x: x.sum())
+    for turn in range(3):
+        assert float(total(data["x"])) == float(total(jitclient.kept("data")["x"])) == 499500
+        print("right")
+        sys.stdin.readline()
+"""
+    with serve() as daemon:
+        client = start_client(daemon, source)
+        for turn in range(3):
+            client.says("right")
+            done = cli("arrays", "ls", "--json", env={"JITSERVER_ADDRESS": daemon.address})
+            held = json.loads(done.stdout)
+            assert [tree["nbytes"] for tree in held["kept"]] == [4000]
+            assert sum(session["nbytes"] for session in held["sessions"]) < 4000
+            if turn < 2:
+                restart(daemon)
+            client.goes_on()
+        client.ends()
+
+
 def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_client: Any, restart: Any) -> None:
     with serve() as daemon:
         client = start_client(daemon, EXACT + "    print('ready')\n    signal.pause()")

@@ -125,6 +125,26 @@ def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, addres
         assert inside.recv(1) == b""
 
 
+def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, address: Address) -> None:
+    acceptor = serving()
+
+    class Late:
+        """The signal to close, which comes when whoever knocked has shown the other thread that the door is closed."""
+
+        def __init__(self, signal: socket.socket) -> None:
+            self.send, self.close = self._send, signal.close
+            self._signal = signal
+
+        def _send(self, data: bytes) -> int:
+            address.connect().close()
+            assert acceptor._door_closed.wait(10)
+            return self._signal.send(data)
+
+    acceptor._close_signal = Late(acceptor._close_signal)
+    acceptor.close_door()
+    assert acceptor._closing.fileno() == -1
+
+
 def test_a_peer_that_never_says_hello_is_shown_the_door(
     serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:

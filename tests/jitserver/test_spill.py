@@ -1,6 +1,7 @@
 """Sessions on their way from one daemon to the next: what comes with them, what stays away, and why."""
 
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 from jitclient.errors import ArrayLost, DaemonLost
-from jitserver import leaving, spill
+from jitclient.wire.messages import Spec
+from jitserver import kept_files, leaving, spill
 from jitserver.alive import Process
 from jitserver.engine import spilling
 from jitserver.engine.failures import failure_of
+from jitserver.kept import Kept, KeptTree
 from jitserver.session import Failed, Session
 from jitserver.sessions import Sessions
 
@@ -48,9 +51,9 @@ def session_with(arrays: dict[int, Any], pid: int = 0) -> Session:
 
 def passed_on(where: Path, session: Session, deadline: float = FOREVER) -> tuple[Sessions, Session | None]:
     """All sessions of the next daemon; and that one, if its client was given it back."""
-    spill.save(where, session, deadline)
+    spill.save(where, session, deadline, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     back = following.resume(session.token, os.getpid())
     return following, back and back[0]
 
@@ -73,17 +76,17 @@ def test_arrays_come_back_under_their_handles_and_the_file_goes(where: Path) -> 
 
 
 def test_the_file_can_be_read_by_nobody_else(where: Path) -> None:
-    spill.save(where, session_with({1: jnp.arange(5)}), FOREVER)
+    spill.save(where, session_with({1: jnp.arange(5)}), FOREVER, {})
     [path] = where.iterdir()
     assert path.stat().st_mode & 0o077 == 0
 
 
 def test_what_several_handles_share_is_written_and_held_once(where: Path) -> None:
     shared = jnp.arange(100_000)
-    spill.save(where, session_with({1: shared, 2: shared, 3: shared}), FOREVER)
+    spill.save(where, session_with({1: shared, 2: shared, 3: shared}), FOREVER, {})
     [path] = where.iterdir()
     assert shared.nbytes < path.stat().st_size < 1.5 * shared.nbytes
-    sessions, _ = spill.taken_back(where, lambda key: None)
+    sessions, _ = spill.taken_back(where, lambda key: None, Kept())
     sessions[0].load()
     assert sessions[0].arrays[1] is sessions[0].arrays[2] is sessions[0].arrays[3]
 
@@ -128,7 +131,7 @@ class Made:
 def test_a_program_is_had_again_when_it_is_called(where: Path) -> None:
     session = session_with({})
     numbers = [session.lease(Made(key), b"here") for key in ("one", "other")]  # type: ignore[arg-type]
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     asked = []
 
     def entry_of(key: str) -> Any:
@@ -137,7 +140,7 @@ def test_a_program_is_had_again_when_it_is_called(where: Path) -> None:
             return None
         return Made("one, by newer versions")
 
-    [back], _ = spill.taken_back(where, entry_of)
+    [back], _ = spill.taken_back(where, entry_of, Kept())
     assert asked == []
     entry = back.executable(numbers[0])
     assert entry.key == "one, by newer versions"
@@ -188,7 +191,7 @@ def test_where_nothing_can_be_written_the_session_is_lost_and_the_others_are_not
 def test_a_folder_that_cannot_be_written_loses_sessions_with_a_word(
     where: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spill.save(where / "missing", session_with({1: jnp.zeros(3)}), FOREVER)
+    spill.save(where / "missing", session_with({1: jnp.zeros(3)}), FOREVER, {})
     assert "a session of 1 arrays is lost: it cannot be written" in caplog.text
 
 
@@ -222,11 +225,11 @@ def test_a_session_that_was_cut_short_is_lost_with_one_warning_and_a_reason(
     where: Path, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = session_with({1: jnp.arange(100)})
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     [path] = where.iterdir()
     path.write_bytes(path.read_bytes()[:size])
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     assert following.resume(session.token, os.getpid()) is None
     assert "damaged" in following.lost[session.token]
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -235,7 +238,7 @@ def test_a_session_that_was_cut_short_is_lost_with_one_warning_and_a_reason(
 
 def test_every_flipped_bit_is_noticed(where: Path) -> None:
     session = session_with({1: jnp.arange(4), 2: jnp.arange(4, 8)})
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     [path] = where.iterdir()
     whole = path.read_bytes()
     for position in range(len(whole)):
@@ -243,7 +246,7 @@ def test_every_flipped_bit_is_noticed(where: Path) -> None:
         broken[position] ^= 0x10
         path.write_bytes(broken)
         following = Sessions()
-        following.take_back(*spill.taken_back(where, lambda key: None))
+        following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
         resumed = following.resume(session.token, os.getpid())
         if resumed is None:
             assert session.token in following.lost
@@ -256,9 +259,9 @@ def test_every_flipped_bit_is_noticed(where: Path) -> None:
 
 def test_a_file_that_vanished_is_a_lost_session_with_a_reason(where: Path) -> None:
     session = session_with({1: jnp.arange(4)})
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     [path] = where.iterdir()
     path.unlink()
     assert following.resume(session.token, os.getpid()) is None
@@ -268,7 +271,7 @@ def test_a_file_that_vanished_is_a_lost_session_with_a_reason(where: Path) -> No
 
 def test_what_was_never_finished_goes(where: Path) -> None:
     (where / "00ff.new").write_bytes(b"half")
-    assert spill.taken_back(where, lambda key: None) == ([], {})
+    assert spill.taken_back(where, lambda key: None, Kept()) == ([], {})
     assert files(where) == []
 
 
@@ -276,17 +279,17 @@ def test_what_was_never_finished_goes(where: Path) -> None:
 
 
 def test_a_session_whose_client_died_meanwhile_goes_at_once(where: Path, client: subprocess.Popen[bytes]) -> None:
-    spill.save(where, session_with({1: jnp.arange(4)}, client.pid), FOREVER)
+    spill.save(where, session_with({1: jnp.arange(4)}, client.pid), FOREVER, {})
     client.kill()
     client.wait()
-    assert spill.taken_back(where, lambda key: None) == ([], {})
+    assert spill.taken_back(where, lambda key: None, Kept()) == ([], {})
     assert files(where) == []
 
 
 def test_one_whose_client_dies_before_it_came_goes_then(where: Path, client: subprocess.Popen[bytes]) -> None:
-    spill.save(where, session_with({1: jnp.arange(4)}, client.pid), FOREVER)
+    spill.save(where, session_with({1: jnp.arange(4)}, client.pid), FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     following.end_orphans()
     assert len(following.all()) == len(files(where)) == 1
     client.kill()
@@ -305,9 +308,9 @@ def test_a_forked_child_is_waited_for_when_its_parent_is_dead(where: Path, clien
     session.freeze()
     sessions.leave(session, client.pid)  # as all connections do before it is written
     assert sessions.all() == [session]
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     following.end_orphans()
     assert len(following.all()) == 1
     assert following.resume(session.token, client.pid) is not None
@@ -321,9 +324,9 @@ def test_one_whose_client_said_goodbye_waits_for_the_child_only(where: Path, cli
     assert sessions.resume(session.token, client.pid) is not None
     sessions.part(session)
     session.freeze()
-    spill.save(where, session, FOREVER)
+    spill.save(where, session, FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     following.end_orphans()
     assert len(following.all()) == 1
     client.kill()
@@ -337,32 +340,32 @@ def test_a_client_that_cannot_be_watched_is_waited_for_as_after_a_lost_connectio
 ) -> None:
     monkeypatch.setattr("jitserver.session.named", lambda pid: Process(0, ""))
     monkeypatch.setattr("jitserver.alive._pidfd_of", lambda pid: None)
-    spill.save(where, session_with({}), FOREVER)
+    spill.save(where, session_with({}), FOREVER, {})
     for seconds, left in ((60.0, 1), (-1.0, 0)):
         monkeypatch.setattr("jitserver.session.LINGER_SECONDS", seconds)
         following = Sessions()
-        following.take_back(*spill.taken_back(where, lambda key: None))
+        following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
         following.end_orphans()
         assert len(following.all()) == left
 
 
 def test_one_that_nobody_came_for_stays_on_the_disk_for_the_daemon_after_the_next(where: Path) -> None:
     session = session_with({1: jnp.arange(4)})
-    spill.save(where, session, FOREVER)
-    [between], _ = spill.taken_back(where, lambda key: None)
+    spill.save(where, session, FOREVER, {})
+    [between], _ = spill.taken_back(where, lambda key: None, Kept())
     between.freeze()
-    spill.save(where, between, FOREVER)
+    spill.save(where, between, FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     resumed = following.resume(session.token, os.getpid())
     assert resumed is not None
     assert resumed[0].array(1).shape == (4,)
 
 
 def test_a_daemon_that_is_stopped_leaves_nothing(where: Path) -> None:
-    spill.save(where, session_with({1: jnp.arange(4)}), FOREVER)
+    spill.save(where, session_with({1: jnp.arange(4)}), FOREVER, {})
     following = Sessions()
-    following.take_back(*spill.taken_back(where, lambda key: None))
+    following.take_back(*spill.taken_back(where, lambda key: None, Kept()))
     following.end_all()
     assert files(where) == []
 
@@ -380,4 +383,97 @@ def test_each_address_has_a_folder_of_its_own_which_is_private() -> None:
 
 def test_the_daemon_before_may_have_been_lost(where: Path) -> None:
     with pytest.raises(ArrayLost, match="cannot read"):
-        spill._Away(where / "nothing", spill.Record(None)).load()  # type: ignore[arg-type]
+        spill._Away(where / "nothing", spill.Record(None), Kept()).load()  # type: ignore[arg-type]
+
+
+class Restart:
+    """A daemon that keeps a tree, some of which a session holds too; and those that follow it."""
+
+    def __init__(self, where: Path, kept_where: Path) -> None:
+        self.where, self.kept_where = where, kept_where
+        x, y = jnp.arange(1000.0), jnp.zeros(3)
+        self.kept = Kept()
+        self.kept.put(
+            "data", KeptTree("key", (Spec((1000,), "float32"), Spec((3,), "float32")), None, "", [x, y], None)
+        )
+        self.sessions, self.session = Sessions(), session_with({1: x, 2: jnp.ones(2)})
+        self.sessions.by_token[self.session.token] = self.session
+
+    def restart(self, keeps: bool = True) -> None:
+        kept = kept_files.save(self.kept_where, self.kept, math.inf) if keeps else {}
+        for session in self.sessions.all():
+            session.freeze()
+            spill.save(self.where, session, FOREVER, kept)
+        self.kept, self.sessions = Kept(), Sessions()
+        self.kept.take_back(kept_files.taken_back(self.kept_where))
+        self.sessions.take_back(*spill.taken_back(self.where, lambda key: None, self.kept))
+
+    def come_back(self) -> Session:
+        resumed = self.sessions.resume(self.session.token, os.getpid())
+        assert resumed is not None
+        assert np.array_equal(resumed[0].array(2), np.ones(2))
+        return resumed[0]
+
+    def kept_array(self) -> Any:
+        tree = self.kept.all()["data"]
+        assert self.kept.load("data", tree)
+        return tree.arrays[0]
+
+
+@pytest.fixture
+def restart(where: Path, tmp_path: Path) -> Restart:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    return Restart(where, folder)
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 3])
+def test_what_is_kept_too_is_one_array_afterwards(restart: Restart, restarts: int) -> None:
+    for _ in range(restarts):
+        restart.restart()
+    assert sum(path.stat().st_size for path in restart.where.iterdir()) < 1000
+    assert restart.come_back().array(1) is restart.kept_array()
+    assert files(restart.where) == files(restart.kept_where) == []
+    assert restart.kept.all()["data"].expected == 0
+
+
+def test_what_is_kept_no_longer_is_still_its_sessions(restart: Restart) -> None:
+    restart.restart()
+    assert restart.kept.forget("data") is not None
+    assert files(restart.kept_where) == []
+    restart.restart()  # before its client came for it
+    assert restart.kept.all() == {}
+    assert np.array_equal(restart.come_back().array(1), np.arange(1000.0))
+
+
+def test_another_tree_of_that_name_is_not_taken_for_it(restart: Restart) -> None:
+    restart.restart()
+    restart.kept.put("data", KeptTree("other", (Spec((3,), "float32"),), None, "", [jnp.zeros(3)], None))
+    restart.restart()
+    assert np.array_equal(restart.come_back().array(1), np.arange(1000.0))
+    assert np.array_equal(restart.kept_array(), np.zeros(3))
+
+
+def test_what_could_not_be_kept_goes_with_its_session(restart: Restart) -> None:
+    restart.restart(keeps=False)
+    assert np.array_equal(restart.come_back().array(1), np.arange(1000.0))
+
+
+def test_a_kept_tree_that_is_damaged_is_lost_to_its_sessions_too(restart: Restart) -> None:
+    restart.restart()
+    [path] = restart.kept_where.iterdir()
+    path.write_bytes(b"x" * 100 + path.read_bytes()[100:])
+    with pytest.raises(Failed) as failed:
+        restart.come_back().array(1)
+    assert "could not have back what was kept as 'data'" in failed.value.failure.text
+    assert restart.kept.all() == {}
+
+
+def test_a_session_that_nobody_comes_for_expects_nothing_any_more(restart: Restart) -> None:
+    restart.restart()
+    tree = restart.kept.all()["data"]
+    assert tree.expected == 1
+    restart.sessions.end_all()
+    assert tree.expected == 0
+    restart.kept.forget("data")
+    assert files(restart.kept_where) == []
