@@ -1,4 +1,4 @@
-"""A daemon that has answered a thousand captures keeps their modules to itself, and no more of them than programs run."""
+"""A daemon that has answered a thousand captures keeps their modules to itself, and of them what its programs need."""
 
 import os
 from collections.abc import Callable, Iterator
