@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jitclient.errors import JitserverError
 from jitclient.wire.address import Address
 from jitserver.cli.common import home
 
@@ -82,6 +83,8 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
     try:
         begin_anew = Daemon(options).run()
+    except JitserverError:  # some are OSErrors too; the command line says these well
+        raise
     except OSError:  # click would say nothing of a broken pipe
         logging.exception("the daemon failed")
         sys.exit(1)
