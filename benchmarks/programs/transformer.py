@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,11 +16,10 @@ import numpy as np
 
 jit = importlib.import_module(sys.argv[1]).jit
 
-imported = time.time()
-
-LAYERS, WIDTH, STEPS = map(int, sys.argv[2:])
+LAYERS, WIDTH, STEPS = map(int, sys.argv[2:5])
 BATCH, LENGTH, TOKENS, HEADS = 2, 64, 256, 4
 Tree = Any
+Step = Callable[[Tree, Any], tuple[Tree, jax.Array]]
 
 
 def normalized(x: jax.Array) -> jax.Array:
@@ -60,17 +60,22 @@ def initial(random: np.random.Generator) -> Tree:
     return {"tokens": matrix(TOKENS, WIDTH), "layers": layers}
 
 
-def main() -> None:
+def beginning() -> tuple[Tree, np.ndarray]:
+    """The parameters and the tokens of the first step."""
     random = np.random.default_rng(0)
-    params, tokens = initial(random), random.integers(0, TOKENS, (BATCH, LENGTH + 1)).astype(np.int32)
+    return initial(random), random.integers(0, TOKENS, (BATCH, LENGTH + 1)).astype(np.int32)
+
+
+def train(step: Step, params: Tree, tokens: np.ndarray, load: float = 0.0) -> None:
+    """Takes the steps, and prints when each ended; `load` is how many seconds it took to load the step."""
     ready = time.time()
     ends, losses = [], []
     for _ in range(STEPS):
         params, loss = step(params, tokens)
         losses.append(float(loss))
         ends.append(time.time())
-    print(json.dumps({"imported": imported, "ready": ready, "ends": ends, "losses": losses}))
+    print(json.dumps({"ready": ready, "ends": ends, "losses": losses, "load": load}))
 
 
 if __name__ == "__main__":
-    main()
+    train(step, *beginning())

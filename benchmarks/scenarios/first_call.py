@@ -36,10 +36,18 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield Row(f"{text}: a steady call", samples.of(lambda sample: sample["steady"]))
 
 
-def run(jit: str, layers: int, width: int, env: dict[str, str], folder: Path) -> dict[str, float]:
+def run(
+    jit: str,
+    layers: int,
+    width: int,
+    env: dict[str, str],
+    folder: Path,
+    program: Path = PROGRAM,
+    options: tuple[str, ...] = (),
+) -> dict[str, float]:
     """Seconds of what, in one run of the program."""
     start = time.time()
-    times: Any = last_line(["-P", str(PROGRAM), jit, str(layers), str(width), str(_STEPS)], env, folder)
+    times: Any = last_line(["-P", str(program), jit, str(layers), str(width), str(_STEPS), *options], env, folder)
     ends, losses = times["ends"], times["losses"]
     assert losses[-1] < losses[0], "the training did not train"
     return {
@@ -47,6 +55,7 @@ def run(jit: str, layers: int, width: int, env: dict[str, str], folder: Path) ->
         "first": ends[0] - times["ready"],
         "steady": statistics.median(end - before for before, end in itertools.pairwise(ends)),
         "total": ends[0] - start,
+        "load": times["load"],
     }
 
 
