@@ -5,7 +5,6 @@ import dataclasses
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -18,6 +17,7 @@ from jitclient.wire.connection import WireConnection
 from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Return, Run
 from jitclient.wire.stream import WireStream
 from jitserver.blocks import Lent, Pool
+from jitserver.engine.readers import monotonic
 from jitserver.order import Order
 from jitserver.session import Session
 from jitserver.sessions import Sessions
@@ -95,7 +95,7 @@ class DaemonConnection(WireConnection):
 
     def act_on(self, data: bytes) -> None:
         """Hands a message to whom it is for, and notes how long that takes."""
-        self._phase, self.busy_since = "running", time.monotonic()
+        self._phase, self.busy_since = "running", monotonic()
         try:
             super().act_on(data)
         finally:
@@ -178,7 +178,7 @@ class Pulse:
                 log.exception("the pulse skipped a beat")
 
     def _send_busy(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         for connection in list(self.connections):
             since = connection.busy_since
             if since is not None and now - since >= self.SECONDS / 2:

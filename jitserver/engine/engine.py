@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from jitserver.counters import Counters
 from jitserver.engine import arrays, context, explaining, inspecting, keys, warned
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
+from jitserver.engine.readers import monotonic
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Engine:
         self.counters.add(calls=1)
         slot = self._here.slot
         slot[:] = built.mark  # as the journal's `noted`, which would be a call more for each call
-        start = time.monotonic()
+        start = monotonic()
         try:
             if built.settings:
                 with context.entered(built.settings), _floating_point_errors():
@@ -64,7 +64,7 @@ class Engine:
             if built.suspect:
                 self.journal.strikes.forgive(built.suspect, RUNNING)
                 built.suspect = ""
-        built.last_call = end = time.monotonic()
+        built.last_call = end = monotonic()
         built.calls += 1  # no lock: it would cost more than a count that is lost once in a blue moon
         built.call_seconds += end - start
         return results

@@ -23,6 +23,9 @@ from typing import Any
 from jitclient.capture.ambient import message_of, note_read, reads, unnoted
 from jitclient.capture.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
 
+monotonic = time.monotonic
+"""The clock itself, which notes nothing: a call asks for the time more than once."""
+
 What = Callable[..., str]
 """What is read, given the arguments of the function that reads it; empty if nothing is."""
 

@@ -4,15 +4,19 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 WORKER = Path(__file__).with_name("hot_path_worker.py")
+CLIENT = Path(__file__).with_name("hot_path_client.py")
 MOST = {"small": (71, 40), "resident": (32, None), "100 resident leaves": (430, None)}
 """By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
 raise one says why.
 """
+MOST_WITHOUT_JAX = {"small": 96, "resident": 49}
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +34,10 @@ def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, li
     most_client, most_daemon = MOST[case]
     assert 0 < client <= most_client
     assert most_daemon is None or 0 < daemon <= most_daemon
+
+
+@pytest.mark.usefixtures("daemon")
+def test_nor_where_the_program_has_no_jax(run_script: Callable[..., Any]) -> None:
+    found = run_script(CLIENT.read_text())
+    assert found.keys() == MOST_WITHOUT_JAX.keys()
+    assert all(0 < found[case] <= most for case, most in MOST_WITHOUT_JAX.items()), found

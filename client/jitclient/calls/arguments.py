@@ -107,16 +107,22 @@ def value_of(leaf: Any, spec: Spec) -> HostArray:
     Raises:
         OverflowError: a Python integer does not fit its type.
     """
-    if type(leaf) is Array:
-        return leaf.key_data() if spec.dtype.startswith("key<") else np.asarray(leaf)
-    if spec.dtype.startswith("key<"):
-        return np.asarray(sys.modules["jax"].random.key_data(leaf))
-    if not isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) and hasattr(leaf, "__jax_array__"):
+    if type(leaf) is np.ndarray:
+        array = leaf
+    elif spec.dtype.startswith("key<"):
+        return leaf.key_data() if type(leaf) is Array else np.asarray(sys.modules["jax"].random.key_data(leaf))
+    else:
+        array = _as_numpy(leaf, spec)
+    return array if _name_of(array.dtype) == spec.dtype else array.astype(spec.dtype)
+
+
+def _as_numpy(leaf: Any, spec: Spec) -> HostArray:
+    known = isinstance(leaf, (Array, bool, int, float, complex, np.ndarray, np.generic))
+    if not known and hasattr(leaf, "__jax_array__"):
         leaf = leaf.__jax_array__()
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         return np.asarray(int(leaf), spec.dtype)  # numpy checks its range
-    array = np.asarray(leaf)
-    return array if _name_of(array.dtype) == spec.dtype else array.astype(spec.dtype)
+    return np.asarray(leaf)
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jitclient.errors import CaptureError
 from jitclient.local_jax import interop, shardings
-from jitclient.local_jax.jax_settings import CARRIED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
+from jitclient.local_jax.jax_settings import CARRIED, OBEYED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
 from jitclient.settings import BOOLEANS
 from jitclient.wire.shardings import Mesh, Sharding
 
@@ -124,7 +124,7 @@ def x64(context: Context) -> bool:
 def _is_on(name: str) -> bool:
     jax = sys.modules.get("jax")
     if jax is None:
-        return BOOLEANS.get(os.environ.get(name.upper(), "").lower(), False)
+        return BOOLEANS.get(_variables().get(name.upper(), "").lower(), False)
     return bool(getattr(jax.config, name))
 
 
@@ -145,13 +145,27 @@ def _differing(table: dict[str, Any]) -> Context:
 
 
 def _from_environment(table: dict[str, Any]) -> Context:
-    # hardly any is there, and each that `get` misses costs it an exception
-    found = {name.upper() for name in table}.intersection(os.environ)
+    found = _variables()
     if not found:
         return ()
-    texts = [(name, os.environ[name.upper()], default) for name, default in table.items() if name.upper() in found]
+    texts = [(name, found[name.upper()], default) for name, default in table.items() if name.upper() in found]
     made = [(name, _parsed(text, default), default) for name, text, default in texts]
     return tuple((name, value) for name, value, default in made if value != default)
+
+
+def _variables() -> dict[str, str]:
+    """Those of the environment that jax would read, were it there. Quick, where the environment is as it was."""
+    global _environment
+    now = getattr(os.environ, "_data", os.environ)  # its dict: what `os.environ` itself does takes long, each time
+    seen, found = _environment
+    if now != seen:
+        found = {name: text for name, text in os.environ.items() if name in _NAMES}
+        _environment = (dict(now), found)
+    return found
+
+
+_NAMES = frozenset(name.upper() for name in (*_ALL, *REFUSED_WHEN_MADE, *OBEYED))
+_environment: tuple[dict[Any, Any], dict[str, str]] = ({}, {})
 
 
 def _parsed(text: str, default: Any) -> Any:
