@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import platform
 import secrets
+import socket
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,10 +25,10 @@ from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses
-from jitclient.wire.channel import WireChannel
-from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
-from jitclient.wire.stream import WireStream
+
+if TYPE_CHECKING:
+    from jitclient.wire.connection import ClientConnection
 
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
@@ -41,7 +42,7 @@ MUST_AGREE = ("jax", "jaxlib")
 class Reached:
     """A daemon that answered."""
 
-    connection: ClientConnection
+    connection: "ClientConnection"
     address: Address
     welcome: Welcome
 
@@ -109,7 +110,7 @@ def _reach(chosen: Settings, who: Identity) -> Reached:
             sock = address.connect()
         else:
             raise
-        connection = ClientConnection(WireChannel(WireStream(sock)))
+        connection = _over(sock)
     try:
         welcome = _greet(connection, who)
     except BaseException:
@@ -136,12 +137,20 @@ def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         connection.close()
 
 
-def _connect(chosen: Settings) -> tuple[ClientConnection, Address]:
+def _connect(chosen: Settings) -> "tuple[ClientConnection, Address]":
     addresses = _addresses(chosen)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
-            return ClientConnection(WireChannel(WireStream(address.connect()))), address
+            return _over(address.connect()), address
     raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+
+
+def _over(sock: socket.socket) -> "ClientConnection":
+    from jitclient.wire.channel import WireChannel  # with rpyc, which is of no use where no daemon answers
+    from jitclient.wire.connection import ClientConnection
+    from jitclient.wire.stream import WireStream
+
+    return ClientConnection(WireChannel(WireStream(sock)))
 
 
 def _addresses(chosen: Settings) -> list[Address]:
@@ -151,7 +160,7 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: ClientConnection, who: Identity) -> Welcome:
+def _greet(connection: "ClientConnection", who: Identity) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,

@@ -84,6 +84,27 @@ def test_settings_are_read_from_the_environment_before_jax_is_there(run_script: 
     assert before[1] is True
 
 
+def test_until_then_the_environment_may_change(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, os
+        from jitclient.local_jax import context
+
+        found = [context.x64(context.current())]
+        os.environ["JAX_ENABLE_X64"] = "1"
+        found.append(context.x64(context.current()))
+        os.environ["JAX_ENABLE_X64"] = "0"
+        found.append(context.x64(context.current()))
+        os.environ |= {"JAX_ENABLE_X64": "true", "OF_NO_INTEREST": "1"}
+        found.append(context.x64(context.current()))
+        del os.environ["JAX_ENABLE_X64"]
+        found.append(context.x64(context.current()))
+        os.environ = {"JAX_ENABLE_X64": "1"}
+        found.append(context.x64(context.current()))
+        print(json.dumps(found))
+    """
+    assert run_script(program) == [False, True, False, True, False, True]
+
+
 @pytest.mark.usefixtures("daemon")
 def test_settings_that_raise_travel() -> None:
     log = jitclient.jit(jnp.log)
