@@ -176,7 +176,9 @@ class Daemon:
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._leaves_sessions:
             self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
-        kept = kept_files.leave(self._service.address, self._service.keeping.kept, most)
+            spill.load_what_cannot_stay(self._service.sessions)
+        half = (time.monotonic() + most) / 2  # the other is for the sessions
+        kept = kept_files.leave(self._service.address, self._service.keeping.kept, half)
         if self._leaves_sessions:
             spill.save_all(self._service.address, self._service.sessions, most, kept)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
@@ -200,7 +202,7 @@ class Daemon:
         try:
             part = folder.part()
             most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
-            store = Store(part, most, memory.is_resting)
+            store = Store(part, most, memory.lets_go)
         except (OSError, SettingsError) as error:
             log.warning("there can be no cache on the disk: %s", error)
             store = Store(Path(), 0)

@@ -34,7 +34,7 @@ class KeptTree:
         label: the tree, for people.
         ttl: seconds without a use after which it goes; None: never.
         away: where the arrays are that a daemon before this one left, until somebody asks for them.
-        expected: so many sessions, which hold some of the arrays, have yet to ask.
+        expected: so many times sessions, which hold some of the arrays, have yet to ask for one.
     """
 
     key: str
@@ -112,6 +112,11 @@ class Kept:
                 return None
             tree.expected += 1
             return tree
+
+    def came_for(self, tree: KeptTree) -> None:
+        """A session that was expected has what it holds of a tree, or will never come."""
+        with self._lock:
+            tree.expected -= 1
 
     def take_back(self, trees: Iterable[tuple[str, KeptTree]]) -> None:
         """Goes on with what the daemon before kept."""

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -134,16 +133,10 @@ def _write(file: BinaryIO, name: str, tree: KeptTree, deadline: float) -> None:
         ttl=tree.ttl,
         created=tree.created,
         last_used=tree.last_used,
-        arrays=[_written(file, array, deadline) for array in distinct],
+        arrays=[spilling.write(file, array, deadline) for array in distinct],
         leaves=[places[id(array)] for array in tree.arrays],
     )
     file.write(array_file.end_of(record, _MARK))
-
-
-def _written(file: BinaryIO, array: Any, deadline: float) -> Stored:
-    if time.monotonic() > deadline:
-        raise TimeoutError("there is no time left")
-    return spilling.write(file, array)
 
 
 def taken_back(where: Path) -> Iterator[tuple[str, KeptTree]]:

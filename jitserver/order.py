@@ -5,7 +5,10 @@ at which it is told how far its Runs had come, the old connection begins none; a
 written down for the next daemon, this one begins none.
 """
 
+import itertools
+import math
 import threading
+from collections.abc import Iterable
 
 
 class Order:
@@ -18,7 +21,7 @@ class Order:
         self._begun = begun
         self._frozen = False
         self._carrier: object = None
-        self._running: dict[object, int] = {}  # connections, and the threads that serve them
+        self._running: dict[object, tuple[int, int]] = {}  # connections: the thread that serves one, and when it began
 
     def take_over(self, connection: object) -> int:
         """From now on this connection carries the Runs; returns the number of the last one that was begun."""
@@ -32,7 +35,7 @@ class Order:
             if connection is not self._carrier or self._frozen:
                 return False
             self._begun = number
-            self._running[connection] = threading.get_ident()
+            self._running[connection] = threading.get_ident(), next(_numbers)
             return True
 
     def freeze(self) -> int:
@@ -48,21 +51,29 @@ class Order:
             if self._waiting:
                 self._changed.notify_all()
 
-    def is_unsettled(self) -> bool:
-        """Whether a connection of before is still at its last Run, which began before that of this thread, if any."""
-        here = threading.get_ident()
-        for connection, thread in list(self._running.items()):  # in the order in which they began
-            if thread == here:
-                return False
-            if connection is not self._carrier:
-                return True
-        return False
+    def began(self, thread: int) -> int | None:
+        """When that thread's Run began, if it is at one: a number that rises from Run to Run, whosever they are."""
+        return next((number for at, number in list(self._running.values()) if at == thread), None)
 
-    def settle(self) -> None:
-        """Waits until none is."""
+    def has_older(self, number: float) -> bool:
+        """Whether a connection of before is still at its last Run, which began before the one of that number."""
+        running = list(self._running.items())
+        return any(connection is not self._carrier and begun < number for connection, (_, begun) in running)
+
+    def settle(self, number: float) -> None:
+        """Waits until none is. As nobody waits for what began later, no two wait for each other."""
         with self._lock:
             self._waiting += 1
             try:
-                self._changed.wait_for(lambda: not self.is_unsettled())
+                self._changed.wait_for(lambda: not self.has_older(number))
             finally:
                 self._waiting -= 1
+
+
+def began_here(orders: Iterable[Order]) -> float:
+    """When the Run of this thread began; infinity where it is at none."""
+    here = threading.get_ident()
+    return next((number for number in (order.began(here) for order in orders) if number is not None), math.inf)
+
+
+_numbers = itertools.count()

@@ -13,7 +13,7 @@ from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.wire.messages import Failure
 from jitserver.alive import Process, Watch, named
 from jitserver.cache.entry import Entry
-from jitserver.order import Order
+from jitserver.order import Order, began_here
 from jitserver.room import Room
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,8 @@ class Session:
             # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
             first = self._attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
-            self.unwanted.update(handle for handle in handles if handle < first)
+            with self._lock:
+                self.unwanted.update([handle for handle in handles if handle < first])
             handles = [handle for handle in handles if handle >= first]
         for handle in handles:
             self.arrays.pop(handle, None)
@@ -174,7 +175,8 @@ class Session:
     def forget_unwanted(self) -> None:
         """At the end of a Run: frees what no Run that is under way needs any more."""
         if not self._is_unsettled():
-            unwanted, self.unwanted = self.unwanted, set()
+            with self._lock:
+                unwanted, self.unwanted = self.unwanted, set()
             self.forget(unwanted)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
@@ -203,12 +205,16 @@ class Session:
             return order
 
     def _is_unsettled(self) -> bool:
-        return any(order.is_unsettled() for order in list(self._orders.values()))
+        orders = list(self._orders.values())
+        here = began_here(orders)
+        return any(order.has_older(here) for order in orders)
 
     def settle(self) -> None:
         """Waits until no connection of before is at a Run that began before that of this thread."""
-        for order in list(self._orders.values()):
-            order.settle()
+        orders = list(self._orders.values())
+        here = began_here(orders)
+        for order in orders:
+            order.settle(here)
 
     # ---- connections
 

@@ -7,6 +7,7 @@ it is asked for. Arrays that are also kept under a name are in the file of that.
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,6 +41,16 @@ class Record(msgspec.Struct, array_like=True):
 
 
 # ---- out
+
+
+def load_what_cannot_stay(sessions: Sessions) -> None:
+    """Has in memory the arrays of sessions that nobody came for, where what they share with kept trees is kept no more.
+
+    Before anything is written: what is read is not on the disk any more, and kept trees may be among it.
+    """
+    for session in sessions.all():
+        with contextlib.suppress(ArrayLost):  # `save` meets it too, and says so
+            session.stays_away()
 
 
 def save_all(address: str, sessions: Sessions, deadline: float, kept: Mapping[int, Place]) -> None:
@@ -118,9 +129,7 @@ def _why_not(value: Any, error: Exception) -> Exception:
         return RuntimeError(f"Array has been deleted with shape={value.dtype.name}{list(value.shape)}.")
     if isinstance(error, TimeoutError):
         return ArrayLost("the daemon restarted, and had no time left to write this array to the disk")
-    if isinstance(error, OSError):
-        return ArrayLost(f"the daemon restarted, and could not write this array to the disk: {error}")
-    return error
+    return _no_room(error) if isinstance(error, OSError) else error
 
 
 def _finish(file: BinaryIO, record: Record) -> None:
@@ -132,11 +141,11 @@ def _finish(file: BinaryIO, record: Record) -> None:
             if not record.arrays:
                 raise
             stored, names = record.arrays.pop()  # the last and largest one makes room
-            record.failures.append((failure_of(_why_not_room(error)), names))
+            record.failures.append((failure_of(_no_room(error)), names))
             file.truncate(stored.start)
 
 
-def _why_not_room(error: OSError) -> Exception:
+def _no_room(error: OSError) -> Exception:
     return ArrayLost(f"the daemon restarted, and could not write this array to the disk: {error}")
 
 
@@ -193,6 +202,7 @@ class _Away:
         self._path = path
         self._record = record
         self._kept = kept
+        self._lock = threading.Lock()
         self._expected = [(place, kept.expect(place[0], place[1]), handles) for place, handles in record.kept]
 
     @property
@@ -229,9 +239,11 @@ class _Away:
 
     def discard(self) -> None:
         """Removes the file."""
-        for _, tree, _ in self._expected:
+        with self._lock:  # its client may come back at the moment at which it is given up
+            expected, self._expected = self._expected, []
+        for _, tree, _ in expected:
             if tree is not None:
-                tree.expected -= 1
+                self._kept.came_for(tree)
         with contextlib.suppress(OSError):
             self._path.unlink()
 

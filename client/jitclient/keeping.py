@@ -1,6 +1,7 @@
 """`keep` and `kept`: trees on the daemon under a name, which the next run of a program finds there."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,7 +57,7 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"a name must be a string that is not empty; got {name!r}")
-    if ttl is not None and not ttl > 0:
+    if ttl is not None and not (isinstance(ttl, (int, float)) and 0 < ttl < math.inf):
         raise ValueError(f"ttl must be a number of seconds above 0, or None; got {ttl!r}")
     if deps is not None and not _is_function(tree_or_function):
         raise TypeError("deps says what a function reads; a tree reads nothing")

@@ -6,8 +6,11 @@ import numpy as np
 
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.putting import put
-from jitclient.local_jax import context
+from jitclient.errors import DaemonUnavailable, Incompatible
+from jitclient.local_jax import client_device, context
+from jitclient.notices.warned import warn
 from jitclient.sessions import process
+from jitclient.settings import settings
 from jitclient.trees import tree
 
 Tree = TypeVar("Tree")
@@ -16,7 +19,10 @@ Tree = TypeVar("Tree")
 def device_put(x: Any) -> Any:
     """Puts the leaves of a tree on the daemon and returns the tree of handles.
 
+    Where there is no daemon, they are put in this process, with one warning, as jax does.
+
     Raises:
+        DaemonError: there is none, and JITSERVER_FALLBACK=error.
         TypeError: a leaf is neither array nor scalar.
 
     Example:
@@ -25,8 +31,23 @@ def device_put(x: Any) -> Any:
     leaves, shape = tree.flatten(x)
     here = process.session()
     keeps_64_bits = context.keeps_64_bits()
-    arrays = put(here, leaves, [spec_of(leaf, keeps_64_bits) for leaf in leaves])
+    try:
+        arrays = put(here, leaves, [spec_of(leaf, keeps_64_bits) for leaf in leaves])
+    except (DaemonUnavailable, Incompatible) as error:
+        if settings().fallback == "error":
+            raise
+        return _put_here(x, error)
     return tree.unflattener(tree.structure_of(shape))(arrays)
+
+
+def _put_here(x: Any, error: Exception) -> Any:
+    if isinstance(error, DaemonUnavailable):
+        client_device.release()
+    warn(f"arrays are put in this process: {error}", RuntimeWarning)
+    process.session().count_local_run()
+    import jax
+
+    return jax.device_put(x)
 
 
 def device_get(x: Any) -> Any:

@@ -66,9 +66,17 @@ class Memory:
                     self._trim(self.nbytes, len(self._entries) * share * _SPARE)
             return entry
 
-    def is_resting(self, key: str) -> bool:
-        """Whether a session holds that program, whose executable is on the disk only."""
-        return key in self._resting
+    def lets_go(self, key: str) -> bool:
+        """Whether a program may leave the disk: not where a session holds it and its executable is nowhere else. One
+        that is in memory stays there from then on, as long as a session holds it.
+        """
+        with self._lock:
+            if key in self._resting:
+                return False
+            entry = self._entries.get(key)
+            if entry is not None:
+                entry.info.disk_bytes = 0
+            return True
 
     def remove(self, keys: Iterable[str]) -> None:
         """Lets go of programs, if they are there."""

@@ -33,14 +33,14 @@ class Store:
     works again. Safe to use from threads, and beside other daemons.
     """
 
-    def __init__(self, folder: Path, most_bytes: int, is_needed: Callable[[str], bool] = lambda key: False) -> None:
-        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. The programs of
-        keys that are needed leave only when they are removed.
+    def __init__(self, folder: Path, most_bytes: int, lets_go: Callable[[str], bool] = lambda key: True) -> None:
+        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. Programs whose
+        key `lets_go` refuses leave only when they are removed.
         """
         self.texts = folder / "texts"
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
-        self._is_needed = is_needed
+        self._lets_go = lets_go
         self._folder = folder
         self._quarantine = folder / QUARANTINE
         self._lock = threading.Lock()
@@ -127,7 +127,7 @@ class Store:
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
             if total <= self.most_bytes * _AFTER_TRIM:
                 break
-            if not info.pinned and not self._is_needed(info.key):
+            if not info.pinned and self._lets_go(info.key):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)
@@ -176,11 +176,16 @@ class Store:
 
     def _open(self, to_write: bool = False) -> tuple[Catalog, Blobs]:
         with self._lock:
-            if self._opened is not None and to_write and not self._opened[0].writes:
+            path = self._folder / CATALOG
+            is_gone = not path.exists()  # somebody has deleted the folder, as one may with a cache
+            if self._opened is not None and (is_gone or (to_write and not self._opened[0].writes)):
                 self._opened[0].close()
                 self._opened = None
             if self._opened is None:
-                path = self._folder / CATALOG
+                if is_gone:
+                    self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._folder.mkdir(mode=0o700, exist_ok=True)
+                    self._folder.chmod(0o700)  # jax may have made it
                 try:
                     catalog = Catalog(path)
                 except sqlite3.OperationalError:

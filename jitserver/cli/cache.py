@@ -78,7 +78,7 @@ def rm(key: str, as_json: bool) -> None:
 @cache.command()
 @json_option
 def clear(as_json: bool) -> None:
-    """Remove all programs."""
+    """Remove all programs, pinned ones too."""
     _say_done("removed", _removed("", as_json), as_json)
 
 

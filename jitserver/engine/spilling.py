@@ -97,7 +97,7 @@ def write_all(file: BinaryIO, data: memoryview) -> None:
 
 def _check(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise TimeoutError
+        raise TimeoutError("there is no time left")
 
 
 def _spec_of(array: jax.Array) -> Spec:

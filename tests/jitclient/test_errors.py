@@ -192,6 +192,28 @@ def test_with_local_fallback_it_runs_here_and_warns_once(run_script: Callable[..
     assert "reads runs in this process, on the cpu: " in warned[0]
 
 
+def test_with_local_fallback_arrays_are_put_here(run_script: Callable[..., Any]) -> None:
+    result = run_script(
+        """
+        import json, warnings
+        import numpy as np
+        import jitclient
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tree = jitclient.device_put({"x": np.arange(3.0)})
+            moved = jitclient.block_until_ready(jitclient.jit(lambda tree: tree["x"] * 2)(tree))
+        kinds = [type(tree["x"]) is jitclient.Array, type(moved) is jitclient.Array]
+        print(json.dumps([jitclient.device_get(moved).tolist(), kinds, [str(w.message) for w in caught]]))
+        """,
+        env={"JITSERVER_ADDRESS": "unix:/nonexistent/d.sock", "JITSERVER_FALLBACK": "local"},
+    )
+    values, kinds, warned = result
+    assert values == [0.0, 2.0, 4.0]
+    assert kinds == [False, False]
+    assert [text.partition(":")[0] for text in warned if "put" in text] == ["arrays are put in this process"]
+
+
 def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: Callable[..., Any]) -> None:
     name, bases, text = run_script(
         """

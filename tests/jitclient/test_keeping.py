@@ -492,8 +492,8 @@ def test_mistakes(args: Any, kwargs: Any, message: str) -> None:
     assert all(one.name != "x" for one in holdings().kept)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, float("nan")])
-def test_a_ttl_that_makes_no_sense(ttl: float) -> None:
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), "1 day"])
+def test_a_ttl_that_makes_no_sense(ttl: Any) -> None:
     with pytest.raises(ValueError, match="ttl must be a number of seconds above 0"):
         jitclient.keep("x", {}, ttl=ttl)
 

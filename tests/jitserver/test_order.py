@@ -113,3 +113,29 @@ def test_the_old_connection_begins_no_more(run: OldRun) -> None:
     run.end()
     with pytest.raises(ArrayLost):
         run.session.array(run.old + 2)
+
+
+def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
+    session = Session(0, Room())
+    begun, ended = threading.Barrier(3), []
+
+    def run(client: bytes) -> None:
+        order = session.order(client)
+        order.take_over(client)
+        assert order.begin(client, 1)
+        begun.wait(10)
+        begun.wait(10)  # until both have come back over other connections
+        session.settle()  # as before a call with donation
+        ended.append(client)
+        order.end(client)
+
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in (b"parent", b"child")]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    for client in (b"parent", b"child"):
+        session.order(client).take_over("new")
+    begun.wait(10)
+    for thread in threads:
+        thread.join(10)
+    assert sorted(ended) == [b"child", b"parent"]

@@ -400,9 +400,11 @@ class Restart:
         self.sessions.by_token[self.session.token] = self.session
 
     def restart(self, keeps: bool = True) -> None:
-        kept = kept_files.save(self.kept_where, self.kept, math.inf) if keeps else {}
         for session in self.sessions.all():
             session.freeze()
+        spill.load_what_cannot_stay(self.sessions)
+        kept = kept_files.save(self.kept_where, self.kept, math.inf) if keeps else {}
+        for session in self.sessions.all():
             spill.save(self.where, session, FOREVER, kept)
         self.kept, self.sessions = Kept(), Sessions()
         self.kept.take_back(kept_files.taken_back(self.kept_where))
@@ -477,3 +479,25 @@ def test_a_session_that_nobody_comes_for_expects_nothing_any_more(restart: Resta
     assert tree.expected == 0
     restart.kept.forget("data")
     assert files(restart.kept_where) == []
+
+
+def test_what_a_session_has_to_read_back_is_kept_on(restart: Restart) -> None:
+    other = restart.session.arrays[3] = jnp.arange(7.0)
+    restart.kept.put("other", KeptTree("key", (Spec((7,), "float32"),), None, "", [other], None))
+    restart.restart()
+    restart.kept.forget("data")
+    restart.restart()
+    tree = restart.kept.all()["other"]
+    assert restart.kept.load("other", tree)
+    assert np.array_equal(tree.arrays[0], np.arange(7.0))
+    assert restart.come_back().array(3) is tree.arrays[0]
+
+
+def test_one_that_is_given_up_while_it_is_read_is_not_counted_twice(restart: Restart) -> None:
+    restart.restart()
+    [session] = restart.sessions.all()
+    away, tree = session._away, restart.kept.all()["data"]
+    assert away is not None
+    restart.sessions.end_all()
+    away.discard()
+    assert tree.expected == 0

@@ -18,6 +18,7 @@ def call(stay: Session, program_at: Callable[[Session], Program], leaves: Sequen
         BaseException: what making the program or calling it raised.
     """
     lost: DaemonLost | None = None
+    made_anew = False
     for _ in range(_ATTEMPTS):
         program: Program | None = None
         try:
@@ -25,8 +26,11 @@ def call(stay: Session, program_at: Callable[[Session], Program], leaves: Sequen
             return program.call(leaves)
         except (Outdated, NotSent):
             continue  # it did not run
-        except ProgramLost:
-            stay.prepare_anew()  # nor did it now
+        except ProgramLost:  # nor did it now
+            if made_anew:  # it is an argument that was lost with its program
+                raise
+            made_anew = True
+            stay.prepare_anew()
         except DaemonDraining:
             stay.disconnect()  # nor did it now; the next daemon takes it
         except DaemonLost as error:

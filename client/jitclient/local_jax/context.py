@@ -159,8 +159,10 @@ def _variables() -> dict[str, str]:
     now = getattr(os.environ, "_data", os.environ)  # its dict: what `os.environ` itself does takes long, each time
     seen, found = _environment
     if now != seen:
-        found = {name: text for name, text in os.environ.items() if name in _NAMES}
-        _environment = (dict(now), found)
+        seen = dict(now)  # and nothing but this copy, as other threads may change it
+        texts = {os.fsdecode(name): os.fsdecode(text) for name, text in seen.items()}
+        found = {name: text for name, text in texts.items() if name in _NAMES}
+        _environment = (seen, found)
     return found
 
 

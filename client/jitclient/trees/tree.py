@@ -7,7 +7,7 @@ crosses.
 
 import collections
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitclient.errors import CaptureError
@@ -142,31 +142,27 @@ def objects_in(structure: Structure) -> Iterator[Any]:
 # ---- without jax
 
 _BUILTIN = (type(None), dict, list, tuple, collections.OrderedDict, collections.defaultdict)
-_NODES = frozenset((*_BUILTIN, StaticLeaf))
+_NODES = (*_BUILTIN, StaticLeaf)
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     kind = type(tree)
     if kind not in _NODES:  # first, as most are leaves
         if issubclass(kind, tuple) and hasattr(tree, "_fields"):
-            return Branch(kind, None, _flattened(tree, leaves))
+            return Branch(kind, None, tuple([_flatten(item, leaves) for item in tree]))
         leaves.append(tree)
         return LEAF
     if kind in (list, tuple):
-        return Branch(kind, None, _flattened(tree, leaves))
+        return Branch(kind, None, tuple([_flatten(item, leaves) for item in tree]))
     if tree is None:
         return Branch(kind, None, ())
     if kind is collections.OrderedDict:
-        return Branch(kind, tuple(tree), _flattened(tree.values(), leaves))
+        return Branch(kind, tuple(tree), tuple([_flatten(item, leaves) for item in tree.values()]))
     if kind is StaticLeaf:
         return Branch(kind, tree.meta, ())
     keys = _sorted_keys(tree)
     meta = keys if kind is dict else (tree.default_factory, keys)
     return Branch(kind, meta, tuple([_flatten(tree[key], leaves) for key in keys]))
-
-
-def _flattened(items: Iterable[Any], leaves: list[Any]) -> tuple[Structure, ...]:
-    return tuple([_flatten(item, leaves) for item in items])
 
 
 def _sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:

@@ -93,6 +93,17 @@ def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: C
     assert idle.program.run is None
 
 
+def test_one_that_has_left_the_disk_stays_where_a_session_holds_it(entry: Callable[..., Any]) -> None:
+    memory = Memory(OVERHEAD_BYTES, MANY)
+    held = entry("a", disk_bytes=10)
+    held.holders.add("a session")
+    memory.add(held)
+    assert memory.lets_go("a")
+    memory.add(entry("b", pinned=True))
+    assert keys(memory) == ["a", "b"]
+    assert held.program.run == "executable of a"
+
+
 def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., Any]) -> None:
     memory = Memory(OVERHEAD_BYTES, MANY)
     held = entry("a", disk_bytes=10)
@@ -100,12 +111,12 @@ def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., 
     memory.add(held)
     memory.add(entry("b", pinned=True))
     assert keys(memory) == ["b"]
-    assert memory.is_resting("a")
+    assert not memory.lets_go("a")
     memory.remove(["b"])
     again = entry("a", disk_bytes=10)
     assert memory.add(again) is held
     assert memory.get("a") is held
-    assert not memory.is_resting("a")
+    assert memory.lets_go("a")
     assert held.program.run == again.program.run == "executable of a"
     assert memory.add(entry("c", age=DAY)).key == "c"
 

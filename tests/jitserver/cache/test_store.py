@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def test_over_its_bound_what_is_worth_least_leaves(tmp_path: Path, stored: Calla
 
 
 def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Callable[..., Any]) -> None:
-    store = Store(tmp_path, 8 * MIB, "needed".__eq__)
+    store = Store(tmp_path, 8 * MIB, "needed".__ne__)
     store.save(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")
     for number in range(10):
         store.save(stored(f"other {number}"), os.urandom(MIB), b"")
@@ -82,6 +83,20 @@ def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Calla
     store.remove(["needed"])
     assert "needed" not in keys(store)
     store.close()
+
+
+def test_a_folder_that_somebody_deleted_is_made_again(tmp_path: Path, stored: Callable[..., Any]) -> None:
+    folder = tmp_path / "cache" / "part"
+    folder.mkdir(parents=True)
+    store = Store(folder, 8 * MIB)
+    store.save(stored("before"), b"executable", b"capture")
+    shutil.rmtree(folder.parent)
+    assert store.infos() == []
+    store.save(stored("after"), b"executable", b"capture")
+    assert keys(store) == ["after"]
+    assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
+    store.close()
+    assert keys(Store(folder, 8 * MIB)) == ["after"]
 
 
 def test_without_a_share_of_the_disk_nothing_is_kept(tmp_path: Path, stored: Callable[..., Any]) -> None:
