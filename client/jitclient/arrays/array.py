@@ -152,8 +152,8 @@ class Array(Operations, Placement):
     def __bytes__(self) -> bytes:
         return self.tobytes()
 
-    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on
-        return np.asarray(self).data
+    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
+        return self.__array__().data
 
     def key_data(self) -> HostArray:
         """The words behind typed PRNG keys, uint32 with one axis more."""
