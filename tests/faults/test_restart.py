@@ -483,6 +483,27 @@ def test_what_a_program_keeps_and_holds_is_there_once(serve: Any, start_client: 
         client.ends()
 
 
+def test_what_is_kept_stays_where_another_name_was_forgotten_between_restarts(
+    serve: Any, start_client: Any, restart: Any, cli: Any
+) -> None:
+    source = """
+    held = [jitclient.keep(name, np.arange(n, dtype=np.float32)) for name, n in [("goes", 5), ("stays", 7)]]
+    print("kept")
+    sys.stdin.readline()
+    print(jitclient.kept("stays").tolist() == held[1].tolist() == list(range(7)), held[0].tolist() == list(range(5)))
+    sys.stdin.readline()
+"""
+    with serve() as daemon:
+        client = start_client(daemon, source)
+        client.says("kept")
+        restart(daemon)
+        assert cli("arrays", "rm", "goes", env={"JITSERVER_ADDRESS": daemon.address}).returncode == 0
+        restart(daemon)
+        client.goes_on()
+        client.says("True True")
+        client.ends()
+
+
 def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_client: Any, restart: Any) -> None:
     with serve() as daemon:
         client = start_client(daemon, EXACT + "    print('ready')\n    signal.pause()")

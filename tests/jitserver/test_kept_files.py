@@ -1,6 +1,7 @@
 """Kept trees on the disk, between one daemon and the next."""
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,11 @@ def test_what_cannot_be_written_is_lost_and_nothing_else(
     assert "what is kept as 'a' is lost: it cannot be written" in caplog.text
     assert list(back(tmp_path).all()) == ["b"]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_there_is_no_time_for_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kept = filled(tmp_path, "a")
+    kept.take_back([("b", KeptTree("key", (Spec((3,), "float32"),), None, "", [jnp.zeros(3)], None))])
+    kept_files.save(tmp_path, kept, time.monotonic() - 1)
+    assert "what is kept as 'b' is lost: it cannot be written: there is no time left" in caplog.text
+    assert list(back(tmp_path).all()) == ["a"]

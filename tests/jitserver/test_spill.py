@@ -383,7 +383,7 @@ def test_each_address_has_a_folder_of_its_own_which_is_private() -> None:
 
 def test_the_daemon_before_may_have_been_lost(where: Path) -> None:
     with pytest.raises(ArrayLost, match="cannot read"):
-        spill._Away(where / "nothing", spill.Record(None), Kept()).load()  # type: ignore[arg-type]
+        spill._Away(where / "nothing", spill.Record(session_with({}).leave_behind()[0]), Kept()).load()
 
 
 class Restart:
