@@ -12,7 +12,7 @@ from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
 from jitclient.local_jax.interop import is_jax_array, is_of_this_process
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import HostArray, pack
+from jitclient.wire.arrays import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
@@ -131,14 +131,19 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 
 def outgoing(
-    leaf: Any, spec: Spec, session: Session, attachments: list[HostArray], most: int
-) -> int | bytes | Attached:
-    """The form of one leaf in a call: a handle where it lives on the daemon already, or its bytes."""
-    if type(leaf) is Array:
-        handle = leaf.handle_in(session)
+    leaves: Sequence[Any], specs: Sequence[Spec], session: Session, attachments: list[HostArray]
+) -> list[int | bytes | Attached]:
+    """The leaves as they are sent: those that live on the daemon by their handles, others by their bytes."""
+    most = 0
+    values: list[int | bytes | Attached] = []
+    for leaf, spec in zip(leaves, specs, strict=True):
+        handle = leaf.handle_in(session) if type(leaf) is Array else None
         if handle is not None:
-            return handle
-    return pack(value_of(leaf, spec), attachments, most)
+            values.append(handle)
+        else:
+            most = most or inline_most(len(leaves))
+            values.append(pack(value_of(leaf, spec), attachments, most))
+    return values
 
 
 def dtype_name(dtype: Any, x64: bool) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
-from jitclient.calls.arguments import value_of
+from jitclient.calls.arguments import outgoing
 from jitclient.capture import Capture
 from jitclient.errors import ProtocolError
 from jitclient.local_jax.interop import is_jax_array
@@ -14,8 +14,8 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
-from jitclient.wire.arrays import HostArray, inline_most, nbytes_of, pack
-from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
+from jitclient.wire.arrays import HostArray, nbytes_of
+from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Program:
             if session.program_generation != self.generation:
                 raise Outdated
             attachments: list[HostArray] = []
-            arguments = self._outgoing(leaves, attachments)
+            arguments = outgoing(leaves, self.specs, session, attachments)
             first = session.new_handles(len(prepared.results))
             call = Call(prepared.executable, arguments, first)
             can_wait = int in map(type, arguments) and not prepared.may_raise
@@ -96,19 +96,6 @@ class Program:
             else:
                 self._call_now(call, attachments, leaves, arrays)
         return self.unflatten(arrays)
-
-    def _outgoing(self, leaves: Sequence[Any], attachments: list[HostArray]) -> list[int | bytes | Attached]:
-        """The leaves as they are sent: those that live on the daemon by their handles."""
-        session, most = self.session, 0
-        arguments: list[int | bytes | Attached] = []
-        for leaf, spec in zip(leaves, self.specs, strict=True):
-            handle = leaf.handle_in(session) if type(leaf) is Array else None
-            if handle is not None:
-                arguments.append(handle)
-            else:
-                most = most or inline_most(len(leaves))
-                arguments.append(pack(value_of(leaf, spec), attachments, most))
-        return arguments
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Whether it is known which of the donated leaves a call uses up: the first call tells."""

@@ -8,7 +8,7 @@ from jitclient.calls.arguments import outgoing
 from jitclient.errors import DaemonLost, DaemonSilent
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import HostArray, inline_most
+from jitclient.wire.arrays import HostArray
 from jitclient.wire.messages import Put, Run, Spec
 
 
@@ -34,8 +34,7 @@ def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Ar
     puts: list[Put] = []
     arrays: list[Array] = []
     with here:
-        for leaf, spec in zip(leaves, specs, strict=True):
-            value = outgoing(leaf, spec, here, attachments, inline_most(len(leaves)))
+        for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, here, attachments), strict=True):
             if isinstance(value, int):  # it is there already
                 arrays.append(leaf)
                 continue
