@@ -13,6 +13,7 @@ from jitclient.calls.options import Static
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import abstract, spec_of_aval
+from jitclient.local_jax.own_jit import own_jit
 from jitclient.trees import tree
 from jitclient.wire.messages import Spec
 
@@ -43,11 +44,10 @@ def trace(
         CaptureError: the program calls back into Python, so it can run in this process only.
         BaseException: what the function raised.
     """
-    import jax
     from jax import export
 
     over_leaves = OverLeaves(fun, name, structure, statics)
-    jitted = jax.jit(over_leaves.function)
+    jitted = own_jit(over_leaves.function)
     arguments = list(map(abstract, specs))
     with _without_locations():
         traced = jitted.trace(*arguments)  # what the function raises is its caller's to see

@@ -7,6 +7,7 @@ from typing import Any
 from jitclient.calls.options import JitOptions
 from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
+from jitclient.local_jax.own_jit import own_jit
 from jitclient.notices.warned import warn
 from jitclient.trees import tree
 from jitclient.wire import values
@@ -16,11 +17,9 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 def check(fun: Callable[..., Any], options: JitOptions) -> None:
     """Raises and warns as `jax.jit` does for these keywords."""
     if options.about_devices():
-        import jax
-
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            jax.jit(fun, **options.given())
+            own_jit(fun, **options.given())
         for warning in caught:
             warn(str(warning.message), warning.category)
 

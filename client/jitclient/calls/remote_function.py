@@ -19,6 +19,7 @@ from jitclient.capture import Capture, capture, rebuild_jit
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context, trace_state
 from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.own_jit import own_jit
 from jitclient.notices.hints import add_hint
 from jitclient.notices.warned import warn
 from jitclient.sessions import process
@@ -271,19 +272,15 @@ class RemoteFunction:
 
     @functools.cached_property
     def _jitted_here(self) -> Any:
-        return _jax().jit(self.__wrapped__, **self._options.given())
+        return own_jit(self.__wrapped__, **self._options.given())
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            platform = _jax().default_backend()
+            import jax
+
+            platform = jax.default_backend()
             warn(f"{self.__name__} runs in this process, on the {platform}: {error}", RuntimeWarning)
-
-
-def _jax() -> Any:
-    import jax  # the one place where the client itself brings jax in
-
-    return jax
 
 
 def _abstract(handle: Array) -> Any:
