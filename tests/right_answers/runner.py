@@ -1,0 +1,84 @@
+"""Runs the cases of every program here and prints what each gave, as JSON: `runner.py plain|served FOLDER`.
+
+A case is a function `case_*(jit)` of a program. `plain` hands it `jax.jit`, `served` hands it `jitclient.jit`.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def outcome(case: Callable[[Any], Any], jit: Any) -> dict[str, Any]:
+    """What a case returned or raised, in a form that two processes can compare."""
+    quiet = io.StringIO()  # what programs print is not what they answer; a case may redirect it itself
+    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet):
+        warnings.simplefilter("ignore")
+        try:
+            return {"returns": rendered(case(jit))}
+        except Exception as error:
+            return {"raises": type(error).__name__, "text": str(error)[:2000]}
+
+
+def rendered(value: Any) -> Any:
+    """A value as JSON: types, dtypes and shapes included, dictionaries in the order of their keys."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {"dict": sorted([repr(key), rendered(item)] for key, item in value.items())}
+    if isinstance(value, (set, frozenset)):
+        return {"set": sorted(map(repr, value))}
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *map(rendered, value)]
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        weak = bool(getattr(value, "weak_type", False))
+        array = np.asarray(value)
+        return {"array": [str(value.dtype), list(value.shape), weak, repr(array.tolist())]}
+    raise TypeError(f"a case returned a {type(value).__qualname__}: return arrays, numbers, strings, or trees of them")
+
+
+def main(how: str, folder: str) -> None:
+    sys.path.insert(0, folder)
+    counted: dict[str, int] = {"traced_here": 0, "ran_here": 0}
+    if how == "served":
+        import jitclient
+        from jitclient.sessions.session import Session
+
+        jit: Any = jitclient.jit
+        _count_calls(Session, "count_client_trace", counted, "traced_here")
+        _count_calls(Session, "count_local_run", counted, "ran_here")
+    else:
+        import jax
+
+        jit = jax.jit
+    found: dict[str, Any] = {}
+    for path in sorted(Path(folder).glob("*.py")):
+        program = importlib.import_module(path.stem)
+        for name, case in list(vars(program).items()):
+            if name.startswith("case_"):
+                counted.update(traced_here=0, ran_here=0)
+                found[f"{path.stem}.{name}"] = {**outcome(case, jit), **counted}
+    print(json.dumps(found))
+
+
+def _count_calls(owner: Any, name: str, counted: dict[str, int], label: str) -> None:
+    real = getattr(owner, name)
+
+    def counting(*arguments: Any) -> Any:
+        counted[label] += 1
+        return real(*arguments)
+
+    setattr(owner, name, counting)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

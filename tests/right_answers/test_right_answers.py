@@ -1,0 +1,97 @@
+"""Every case of every program here gives what plain JAX gives, in fresh processes under eight hash seeds.
+
+Each daemon serves two clients whose hash seeds differ from its own and from each other. The second client meets what
+the first one left in the daemon.
+
+A program may say of its cases, by name:
+    WARM: neither client traces or runs anything itself.
+    LOCAL: they run in the client by design.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent
+PROGRAMS = FOLDER / "programs"
+SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
+
+Outcomes = dict[str, dict[str, Any]]
+
+
+def _cases() -> list[str]:
+    return [
+        f"{path.stem}.{node.name}"
+        for path in sorted(PROGRAMS.glob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
+    ]
+
+
+def _named(label: str) -> set[str]:
+    """The cases that their programs list under a name."""
+    return {
+        f"{path.stem}.{case}"
+        for path in PROGRAMS.glob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == label
+        for case in ast.literal_eval(node.value)
+    }
+
+
+WARM, LOCAL = _named("WARM"), _named("LOCAL")
+
+
+def _run(how: str, seed: int, **environment: str) -> Outcomes:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "runner.py"), how, str(PROGRAMS)],
+        env={**os.environ, "PYTHONHASHSEED": str(seed), "JITSERVER_FALLBACK": "local", **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
+    outcomes: Outcomes = json.loads(done.stdout.splitlines()[-1])
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[int, Outcomes]:
+    return {seed: _run("plain", seed) for seed in SEEDS}
+
+
+@pytest.fixture(scope="module")
+def served(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Outcomes]]:
+    """By seed, what clients with that seed saw: one was its daemon's first client, the other its daemon's second."""
+    found: dict[int, list[Outcomes]] = {seed: [] for seed in SEEDS}
+    for first, second in zip(SEEDS, SEEDS[1:] + SEEDS[:1], strict=True):
+        address = f"unix:{tmp_path_factory.mktemp('d')}/s"
+        with new_daemon(address, env={"PYTHONHASHSEED": str(100 + first)}):
+            for seed in (first, second):
+                found[seed].append(_run("served", seed, JITSERVER_ADDRESS=address))
+    return found
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("case", _cases())
+def test_is_what_plain_jax_gives(case: str, plain: dict[int, Outcomes], served: dict[int, list[Outcomes]]) -> None:
+    for seed in SEEDS:
+        expected = plain[seed][case]
+        assert "returns" in expected or "_raises_" in case, f"plain JAX: {expected}"
+        for got in (outcomes[case] for outcomes in served[seed]):
+            if "raises" in expected:
+                assert got.get("raises") == expected["raises"], f"seed {seed}: {got}"
+            else:
+                assert got.get("returns") == expected["returns"], f"seed {seed}: {got}"
+            if case in WARM:
+                assert got["traced_here"] == got["ran_here"] == 0, f"seed {seed}: {got}"
+            if case not in LOCAL:
+                assert got["ran_here"] == 0, f"seed {seed}: {got}"
