@@ -97,7 +97,7 @@ def kept(name: str) -> Any:
         raise KeyError(name)
     arrays, node = found
     try:
-        return tree.unflattener(tree.decode(node, values.nothing))(arrays)
+        return tree.unflattener_of_sent(tree.decode(node, values.nothing))(arrays)
     except ProtocolError as error:
         raise CaptureError(f"{name!r} holds a tree of classes that this program cannot name: {error}") from error
 
@@ -117,7 +117,7 @@ def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
     wanted = Name(name, names.key_of_leaves(label, leaves, specs), (), ttl)
     found = names.find(here, wanted)
     arrays = found[0] if found is not None else names.publish(here, wanted, leaves, specs, _node(structure), label)
-    return tree.unflattener(structure)(arrays)
+    return tree.unflattener_of_sent(structure)(arrays)
 
 
 def _node(structure: tree.Structure) -> values.Node | None:
@@ -129,10 +129,13 @@ def _node(structure: tree.Structure) -> values.Node | None:
 
 
 def _flat(name: str, value: Any, settings_now: context.Context) -> tuple[list[Any], tree.Structure, tuple[Spec, ...]]:
+    """The leaves of a tree and their specs as they travel, and its structure."""
     leaves, shape = tree.flatten(value)
     structure = tree.structure_of(shape)
     try:
-        return leaves, structure, specs_of(leaves, context.x64(settings_now))
+        specs = specs_of(leaves, context.x64(settings_now))
+        order = tree.leaf_order(structure)
+        return list(tree.as_sent(leaves, order)), structure, tuple(tree.as_sent(specs, order))
     except NotAnArray as error:
         path = list(tree.paths(structure))[error.number]
         where = f"its leaf {path}" if path else "it"
@@ -169,7 +172,7 @@ def _of_function(
     if found is not None:
         return found[0]
     publish = functools.partial(names.publish, here, wanted, leaves, specs, node, names.label_of(structure, specs))
-    return tree.unflattener(structure)(_replacing(here, wanted, publish))
+    return tree.unflattener_of_sent(structure)(_replacing(here, wanted, publish))
 
 
 def _captured(
@@ -192,7 +195,7 @@ def _found(here: Session, wanted: Name, captured: Capture) -> tuple[Any] | None:
     arrays, node = found
     try:
         structure = tree.decode(node, captured.object_at)
-        return (tree.unflattener(structure)(arrays),)
+        return (tree.unflattener_of_sent(structure)(arrays),)
     except (CaptureError, ProtocolError, LookupError):  # of classes that only the function itself loads
         return None
 

@@ -56,9 +56,12 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
     """JAX's shardings, for each leaf of the results.
 
     Raises:
+        CaptureError: each process has the results in an order of its own.
         ValueError: the tree is no prefix of that of the results.
         Incompatible: this process has fewer devices.
     """
+    if tree.leaf_order(tree.structure_of(out_tree)) is not None:
+        raise CaptureError("its keywords place leaves of a class that has them in another order in every process")
     leaves = [message and shardings.to_jax(message) for message in outputs.leaves]
     return [leaves[number] for number in _spread(tree.decode(outputs.tree, deref), out_tree)]
 

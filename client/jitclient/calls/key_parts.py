@@ -54,6 +54,7 @@ def _input_label(found: Input) -> str:
 
 def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyPart]:
     names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
+    names = list(tree.as_sent(names, wanted.order))
     for name, spec in zip(names, signature.leaves, strict=True):
         yield _part("leaves", f"argument {name}", _spec_text(spec))
     yield _part("tree", "structure of the arguments", _structure_text(wanted.structure), signature.tree)

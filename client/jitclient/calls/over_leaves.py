@@ -16,7 +16,7 @@ from jitclient.trees.naming import leaf_names
 
 
 class OverLeaves:
-    """`function` takes leaves and returns leaves; once it was traced, `out_tree` has the tree of the results."""
+    """`function` takes and returns leaves as they travel; `out_tree` has the tree of the results, once traced."""
 
     def __init__(
         self, fun: Callable[..., Any], name: str, structure: tree.Structure, statics: Iterable[Static]
@@ -24,12 +24,13 @@ class OverLeaves:
         self.out_tree: Any = None
         self._fun = fun
         self._statics = list(statics)
-        self._unflatten = tree.treedef_of(structure).unflatten
+        self._unflatten = tree.unflattener_of_sent(structure)
 
         def function(*leaves: Any) -> list[Any]:
             return self._call(leaves)
 
         names = leaf_names(fun, structure, [where for where, _ in self._statics])
+        names = list(tree.as_sent(names, tree.leaf_order(structure)))
         function.__name__ = name
         function.__wrapped__ = fun  # type: ignore[attr-defined]  # JAX finds the user's file and line through it
         function.__signature__ = inspect.Signature(list(map(_Leaf, names)))  # type: ignore[attr-defined]
@@ -40,7 +41,7 @@ class OverLeaves:
         args, kwargs = joined(positional, keywords, self._statics)
         results, self.out_tree = tree.flatten(self._fun(*args, **kwargs))
         self._check(results)
-        return results
+        return list(tree.as_sent(results, tree.leaf_order(tree.structure_of(self.out_tree))))
 
     def _check(self, results: list[Any]) -> None:
         for number, result in enumerate(results):

@@ -21,7 +21,7 @@ from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.messages import Lookup, Prepare, Prepared, Signature, Traced
-from jitclient.wire.shardings import Sharding
+from jitclient.wire.shardings import JitShardings, Sharding
 
 _ATTEMPTS = 3  # to trace a function while what it reads stays as it is
 
@@ -38,28 +38,37 @@ class Identity:
         captured: the function with all that its signature mentions.
         lookup: what the daemon is asked.
         inputs: the declared inputs as they were found.
+        order: what stands for the order of sets, where the program may depend on it.
     """
 
     captured: Capture
     lookup: Lookup
     inputs: tuple[Input, ...]
+    order: tuple[Input, ...] = ()
 
     def parts(self, wanted: Specialisation) -> bytes:
         """What it is made of, in words."""
-        return key_parts.of_captured(wanted, self.captured, self.inputs, self.lookup.signature)
+        return key_parts.of_captured(wanted, self.captured, self.inputs + self.order, self.lookup.signature)
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
     """What names the program of a captured function; `base` is the function's own capture.
 
     Raises:
-        CaptureError: something cannot be captured.
+        CaptureError: something cannot be captured, or no other process has the order that its sets have here.
     """
     check_carried(wanted.context)
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
+    order: tuple[Input, ...] = ()
+    if captured.set_order is not None:
+        if captured.set_order.key is None:
+            raise CaptureError(str(captured.set_order))
+        order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
+        captured = _capture_with_extras(wanted, base, inputs + order)
     signature = _signature(wanted, captured)
-    return Identity(captured, Lookup(captured.key, base.key, captured.packages, signature, captured.locations), inputs)
+    lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
+    return Identity(captured, lookup, inputs, order)
 
 
 def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
@@ -81,7 +90,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
-        if wanted.deps is None:
+        if wanted.deps is None and not identity.order:
             return request, captured.payload
         traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
         request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
@@ -89,7 +98,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
 
     prepared, generation = _ask(session, lookup, make, account, captured.object_at)
     structure = tree.decode(prepared.tree, captured.object_at)
-    program = Program.of(session, generation, captured, prepared, wanted.specs, structure, stamp_of(identity.inputs))
+    program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
     return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
 
@@ -123,9 +132,9 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> 
     traced, seconds = _traced(session, wanted, inputs)
     signature = Signature(
         tree=None,
-        leaves=wanted.specs,
+        leaves=wanted.specs_sent,
         statics=(),
-        donated=wanted.options.donated_leaves(wanted.structure, wanted.statics),
+        donated=wanted.donated_sent,
         options=tuple((name, values.encode(value)) for name, value in sorted(wanted.options.of_program().items())),
         context=_encoded(wanted.context),
     )
@@ -134,7 +143,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> 
     account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
     account.traced_seconds = seconds
     prepared, generation = _ask(session, lookup, lambda: (request, traced.program), account, values.nothing)
-    return Program.of(session, generation, watched, prepared, wanted.specs, traced.structure, stamp_of(inputs))
+    return Program.of(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
 
 
 def _while_inputs_hold(make: Callable[[], Program]) -> Program:
@@ -159,13 +168,20 @@ def _signature(wanted: Specialisation, captured: Capture) -> Signature:
     options = sorted(wanted.options.of_program().items())
     return Signature(
         tree=tree.encode(wanted.structure, ref),
-        leaves=wanted.specs,
+        leaves=wanted.specs_sent,
         statics=tuple((where, values.encode(value, ref)) for where, value in wanted.statics),
-        donated=wanted.options.donated_leaves(wanted.structure, wanted.statics),
+        donated=wanted.donated_sent,
         options=tuple((name, values.encode(value, ref)) for name, value in options),
         context=_encoded(wanted.context),
-        shardings=device_options.jit_shardings(wanted.options, wanted.structure, ref),
+        shardings=_shardings(wanted, ref),
     )
+
+
+def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
+    found = device_options.jit_shardings(wanted.options, wanted.structure, ref)
+    if found is not None and wanted.order is not None:
+        raise CaptureError("its keywords place leaves of a class that has them in another order in every process")
+    return found
 
 
 def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
@@ -173,7 +189,7 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
     with session:  # the trace is for the daemon's platform
         platform = session.platform
     start = time.perf_counter()
-    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs, platform)
+    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, platform)
     seconds = time.perf_counter() - start
     session.count_client_trace()
     if wanted.deps is not None and not wanted.deps.still(inputs):

@@ -6,6 +6,7 @@ from typing import Any
 
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
 from jitclient.calls.arguments import outgoing
+from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture
 from jitclient.errors import ProtocolError
 from jitclient.local_jax.interop import is_jax_array
@@ -26,7 +27,8 @@ class Program:
     generation: int
     capture: Capture | None  # None where it was traced in this process, and cannot be captured at all
     prepared: Prepared
-    specs: tuple[Spec, ...]  # of the leaves
+    specs: tuple[Spec, ...]  # of the leaves, as they travel
+    order: tuple[int, ...] | None  # the positions of the leaves, as they travel
     unflatten: Callable[[Sequence[Any]], Any]
     looks: tuple[int, ...]  # results small enough to come with the answer
     stamp: Hashable  # of the declared inputs that it was made of
@@ -39,7 +41,7 @@ class Program:
         generation: int,
         capture: Capture | None,
         prepared: Prepared,
-        specs: tuple[Spec, ...],
+        wanted: Specialisation,
         structure: tree.Structure,
         stamp: Hashable = (),
     ) -> "Program":
@@ -51,8 +53,9 @@ class Program:
             generation=generation,
             capture=capture,
             prepared=prepared,
-            specs=specs,
-            unflatten=tree.unflattener(structure),
+            specs=wanted.specs_sent,
+            order=wanted.order,
+            unflatten=tree.unflattener_of_sent(structure),
             looks=_small(prepared.results),
             stamp=stamp,
             taken=[],
@@ -76,6 +79,8 @@ class Program:
             BaseException: what the call raised, as its own type where this process has that loaded.
         """
         session, prepared = self.session, self.prepared
+        if self.order is not None:
+            leaves = tree.as_sent(leaves, self.order)
         with session:
             if session.program_generation != self.generation:
                 raise Outdated

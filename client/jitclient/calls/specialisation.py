@@ -29,3 +29,21 @@ class Specialisation:
     def structure(self) -> tree.Structure:
         """The tree of (positional, keywords), without the static arguments."""
         return tree.structure_of(self.shape)
+
+    @functools.cached_property
+    def order(self) -> tuple[int, ...] | None:
+        """The positions of the leaves in the order in which they travel; None where that is their own."""
+        return tree.leaf_order(self.structure)
+
+    @property
+    def specs_sent(self) -> tuple[Spec, ...]:
+        """What is known of the leaves, in the order in which they travel."""
+        return tuple(tree.as_sent(self.specs, self.order))
+
+    @property
+    def donated_sent(self) -> tuple[int, ...]:
+        """Which leaves are donated, by their number in the order in which they travel."""
+        donated = self.options.donated_leaves(self.structure, self.statics)
+        if self.order is None:
+            return donated
+        return tuple(sorted(self.order.index(number) for number in donated))

@@ -19,6 +19,7 @@ What to change where:
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
   `make_values.py`; what captured code sees of the world: `sandbox.py`
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
+- whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 

@@ -14,6 +14,7 @@ from .numbering import Numbering
 from .others import describe_other
 from .patches import refuse_patches
 from .schedule import Schedule, order_sets
+from .set_order import SetOrder, set_order
 from .walker import Walker
 from .watch import Watch
 
@@ -32,6 +33,7 @@ class Capture:
         key: the digest of the payload, in hex.
         locations: file names, lines and local names, for tracebacks; no part of the key.
         packages: the installed packages that the capture refers to, by import name, sorted.
+        set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Capture:
         packages: tuple[str, ...],
         watch: Watch,
         numbering: Numbering,
+        set_order: SetOrder | None,
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -48,6 +51,7 @@ class Capture:
         self.packages = packages
         self.unchanged: Callable[[], bool] = watch.unchanged
         """Whether nothing that the capture went through has been rebound since."""
+        self.set_order = set_order
         self._numbering = numbering
 
     def index_of(self, obj: object) -> int | None:
@@ -123,6 +127,7 @@ def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value
         tuple(sorted(walker.packages)),
         walker.watch,
         Numbering(extras, named),
+        set_order(walker, list(roots)),
     )
 
 

@@ -24,8 +24,7 @@ def registration_of(cls: type) -> Registration | None:
         return "chex", ()  # chex registers when the first instance is made: before and after differ
     entry = _table("_registry").get(cls)
     if entry is None:
-        is_named_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")  # known by themselves
-        if is_registered(cls) and not is_named_tuple:
+        if is_registered(cls):
             raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
         return None
     return _kind_of(cls, entry.to_iter, entry.from_iter)
@@ -73,14 +72,20 @@ def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
 
 
 def is_registered(cls: type) -> bool:
-    """Whether JAX knows a class as a pytree."""
+    """Whether a class was registered with JAX as a pytree."""
     tree_util = sys.modules.get("jax.tree_util")
     if tree_util is None:
         return False
+    if _is_named_tuple(cls):  # JAX calls those nodes in any case
+        return cls in _table("_registry")
     try:
         return bool(tree_util.default_registry.is_node(cls))
     except (AttributeError, TypeError):
         return cls in _table("_registry")
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def _table(name: str) -> dict[Any, Any]:

@@ -48,6 +48,7 @@ class Walker:
         self.watch = Watch()
         self.failed: list[Node] = []
         self.unordered: list[Node] = []
+        self.frozensets: list[tuple[Value, frozenset[Any]]] = []  # those that are spelled out, in sorted order
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
         self.namespaces: dict[int, Node] = {}
@@ -63,7 +64,10 @@ class Walker:
         if kind in ATOMS:
             return obj
         if kind in PLAIN and (kind is not frozenset or is_plain(obj)):
-            return spell_plain(obj, self.value)
+            spelled = spell_plain(obj, self.value)
+            if kind is frozenset:
+                self.frozensets.append((spelled, obj))
+            return spelled
         known = self._known.get(id(obj))
         if known is None:
             known = self._known[id(obj)] = self._described(obj)

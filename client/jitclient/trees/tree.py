@@ -6,12 +6,13 @@ crosses.
 """
 
 import collections
+import itertools
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitclient.errors import CaptureError
-from jitclient.trees import static_leaves
+from jitclient.trees import node_order, static_leaves
 from jitclient.trees.static_leaves import StaticLeaf
 from jitclient.wire import values
 
@@ -82,6 +83,11 @@ def treedef_of(structure: Structure) -> Any:
     data = None if kind is type(None) else (kind, meta)
     if data is None:
         return tree_util.tree_structure(None)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        order = node_order.of_named_tuple(kind)
+        if order is not None:  # what JAX makes of it below would be a plain named tuple
+            parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
+            return tree_util.tree_structure(node_order.named_tuple(kind, order, meta, parts))
     return tree_util.PyTreeDef.from_node_data_and_children(
         tree_util.default_registry, data, list(map(treedef_of, children))
     )
@@ -114,17 +120,76 @@ def encode(structure: Structure, ref: values.Ref = values.nowhere) -> values.Nod
         return None
     kind, meta, children = structure
     kind_message = values.Named("builtins", "NoneType") if kind is type(None) else values.encode(kind, ref)
-    return values.Node(kind_message, values.encode(meta, ref), tuple(encode(child, ref) for child in children))
+    order = _order_of(structure)
+    if order is None:
+        return values.Node(kind_message, values.encode(meta, ref), tuple(encode(child, ref) for child in children))
+    names = order.sorted
+    meta, children = order.rearranged(names, meta, children)
+    parts = tuple(encode(child, ref) for child in children)
+    return values.Node(kind_message, values.encode(meta, ref), parts, names.children, names.meta)
 
 
 def decode(node: values.Node | None, deref: values.Deref) -> Structure:
-    """The structure of a message."""
+    """The structure of a message, as this process has it.
+
+    Raises:
+        CaptureError: a class flattens to other attributes here.
+    """
     if node is None:
         return LEAF
     if node.kind == values.Named("builtins", "NoneType"):
         return Branch(type(None), None, ())
     kind = values.decode(node.kind, deref)
-    return Branch(kind, values.decode(node.meta, deref), tuple(decode(child, deref) for child in node.children))
+    meta, children = values.decode(node.meta, deref), tuple(decode(child, deref) for child in node.children)
+    if node.child_names or node.meta_names:
+        names = node_order.NodeOrder(node.child_names, node.meta_names)
+        here = node_order.here(kind, frozenset(name for name in (*names.children, *(names.meta or ())) if name))
+        if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
+            raise CaptureError(f"{kind.__qualname__} flattens to other attributes in another process")
+        meta, children = names.rearranged(here, meta, children)
+    return Branch(kind, meta, children)
+
+
+def leaf_order(structure: Structure) -> tuple[int, ...] | None:
+    """The positions of a tree's leaves in the order in which they travel; None where that is their own."""
+    order = tuple(_leaf_order(structure, itertools.count()))
+    return None if order == tuple(range(len(order))) else order
+
+
+def _leaf_order(structure: Structure, numbers: Iterator[int]) -> list[int]:
+    if structure is LEAF:
+        return [next(numbers)]
+    children = tuple(_leaf_order(child, numbers) for child in structure.children)
+    order = _order_of(structure)
+    if order is not None:
+        _, children = order.rearranged(order.sorted, structure.meta, children)
+    return [number for child in children for number in child]
+
+
+def _order_of(branch: Branch) -> node_order.NodeOrder | None:
+    kind = branch.kind
+    return None if kind in _NODES else node_order.learnt(kind, branch.meta, len(branch.children))
+
+
+def as_sent(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
+    """A tree's leaves in the order in which they travel: `order` is their `leaf_order`."""
+    return leaves if order is None else [leaves[number] for number in order]
+
+
+def as_here(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
+    """Leaves that travelled, in the order in which this process has them."""
+    if order is None:
+        return leaves
+    found: list[Any] = [None] * len(leaves)
+    for number, leaf in zip(order, leaves, strict=True):
+        found[number] = leaf
+    return found
+
+
+def unflattener_of_sent(structure: Structure) -> Callable[[Sequence[Any]], Any]:
+    """A function from leaves that travelled to the tree of that structure."""
+    unflatten, order = unflattener(structure), leaf_order(structure)
+    return unflatten if order is None else lambda leaves: unflatten(as_here(leaves, order))
 
 
 def objects_in(structure: Structure) -> Iterator[Any]:

@@ -69,11 +69,15 @@ class Member(_Struct, frozen=True, tag=8):
 
 
 class Node(_Struct, frozen=True, tag=6):
-    """An inner node of a tree; a leaf is None. `meta` is what the node keeps beside its children."""
+    """An inner node of a tree; a leaf is None. `meta` is what the node keeps beside its children. Where each process
+    may have children and `meta` in an order of its own, they stand in the order of the attributes' names.
+    """
 
     kind: "Value"
     meta: "Value"
     children: "tuple[Node | None, ...]"
+    child_names: tuple[str, ...] = ()
+    meta_names: tuple[str, ...] | None = None
 
 
 Value = None | bool | int | float | str | Position | Named | Sequence | Mapping | Number | Bytes | Member
@@ -156,11 +160,13 @@ def _number(kind: str, text: str) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value can be written with no capture and no name."""
+    """Whether a value can be written with no capture and no name, and has no order that another process lacks."""
     kind = type(value)
     if kind in _PLAIN or kind in (int, complex, bytes):
         return True
-    if kind in (tuple, list, set, frozenset):
+    if kind in (set, frozenset):
+        return len(value) < 2 and all(map(is_plain, value))
+    if kind in (tuple, list):
         return all(map(is_plain, value))
     return kind is dict and all(is_plain(k) and is_plain(v) for k, v in value.items())
 

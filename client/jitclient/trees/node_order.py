@@ -1,0 +1,141 @@
+"""In which order a custom node has its children, where that is not the same in every process.
+
+A class may flatten its attributes in the order of a set (numpyro's distributions do). So the children of such nodes,
+and the values that they keep beside them, travel sorted by the attributes that hold them, and each process learns its
+own order: it flattens an instance whose attributes say their names.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jitclient.errors import CaptureError
+
+
+class NodeOrder(NamedTuple):
+    """The attributes that a class flattens, in the order of this process.
+
+    Attributes:
+        children: the attribute that holds each child.
+        meta: the attribute that holds each value kept beside them, empty for one that no attribute holds; None where
+            those are not simply a tuple of attributes.
+    """
+
+    children: tuple[str, ...]
+    meta: tuple[str, ...] | None
+
+    @property
+    def sorted(self) -> "NodeOrder":
+        """The order in which they travel."""
+        return NodeOrder(tuple(sorted(self.children)), None if self.meta is None else tuple(sorted(self.meta)))
+
+    def rearranged(self, other: "NodeOrder", meta: Any, children: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+        """Metadata and children that stand in this order, in the other one."""
+        if self.meta is not None and other.meta is not None:
+            meta = _rearranged(self.meta, other.meta, meta)
+        return meta, _rearranged(self.children, other.children, children)
+
+
+def _rearranged(names: Sequence[str], others: Sequence[str], items: Sequence[Any]) -> tuple[Any, ...]:
+    """Items that `names` name, in the order of `others`. Those with the same name keep their own order."""
+    left = list(zip(names, items, strict=True))
+    found = []
+    for other in others:
+        at = next(n for n, (name, _) in enumerate(left) if name == other)
+        found.append(left.pop(at)[1])
+    return tuple(found)
+
+
+class _Named:
+    """Stands for the value of an attribute."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
+    """The order in which this process has a node's `count` children and its metadata; None where all have the same, or
+    where nothing names them: then the metadata must say it.
+    """
+    if issubclass(kind, tuple) or dataclasses.is_dataclass(kind):
+        return None
+    if count + (len(meta) if type(meta) is tuple else 0) < 2:
+        return None
+    children = [object() for _ in range(count)]
+    try:
+        attributes = vars(_unflattened(kind, meta, children))
+    except Exception:  # its code is its author's: what it makes of such children is anything
+        return None
+    order: NodeOrder | None = here(kind, frozenset(attributes))
+    if order is None or [id(attributes[name]) for name in order.children] != list(map(id, children)):
+        return None
+    if order.meta is not None and not _holds(attributes, order.meta, meta):
+        return NodeOrder(order.children, None)
+    return order
+
+
+def _holds(attributes: dict[str, Any], names: tuple[str, ...], meta: Any) -> bool:
+    if type(meta) is not tuple or len(meta) != len(names):
+        return False
+    return all(attributes.get(name) is value for name, value in zip(names, meta, strict=True))
+
+
+@functools.lru_cache(maxsize=1024)
+def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
+    """The order in which this process flattens an instance that has these attributes; None where it does not tell."""
+    try:
+        blank: Any = object.__new__(kind)
+        for name in names:
+            object.__setattr__(blank, name, _Named(name))
+        children, meta = _flattened(blank)
+    except Exception:  # it computes with its attributes, or has none
+        return None
+    if not all(type(child) is _Named for child in children):
+        return None
+    order = tuple(child.name for child in children)
+    if type(meta) is not tuple or not all(item is None or type(item) is _Named for item in meta):
+        return NodeOrder(order, None)
+    return NodeOrder(order, tuple("" if item is None else item.name for item in meta))
+
+
+@functools.lru_cache(maxsize=1024)
+def of_named_tuple(kind: Any) -> NodeOrder | None:
+    """How JAX flattens a named tuple that is registered as a node of its own; None for one that it knows by itself.
+
+    Raises:
+        CaptureError: nothing tells how.
+    """
+    try:
+        fields = tuple.__new__(kind, map(_Named, kind._fields))
+        children, meta = _flattened(fields)
+    except Exception as error:
+        raise CaptureError(f"{kind.__qualname__} is a node that computes with its fields") from error
+    if meta is None and [id(child) for child in children] == list(map(id, fields)):
+        return None
+    kept = meta if type(meta) is tuple else ()
+    if len(children) + len(kept) != len(fields) or not all(type(item) is _Named for item in (*children, *kept)):
+        raise CaptureError(f"{kind.__qualname__} is a node that computes with its fields")
+    return NodeOrder(tuple(child.name for child in children), tuple(item.name for item in kept))
+
+
+def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:
+    """A named tuple out of what JAX flattened it to."""
+    values = dict(zip((*order.children, *(order.meta or ())), (*children, *(meta or ())), strict=True))
+    return tuple.__new__(kind, [values[field] for field in kind._fields])
+
+
+def _flattened(node: Any) -> tuple[list[Any], Any]:
+    from jax import tree_util
+
+    treedef: Any
+    children, treedef = tree_util.tree_flatten(node, is_leaf=lambda inner: inner is not node)
+    return children, treedef.node_data()[1]
+
+
+def _unflattened(kind: type, meta: Any, children: list[Any]) -> Any:
+    from jax import tree_util
+
+    leaf = tree_util.tree_structure(0)
+    make: Any = tree_util.PyTreeDef.from_node_data_and_children
+    return make(tree_util.default_registry, (kind, meta), [leaf] * len(children)).unflatten(children)
