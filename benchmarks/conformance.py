@@ -1,6 +1,8 @@
 """Conformance: every public function of `jax.numpy`, `jax.lax`, `jax.nn`, `jax.scipy` and `jax.random` under `jax.jit`
 and under `jitclient.jit`, on the inputs of its docstring's examples, or others, and with mistakes in them.
 
+After them comes every form of index on arrays of the daemon's: see indexing.py.
+
 Compared are the bits of values, dtypes, weak types, shardings, tree structures, and the classes of errors. With
 XLA_FLAGS=--xla_force_host_platform_device_count=2 each function is also called with an array spread over the devices.
 """
@@ -17,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import comparing, docstring_calls
+from benchmarks import comparing, docstring_calls, indexing
 from benchmarks.docstring_calls import Call
 from benchmarks.inputs_by_name import WITHOUT_ARRAYS, calls_by_name
 from benchmarks.mistakes import with_mistakes
@@ -46,6 +48,12 @@ def run() -> dict[str, Any]:
                 difference = _difference(name, call, form)
                 count[_verdict(difference)] += 1
                 differences += [] if difference is None else [difference]
+        count = counts.setdefault(indexing.NAME, collections.Counter())
+        for found in indexing.all_differences():
+            count["calls"] += 1
+            difference = None if found is None else {**found._asdict(), "reason": ""}
+            count[_verdict(difference)] += 1
+            differences += [] if difference is None else [difference]
     return {
         "jax": jax.__version__,
         "modules": {name: dict(count) for name, count in counts.items()},

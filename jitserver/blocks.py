@@ -7,7 +7,6 @@ writes them again.
 """
 
 import itertools
-import os
 import threading
 import time
 import weakref
@@ -17,6 +16,7 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.arrays import HostArray
 from jitclient.wire.blocks import MOST_LENT, OwnBlock, Reader, best, capacity_for, lay, possible, room_for
 from jitclient.wire.messages import Leased, Return
+from jitserver import machine
 
 IDLE_SECONDS = 300.0
 """A block that nobody wanted for so long is freed."""
@@ -195,5 +195,5 @@ class Lent:
 
 
 def memory_share() -> int:
-    """Bytes that blocks may take where nobody says: a quarter of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    """Bytes that blocks may take where nobody says: a quarter of what this process may use."""
+    return machine.memory_bytes() // 4

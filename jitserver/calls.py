@@ -46,9 +46,13 @@ def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, 
     # All that goes beside the frame is read before anything else can go wrong.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
-    for call in calls:
-        call.run(engine, draining, done)
-    session.calls += len(calls)
+    ran: list[tuple[Program, float]] = []
+    try:
+        for call in calls:
+            call.run(engine, draining, done, ran)
+    finally:
+        if ran:
+            engine.counters.add_run(session, ran)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:
@@ -92,7 +96,7 @@ class _Call:
             if type(value) is Attached:
                 take(value.nbytes)  # it is in the way of what follows
 
-    def run(self, engine: Engine, draining: bool, done: Done) -> None:
+    def run(self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]]) -> None:
         """Runs it. What it raises, its results stand for, and whatever is made of them."""
         session, call = self.session, self.call
         if call.drop:
@@ -117,7 +121,7 @@ class _Call:
             ]
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
-            results = engine.run(program, leaves)
+            results = engine.run(program, leaves, ran)
         except Failed as error:
             self._fail(error, done)
         except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see

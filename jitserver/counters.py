@@ -2,6 +2,20 @@
 
 import dataclasses
 import threading
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Counted(Protocol):
+    """Whose calls are counted."""
+
+    calls: int
+
+
+class Timed(Counted, Protocol):
+    """Whose time is counted, too."""
+
+    call_seconds: float
 
 
 @dataclasses.dataclass
@@ -23,6 +37,15 @@ class Counters:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+
+    def add_run(self, session: Counted, ran: Iterable[tuple[Timed, float]]) -> None:
+        """Adds the calls of one Run of a session: programs, each with the seconds that it ran for."""
+        with self._lock:
+            for program, seconds in ran:
+                program.calls += 1
+                program.call_seconds += seconds
+                session.calls += 1
+                self.calls += 1
 
     def add(self, **amounts: float) -> None:
         """Adds to several counters at once."""

@@ -4,13 +4,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-_GROUPS = Path("/sys/fs/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+GROUPS_OF_PROCESS = Path("/proc/self/cgroup")
 
 
-def memory_bytes(groups: Path = _GROUPS, of_process: Path = Path("/proc/self/cgroup")) -> int:
-    """Bytes of this machine's memory, or fewer where a control group says so: a container, a systemd unit."""
+def memory_bytes() -> int:
+    """Bytes of this machine's memory, or fewer where a control group says so: a container, a systemd unit.
+
+    Every budget is a part of this.
+    """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_limits(groups, of_process)])
+    return min([physical, *_limits(GROUPS, GROUPS_OF_PROCESS)])
 
 
 def _limits(groups: Path, of_process: Path) -> Iterator[int]:

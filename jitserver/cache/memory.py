@@ -1,12 +1,12 @@
 """The memory tier: programs that are ready to run, within bounds of bytes and of memory maps."""
 
-import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from jitserver import machine
 from jitserver.cache.entry import Entry
 from jitserver.cache.worth import worth
 
@@ -117,5 +117,5 @@ def maps_share() -> int:
 
 
 def memory_share() -> int:
-    """Bytes that programs may take where nobody says: an eighth of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
+    return machine.memory_bytes() // 8

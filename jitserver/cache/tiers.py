@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ class Tiers:
         self.memory = memory
         self.store = store
         self.writer = writer
+        self._counting = threading.Lock()
 
     # ---- programs
 
@@ -35,9 +37,10 @@ class Tiers:
         """Notes that a program was asked for and found; returns the seconds that this saved."""
         info = entry.info
         saved = sum(info.seconds.values())
-        info.hits += 1
-        info.saved += saved
-        info.last_used = time.time()
+        with self._counting:
+            info.hits += 1
+            info.saved += saved
+            info.last_used = time.time()
         self.store.used(Use(info.key, 1, saved, info.last_used))
         return saved
 

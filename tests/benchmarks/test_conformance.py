@@ -14,8 +14,8 @@ TOP = Path(__file__).parents[2]
 PROGRAM = """
     import json, os, sys
     sys.path.append({top!r})
-    from benchmarks import comparing, conformance, docstring_calls
-    docstring_calls.MODULES = {modules!r}
+    from benchmarks import comparing, conformance, docstring_calls, indexing
+    docstring_calls.MODULES, indexing.SHAPES = {modules!r}, ()
     {change}
     result = conformance.run()
     conformance.show(result)

@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     @property
     def takes_all(self) -> bool:
         """Whether the result is the array itself."""
-        return not self.added and all(not axis.moves and not axis.backwards for axis in self.axes)
+        return not self.added and not any(axis.moves or axis.backwards or axis.dropped for axis in self.axes)
 
 
 def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:

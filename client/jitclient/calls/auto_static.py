@@ -1,6 +1,5 @@
 """`jit(auto_static=True)`: whatever is no array in the arguments is static."""
 
-import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from jitclient.arrays.array import Array
 from jitclient.calls.options import JitOptions, Static, joined
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.calls.specialisation import Specialisation
+from jitclient.capture import own_attributes
 from jitclient.local_jax import context
 from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names
@@ -22,12 +22,14 @@ _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class AutoStaticFunction(RemoteFunction):
     """A function whose calls run on the daemon, with static leaves in its arguments. Made by `jit`."""
 
+    __slots__ = ()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self._marked(args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return rebuild, (self.__wrapped__, self._options.given())
+        return rebuild, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self._marked(args, kwargs)
@@ -45,7 +47,7 @@ class AutoStaticFunction(RemoteFunction):
         args, kwargs = self._marked(args, kwargs)
         return super().look(args, kwargs)
 
-    @functools.cached_property
+    @property
     def _jitted_here(self) -> Any:
         static_leaves.register()
         return super()._jitted_here
@@ -79,7 +81,7 @@ class AutoStaticFunction(RemoteFunction):
         try:
             hash(leaf)
         except TypeError as error:
-            names = leaf_names(self.__wrapped__, structure, [where for where, _ in statics])
+            names = leaf_names(self._fun, structure, [where for where, _ in statics])
             raise ValueError(
                 f"{self.__name__}: argument {names[number]} is no array, so it is static, but a "
                 f"{type(leaf).__qualname__} cannot be hashed ({error})"

@@ -15,7 +15,8 @@ from jitclient.calls.preparing import from_capture, from_trace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
-from jitclient.capture import Capture, capture, rebuild_jit
+from jitclient.calls.wrapped import describe_as
+from jitclient.capture import Capture, capture, own_attributes, rebuild_jit
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context, trace_state
 from jitclient.local_jax.avals import abstract
@@ -36,10 +37,29 @@ _Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
 class RemoteFunction:
     """A function whose calls run on the daemon. Made by `jit`."""
 
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_capture",
+        "_deps",
+        "_fun",
+        "_has_statics",
+        "_jitted",
+        "_last",
+        "_misses",
+        "_options",
+        "_programs",
+        "_warned",
+    )
+    # No state in `__dict__`: `functools.wraps` copies that from one function to another.
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
     def __init__(self, fun: Callable[..., Any], options: JitOptions, deps: Deps | None = None) -> None:
-        functools.update_wrapper(self, fun)
-        self.__name__: str = getattr(fun, "__name__", type(fun).__name__)
-        self.__wrapped__ = fun
+        describe_as(self, fun)
+        self._fun = fun
+        self._jitted: Any = None
         self._options = options
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
@@ -90,7 +110,13 @@ class RemoteFunction:
             return "<PjitFunction>"
 
     def __reduce__(self) -> Any:
-        return rebuild_jit, (self.__wrapped__, self._options.given())
+        return rebuild_jit, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
+
+    def __copy__(self) -> "RemoteFunction":
+        return self  # as functions are copied
+
+    def __deepcopy__(self, memo: Any) -> "RemoteFunction":
+        return self
 
     # ---- one stage at a time
 
@@ -169,7 +195,7 @@ class RemoteFunction:
             CaptureError: it cannot be captured.
         """
         if self._capture is None or not self._capture.unchanged():
-            fresh = capture(self.__wrapped__, allow_ambient=self._deps is not None)
+            fresh = capture(self._fun, allow_ambient=self._deps is not None)
             if self._capture is not None and fresh.key != self._capture.key:
                 self._programs.clear()
                 self._last = None
@@ -219,9 +245,9 @@ class RemoteFunction:
         try:
             specs = specs_of(leaves, bool(here) and context.x64(here))
         except NotAnArray as error:
-            names = leaf_names(self.__wrapped__, tree.structure_of(shape), [where for where, _ in statics])
+            names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
             raise TypeError(
-                f"Error interpreting argument to {self.__wrapped__} as an abstract array. The problematic value is "
+                f"Error interpreting argument to {self._fun} as an abstract array. The problematic value is "
                 f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
                 "constant of the program, name it in static_argnums or static_argnames."
             ) from None
@@ -243,7 +269,7 @@ class RemoteFunction:
     def _wanted(
         self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
     ) -> Specialisation:
-        return Specialisation(self.__wrapped__, self.__name__, self._options, self._deps, shape, specs, statics, here)
+        return Specialisation(self._fun, self.__name__, self._options, self._deps, shape, specs, statics, here)
 
     # ---- in this process
 
@@ -270,9 +296,11 @@ class RemoteFunction:
         found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
         return found
 
-    @functools.cached_property
+    @property
     def _jitted_here(self) -> Any:
-        return own_jit(self.__wrapped__, **self._options.given())
+        if self._jitted is None:
+            self._jitted = own_jit(self._fun, **self._options.given())
+        return self._jitted
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:

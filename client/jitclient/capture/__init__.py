@@ -23,7 +23,7 @@ What to change where:
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 
-from .calls import rebuild_jit
+from .calls import own_attributes, rebuild_jit
 from .dump import Capture, capture
 from .format import FORMAT
 from .frames import Frame
@@ -38,5 +38,6 @@ __all__ = [
     "capture",
     "class_count",
     "load",
+    "own_attributes",
     "rebuild_jit",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaptureError
+from .calls import own_attributes
 from .graph import Node, Value
 from .installed import OURS
 from .walker import Walker
@@ -79,6 +80,9 @@ def _jitted(walker: Walker, jitted: Any) -> Value:
 
     def describe() -> None:
         node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+        attributes = own_attributes(jitted, jitted._fun)
+        if attributes:
+            node.fill("state", walker.pairs(attributes), [])
 
     walker.later(node, describe)
     return node

@@ -280,5 +280,6 @@ def test_public_names():
         "capture",
         "class_count",
         "load",
+        "own_attributes",
         "rebuild_jit",
     }

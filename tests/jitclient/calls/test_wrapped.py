@@ -1,0 +1,79 @@
+"""What `functools.wraps` and the like copy between jitted functions is a description, and never how they run."""
+
+import copy
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+
+import jitclient
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+KINDS = {"plain": jitclient.jit, "auto static": functools.partial(jitclient.jit, auto_static=True)}
+jits = pytest.mark.parametrize("jit", KINDS.values(), ids=KINDS)
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+def used_in_a_trace(jitted: Any) -> Any:
+    jax.jit(lambda x: jitted(x))(1.0)
+    jitted(1.0)
+    return jitted
+
+
+@jits
+def test_a_jitted_function_wraps_another(jit: Callable[..., Any]) -> None:
+    gradient = jit(jax.grad(used_in_a_trace(jit(square))))
+    assert float(gradient(3.0)) == float(jax.jit(gradient)(3.0)) == 6
+
+
+@jits
+def test_a_decorator_between_two_keeps_its_effect(jit: Callable[..., Any]) -> None:
+    inner = used_in_a_trace(jit(square))
+
+    @jit
+    @functools.wraps(inner)
+    def outer(x: Any) -> Any:
+        return inner(x) + 1
+
+    assert float(outer(3.0)) == float(jax.jit(outer)(3.0)) == 10
+    assert float(inner(3.0)) == 9
+
+
+@jits
+def test_what_holds_nothing_but_a_description_is_copied(jit: Callable[..., Any]) -> None:
+    jitted = used_in_a_trace(jit(square))
+    jitted.note = "mine"
+    assert set(vars(jitted)) - set(vars(jax.jit(square))) == {"note"}
+    assert functools.wraps(jitted)(lambda x: x).note == jit(jitted).note == "mine"  # type: ignore[attr-defined]
+
+
+@jits
+def test_copies_and_pickles_compute_the_same(jit: Callable[..., Any]) -> None:
+    jitted = used_in_a_trace(jit(square))
+    for twin in (copy.copy(jitted), copy.deepcopy([jitted])[0], pickle.loads(pickle.dumps(jitted))):
+        assert float(twin(3.0)) == 9
+
+
+class Fields:
+    """An object whose fields are called as what a jitted function has."""
+
+    def __init__(self) -> None:
+        for name in dir(jitclient.jit(square)):
+            if not name.startswith("__"):
+                setattr(self, name, "a field")
+
+    def __call__(self, x: Any) -> Any:
+        return x * 7
+
+
+@jits
+def test_an_object_may_have_fields_of_any_name(jit: Callable[..., Any]) -> None:
+    jitted = jit(Fields())
+    assert float(jitted(2.0)) == float(jax.jit(jitted)(2.0)) == 14

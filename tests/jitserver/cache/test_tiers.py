@@ -1,0 +1,41 @@
+"""What threads do to the cache at once."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers
+from jitserver.cache.writer import Writer
+
+THREADS, ROUNDS = 8, 20
+
+
+class Slow(int):
+    """A number that other threads get to read while it is added to."""
+
+    def __add__(self, other: int) -> "Slow":
+        together = Slow(int(self) + other)
+        os.sched_yield()
+        return together
+
+
+def test_no_use_of_a_program_is_lost(tmp_path: Path, entry: Callable[..., Any]) -> None:
+    tiers = Tiers(Memory(1 << 40, 1 << 20), Store(tmp_path, 0), Writer(lambda: 0))
+    used = entry("a", hits=Slow())
+    together = threading.Barrier(THREADS)
+
+    def use() -> None:
+        together.wait()
+        for _ in range(ROUNDS):
+            tiers.used(used)
+
+    threads = [threading.Thread(target=use) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert used.info.hits == THREADS * ROUNDS
