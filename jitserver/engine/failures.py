@@ -25,16 +25,43 @@ class TraceFailed(Exception):  # noqa: N818
 def failure_of(error: BaseException, loaded: Loaded | None = None, locations: bytes = b"", depth: int = 0) -> Failure:
     """The value of an exception. `locations` are the caller's, whose lines may have moved since it was captured."""
     ref = loaded.index_of if loaded is not None else values.nowhere
-    cause = error.__cause__
     text = _text(error) if loaded is None else loaded.user_text(_text(error), locations)
+
+    def behind(other: BaseException | None) -> Failure | None:
+        return failure_of(other, loaded, locations, depth + 1) if other is not None and depth < _DEEPEST_CAUSE else None
+
     return Failure(
         types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
         text=text,
         arguments=_arguments(error, text, ref),
         frames=_frames(error, loaded, locations),
         notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
-        cause=failure_of(cause, loaded, locations, depth + 1) if cause is not None and depth < _DEEPEST_CAUSE else None,
+        cause=behind(error.__cause__),
+        attributes=_attributes(error, ref),
+        context=behind(_context(error, loaded)),
+        is_alone=error.__suppress_context__,
     )
+
+
+def _context(error: BaseException, loaded: Loaded | None) -> BaseException | None:
+    """What the user's code was handling: what the daemon's own handles is nobody's business."""
+    context = error.__context__
+    is_users = context is not error.__cause__ and context is not None and _frames(context, loaded, b"")
+    return context if is_users else None
+
+
+def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, values.Value], ...]:
+    sent: list[tuple[str, values.Value]] = []
+    room = _MOST_TEXT
+    for name, value in vars(error).items():
+        try:
+            pair = _text(name), values.encode(value, ref)
+            room -= len(msgspec.msgpack.encode(pair))
+        except (CaptureError, UnicodeEncodeError, RecursionError):
+            continue
+        if name != "__notes__" and room >= 0:
+            sent.append(pair)
+    return tuple(sent)
 
 
 def _type(cls: type, ref: values.Ref) -> values.Value:

@@ -19,8 +19,8 @@ def refuse_used(jitted: Any, n_inputs: int, leaves: Sequence[Spec]) -> None:
         jitted(*(jax.numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, leaves)))
 
 
-def warn_of_kept(loaded: Loaded, name: str) -> None:
-    """Warns of values that lie in captured objects now: under `jax.jit` they would lie in the caller's."""
+def warn_of_kept(loaded: Loaded, name: str) -> bool:
+    """Warns of values that lie in captured objects now: under `jax.jit` they would lie in the caller's. Says if so."""
     kept = next(_kept(loaded), None)
     if kept is not None:
         warnings.warn(
@@ -29,13 +29,14 @@ def warn_of_kept(loaded: Loaded, name: str) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+    return kept is not None
 
 
 def _kept(loaded: Loaded) -> Iterator[str]:
     for op, made in loaded.made:
         if op == "namespace":
             yield from (f"the global {name!r}" for name, value in list(vars(made).items()) if _has_tracer(value))
-        elif op == "new":
+        elif op in ("new", "bare"):
             attributes = getattr(made, "__dict__", {})
             kind = type(made).__qualname__
             yield from (f"{name!r} of a {kind}" for name, value in list(attributes.items()) if _has_tracer(value))

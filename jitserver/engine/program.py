@@ -17,7 +17,7 @@ from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Signature, Spec, Traced, Warned
 from jitserver.cache.journal import NOTHING
-from jitserver.engine import ambient, arrays, context, leaks, placed, warned
+from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, warned
 from jitserver.engine.callbacks import calls_back
 
 Say = Callable[[str], None]
@@ -86,9 +86,11 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
         BaseException: what the user's function raised while it was traced.
     """
     over_leaves = _over_leaves(loaded, signature, name)
+    contents = mutations.Contents(loaded)
     built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree)
     with warned.collected() as warnings:
-        leaks.warn_of_kept(loaded, name)
+        if not leaks.warn_of_kept(loaded, name):
+            contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
     # JAX remembers what it compiled for as long as the function lives.

@@ -1,6 +1,7 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
 import sys
+from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -28,8 +29,10 @@ def _function(walker: Walker, func: FunctionType) -> Value:
 def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
     walker.watch.function(func)
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
-    closure = [_cell(walker, cell, name) for name, cell in cells]
     private = has_private_globals(func)
+    if not private:
+        walker.leaves_caches_empty(_contents(func))
+    closure = [_cell(walker, cell, name) for name, cell in cells]
     home: Value = func.__globals__.get("__name__")
     if private:
         home = namespace_of(walker, func.__globals__)
@@ -51,6 +54,14 @@ def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
         node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
     if private:
         add_references(walker, node, func.__globals__, refs)
+
+
+def _contents(func: FunctionType) -> Iterator[Any]:
+    for cell in func.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
 
 
 def has_private_globals(func: FunctionType) -> bool:

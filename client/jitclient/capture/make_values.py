@@ -107,6 +107,11 @@ def _call_setter(builder: Builder, target: Any, setter: Any, state: Any) -> None
     builder.value(setter)(target, builder.value(state))
 
 
+@fills("call_on")
+def _call_on(builder: Builder, target: Any, method: Any, arguments: Any) -> None:
+    builder.value(method)(target, *builder.value(arguments))
+
+
 @fills("append")
 def _append(builder: Builder, target: Any, items: Any) -> None:
     for item in builder.value(items):

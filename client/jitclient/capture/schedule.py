@@ -6,13 +6,14 @@ what it needs completed first, as far as that is possible.
 """
 
 from collections import deque
+from collections.abc import Collection
 
 from ..errors import CaptureError
 from .digest import fingerprint
 from .graph import Fill, Node, Value, nodes_in
 
 _RUN_CODE = frozenset({"call", "new", "jit", "partial", "frozenset", "treedef"})
-_FILLS_RUN_CODE = frozenset({"add", "append", "call_setter", "register", "set_items", "setstate"})
+_FILLS_RUN_CODE = frozenset({"add", "append", "call_on", "call_setter", "register", "set_items", "setstate"})
 _ATTRIBUTES_OF_CLASS = 4  # where a class step keeps its namespace
 
 Step = Node | tuple[Node, Fill]
@@ -159,8 +160,21 @@ def order_sets(unordered: list[Node]) -> None:
     """Put objects with an identity that sets hold in an order that does not depend on hashes."""
     pending = set(unordered)
 
+    def key(value: Value) -> bytes:
+        return fingerprint_of(value, pending)
+
+    for node in unordered:
+        items = _items(node)
+        held = [item for item in items if any(nodes_in(item))]
+        items[:] = [i for i in items if not any(nodes_in(i))] + sorted(held, key=key)
+        pending.discard(node)
+
+
+def fingerprint_of(value: Value, unordered: Collection[Node] = ()) -> bytes:
+    """The digest of all that a value reaches, but for what `unordered` sets hold."""
+
     def parts(node: Node) -> list[Value]:
-        if node in pending:
+        if node in unordered:
             return [node.op]
         fills = [[fill.op, *fill.args] for fill in node.fills]
         return [node.op, node.args, fills, [need for need, _ in node.needs]]
@@ -168,15 +182,7 @@ def order_sets(unordered: list[Node]) -> None:
     def reference(value: Value) -> Node | None:
         return value if type(value) is Node else None
 
-    def key(value: Value) -> bytes:
-        start = Node("item", None, [value])
-        return fingerprint(start, parts, reference)
-
-    for node in unordered:
-        items = _items(node)
-        held = [item for item in items if any(nodes_in(item))]
-        items[:] = [i for i in items if not any(nodes_in(i))] + sorted(held, key=key)
-        pending.discard(node)
+    return fingerprint(Node("item", None, [value]), parts, reference)
 
 
 def _items(node: Node) -> list[Value]:

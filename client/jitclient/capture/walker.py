@@ -6,7 +6,7 @@ queue, so that deep structures do not exhaust the stack.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import AmbientInput, CaptureError
@@ -51,12 +51,17 @@ class Walker:
         self.frozensets: list[tuple[Value, frozenset[Any]]] = []  # those that are spelled out, in sorted order
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
+        self.caches: set[int] = set()
         self.namespaces: dict[int, Node] = {}
         self.bindings: dict[Any, Node] = {}
         self.codes: dict[bytes, Node] = {}
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []  # ids are only unique among living objects
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
+
+    def another(self) -> "Walker":
+        """A walker that describes objects alike, and knows nothing of this one's."""
+        return Walker(self._describe_other, self.options)
 
     def value(self, obj: Any) -> Value:
         """What stands for an object in the graph."""
@@ -89,6 +94,10 @@ class Walker:
         if home is None:
             raise CaptureError(f"{type_name(obj)} cannot be captured")
         return self.installed(home)
+
+    def leaves_caches_empty(self, held: Iterable[Any]) -> None:
+        """Note weak containers that belong to installed code: what they hold depends on what ran before."""
+        self.caches.update(id(each) for each in held if type(each).__module__ in ("weakref", "_weakrefset"))
 
     def uses_package(self, module: str) -> None:
         """Note that the capture refers to an installed module."""

@@ -143,8 +143,20 @@ def _weak_reference(walker: Walker, reference: Any) -> Value:
 
 @describes(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 def _weak_container(walker: Walker, container: Any) -> Value:
-    # caches: what they hold depends on what ran before
-    return called(walker, container, type(container))
+    """What it holds lives as long as the capture does, even where nothing else there holds it."""
+    node = Node("call", container)
+
+    def describe() -> None:
+        node.args = [walker.value(type(container)), ("t",)]
+        if id(container) in walker.caches:
+            return
+        is_set = isinstance(container, weakref.WeakSet)
+        held = walker.value(set(container)) if is_set else ("t", *(("t", *pair) for pair in walker.pairs(container)))
+        if len(container):
+            node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
+
+    walker.later(node, describe)
+    return node
 
 
 @describes(typing.TypeVar)

@@ -1,5 +1,6 @@
 """Exceptions that happened on the daemon, raised here as what they were there."""
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -19,11 +20,13 @@ def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> Base
     classes = [_class_of(named, deref) for named in failure.types]
     nearest = next((cls for cls in classes if cls is not None), Exception)
     exact = bool(classes) and classes[0] is not None
-    error = _rebuild(nearest, failure, deref) if exact else _stand_in(nearest, failure)
+    error = _rebuild(nearest, failure, deref) if exact else _stand_in(nearest, failure, deref)
     for note in failure.notes:
         error.add_note(note)
-    if failure.cause is not None:
-        error.__cause__ = to_exception(failure.cause, deref)
+    error.__cause__ = error.__context__ = None if failure.cause is None else to_exception(failure.cause, deref)
+    if failure.context is not None:
+        error.__context__ = to_exception(failure.context, deref)
+    error.__suppress_context__ = failure.is_alone
     return error.with_traceback(_traceback(failure.frames))
 
 
@@ -33,6 +36,14 @@ def without_machinery(tb: TracebackType | None) -> TracebackType | None:
     while rest is not None and rest.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
         rest = rest.tb_next
     return rest or tb
+
+
+def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, Any]]:
+    for name, value in failure.attributes:
+        try:
+            yield name, values.decode(value, deref)
+        except (ProtocolError, LookupError):
+            continue
 
 
 def _class_of(named: values.Value, deref: values.Deref) -> type[BaseException] | None:
@@ -46,11 +57,15 @@ def _class_of(named: values.Value, deref: values.Deref) -> type[BaseException] |
 def _rebuild(cls: type[BaseException], failure: Failure, deref: values.Deref) -> BaseException:
     arguments = values.decode(failure.arguments, deref)
     arguments = arguments if isinstance(arguments, tuple) else (failure.text,)
+    attributes = dict(_attributes(failure, deref))
     for make in (_by_call, _without_init, _as_text):
         error = make(cls, arguments, failure.text)
-        if error is not None and _text_of(error) == failure.text:
+        if error is None:
+            continue
+        error.__dict__.update(attributes)
+        if _text_of(error) == failure.text:
             return error
-    return _stand_in(cls, failure)
+    return _stand_in(cls, failure, deref)
 
 
 def _by_call(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
@@ -62,7 +77,12 @@ def _by_call(cls: type[BaseException], arguments: tuple[Any, ...], text: str) ->
 
 def _without_init(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
     # An __init__ may want what cannot travel: JAX's want tracers.
-    error = cls.__new__(cls, *arguments)
+    maker: type[BaseException] = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    try:
+        error = maker.__new__(cls, *arguments)
+        maker.__init__(error, *arguments)
+    except TypeError:  # of what has a form of its own, such as UnicodeDecodeError
+        return None
     error.args = arguments
     return error
 
@@ -78,14 +98,20 @@ def _text_of(error: BaseException) -> str | None:
         return None
 
 
-def _stand_in(nearest: type[BaseException], failure: Failure) -> BaseException:
+def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Deref) -> BaseException:
     exact = failure.types[0]
-    name = exact.name if isinstance(exact, values.Named) else "an exception"
-    bases = (RemoteError,) if nearest in (Exception, BaseException, RuntimeError) else (RemoteError, nearest)
-    made: type[BaseException] = type(name.rpartition(".")[2], bases, {"__module__": "jitclient.remote"})
-    error = made.__new__(made, failure.text)
-    error.args = (failure.text,)
-    return error
+    name = exact.name if isinstance(exact, values.Named) else nearest.__qualname__
+    wanted = (RemoteError,) if nearest in (Exception, BaseException, RuntimeError) else (RemoteError, nearest)
+    for bases in (wanted, (RemoteError,)):
+        try:
+            made: type[BaseException] = type(name.rpartition(".")[2], bases, {"__module__": "jitclient.remote"})
+            error = made.__new__(made, failure.text)
+        except TypeError:  # the nearest class has a form of its own, as groups of exceptions have
+            continue
+        error.args = (failure.text,)
+        error.__dict__.update(_attributes(failure, deref))
+        return error
+    return RemoteError(failure.text)
 
 
 def _traceback(frames: tuple[Frame, ...]) -> Any:

@@ -105,7 +105,8 @@ class Frame(Part, frozen=True):
 
 class Failure(Part, frozen=True, tag=2):
     """An exception as a value. `types` names its classes, the nearest first; a class of the user's own is an index
-    into the capture. `arguments` rebuild it where they are plain values.
+    into the capture. `arguments` rebuild it where they are plain values; so do `attributes`, as far as they can be
+    sent. `context` is what was being handled; None where that is the cause as well, or nothing.
     """
 
     types: tuple[Value, ...]
@@ -114,6 +115,10 @@ class Failure(Part, frozen=True, tag=2):
     frames: tuple[Frame, ...]
     notes: tuple[str, ...] = ()
     cause: "Failure | None" = None
+    attributes: tuple[tuple[str, Value], ...] = ()
+    context: "Failure | None" = None
+    is_alone: bool = False
+    """Whether `from` was used, and the context is not to be shown."""
 
 
 # ---- the handshake

@@ -200,7 +200,6 @@ KINDS = {
         ("9.0", "8.0"),
         ("um_backend.py", "jax.numpy", "numpy"),
         files={"um_backend.py": "import jax.numpy as xp\n"},
-        same_value=True,
     ),
     "primitives_and_shards": _kind(
         "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n\n"

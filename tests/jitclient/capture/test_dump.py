@@ -184,7 +184,7 @@ def test_objects_that_do_not_let_themselves_be_looked_at(write, method):
             return hostile
         """
     )
-    if method == "__getattr__":  # nothing that a capture needs goes through it
+    if method != "__getattribute__":  # nothing that a capture needs goes through it
         assert type(load(capture(module.fn).payload).fn(1)).__name__ == "Hostile"
     else:
         with pytest.raises(CaptureError, match=r"keep off.*fn"):

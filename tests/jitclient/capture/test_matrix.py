@@ -158,8 +158,7 @@ def test_every_edit_shows_in_some_parts_and_not_in_all(reports, kind, edit):
 def test_loaded_function_computes_the_same(reports, kind):
     loaded = reports["loaded"][kind]
     assert "error" not in loaded, loaded["error"]
-    if KINDS[kind].get("same_value", True):
-        assert loaded["value"] == reports["first"][kind]["value"]
+    assert loaded["value"] == reports["first"][kind]["value"]
 
 
 def test_nothing_of_the_users_enters_sys_modules(reports):

@@ -2,7 +2,6 @@
 
 import warnings
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,13 +10,11 @@ import jitclient
 seen = []
 by_name = {}
 last = None
-count = 0
 
 
 class Logger:
     def __init__(self):
         self.value = None
-        self.calls = 0
 
 
 logger = Logger()
@@ -54,14 +51,6 @@ def in_a_closure():
     return appends_to_its_own
 
 
-def keeps_nothing_of_the_trace(x):
-    global count
-    count += 1
-    logger.calls += 1
-    seen.append(jnp.shape(x))
-    return x + 1
-
-
 LEAKS = {
     "the global 'seen'": appends,
     "the global 'by_name'": stores,
@@ -82,10 +71,3 @@ def test_what_keeps_a_value_is_named(where, fun):
             warnings.simplefilter("error")
             jitted(np.float32(1))
     assert (seen, by_name, last) == ([], {}, None)
-
-
-@pytest.mark.usefixtures("daemon")
-def test_counting_is_no_leak():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert jitclient.jit(keeps_nothing_of_the_trace)(np.float32(1)).item() == 2
