@@ -8,8 +8,8 @@ What to change where:
 
 - what counts as user code: `installed.py`, `usercode.py`; what is ambient: `ambient.py`; what is
   read while something runs: `world.py`
-- what code reads by name: `bytecode.py`, `references.py`, `namespaces.py`, `body_imports.py`,
-  `source_values.py`, `outline.py`
+- what code reads by name: `bytecode.py`, `references.py`, `namespaces.py`; what it imports as it
+  runs: `body_imports.py`, `module_sources.py`, `source_values.py`, `outline.py`
 - what of a code object is its location: `code.py`
 - how an object is described (client): `functions.py`, `classes.py`, `class_body.py`,
   `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jax_values.py`; in which order it
@@ -17,7 +17,8 @@ What to change where:
 - in which order a program makes things, and so how they are numbered: `schedule.py`
 - how a program is spelled: `format.py`, `inline.py`
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
-  `make_values.py`; what captured code sees of the world: `sandbox.py`
+  `make_values.py`; what captured code sees of the world: `sandbox.py`, `traps.py`; what its imports
+  give: `private_imports.py`
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
 - whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`

@@ -5,22 +5,20 @@ shows what its values are. Of a live module, values that do not show so travel t
 have been rebound (`source_values.py`).
 """
 
-import ast
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ..errors import CaptureError
 from .bytecode import refs_of
 from .graph import Node
-from .installed import find_source, is_user_module
+from .installed import is_user_module
+from .module_sources import code_of, source_of, surely_imported
 from .names import MISSING
 from .namespaces import bind, namespace_of, whole
-from .outline import Outline, outline_of
+from .outline import Outline
 from .source_values import unproved
 from .walker import Walker
 
@@ -37,13 +35,35 @@ def add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) -
             full = full.rpartition(".")[0]
 
 
+def add_names(walker: Walker, node: Node, importer: dict[str, Any], name: str, wanted: tuple[str, ...]) -> bool:
+    """Make a node need names of a user module, and no more, if that is sure to be loaded; whether that was done.
+
+    `importer` is the namespace whose code imports: what its own module imports as it is loaded has been loaded.
+    """
+    live = sys.modules.get(name)
+    if live is None or not wanted or not is_user_module(name) or name == "__main__":
+        return False
+    held = [vars(live).get(each, MISSING) for each in wanted]
+    if any(value is MISSING or isinstance(value, ModuleType) for value in held):
+        return False
+    if name not in surely_imported(importer.get("__name__", "")):
+        return False
+    at = ("names", name)
+    if at not in walker.bindings:
+        walker.bindings[at] = Node("alias", None, [name, namespace_of(walker, vars(live))])
+        walker.watch.name(sys.modules, name, live)
+    node.needs.append((walker.bindings[at], False))
+    for each in wanted:
+        node.needs += [(bound, True) for bound in bind(walker, vars(live), each, ())]
+    return True
+
+
 def _source(walker: Walker, name: str, is_named: bool) -> Node | None:
     at = ("source", name)
     if at in walker.bindings:
         return walker.bindings[at]
-    spec = find_source(name) if name != "__main__" else None
-    live = sys.modules.get(name)
-    if spec is not None and (spec.origin or "").endswith(".py"):
+    spec, live = source_of(name), sys.modules.get(name)
+    if spec is not None:
         node = walker.bindings[at] = Node("source", None)
         walker.later(node, lambda: _describe_source(walker, node, name, spec, live))
         return node
@@ -55,9 +75,9 @@ def _source(walker: Walker, name: str, is_named: bool) -> Node | None:
 
 
 def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, live: ModuleType | None) -> None:
-    assert spec.origin is not None
-    code, outline = _module_code(spec.origin, "docs" in walker.options)
-    walker.watch.file(spec.origin)
+    code, outline = code_of(spec, "docs" in walker.options)
+    if spec.has_location:
+        walker.watch.file(spec.origin or "")
     walker.watch.name(sys.modules, name, MISSING if live is None else live)
     is_package = spec.submodule_search_locations is not None
     parent = name if is_package else name.rpartition(".")[0]
@@ -67,6 +87,8 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     else:
         home = namespace_of(walker, vars(live))
         node.needs += _values_beside(walker, code, outline, live, parent)
+        walker.at_rest(lambda: _bind_what_is_made(walker, node, vars(live)))
+        walker.at_rest(lambda: _add_submodules(walker, node, live))
     gone = [] if live is None else sorted(each for each in outline.names if each not in vars(live))
     node.args = [name, is_package, walker.code(code), home, gone]
     refs = refs_of(code)
@@ -76,6 +98,15 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
             inner = importlib.util.resolve_name("." * level + inner, parent)
         walker.uses_package(inner)
         add_source(walker, node, inner, wanted)
+
+
+def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
+    """Submodules that something else has imported, and that code may read as attributes of their package."""
+    for name in sorted(walker.words & vars(package).keys()):
+        held, full = vars(package)[name], f"{package.__name__}.{name}"
+        is_submodule = isinstance(held, ModuleType) and held.__name__ == full
+        if is_submodule and ("source", full) not in walker.bindings and full not in surely_imported(package.__name__):
+            add_source(walker, node, full, ())
 
 
 def _values_beside(
@@ -93,6 +124,13 @@ def _values_beside(
         yield from ((bound, True) for bound in bind(walker, names, each, chains))
 
 
+def _bind_what_is_made(walker: Walker, node: Node, names: dict[str, Any]) -> None:
+    """What the capture holds anyway must be the same object for whoever imports it."""
+    for each in [each for each in names if not each.startswith("__")]:
+        if (id(names), each) not in walker.bindings and walker.made(names[each]):
+            node.needs += [(bound, True) for bound in bind(walker, names, each, ())]
+
+
 def _watch_definition(walker: Walker, value: Any, module: str) -> None:
     if isinstance(value, FunctionType):
         walker.watch.function(value)
@@ -106,32 +144,3 @@ def _watch_definition(walker: Walker, value: Any, module: str) -> None:
 def _describe_live(walker: Walker, node: Node, name: str, live: ModuleType) -> None:
     node.args = [name, namespace_of(walker, vars(live))]
     node.needs.append((whole(walker, vars(live)), True))
-
-
-_compiled: dict[tuple[str, bool, int, int], tuple[CodeType, Outline]] = {}
-
-
-def _module_code(path: str, keep_docs: bool) -> tuple[CodeType, Outline]:
-    """The code of a source file, and its outline, without docstrings that nothing reads."""
-    try:
-        stat = os.stat(path)
-        key = (path, keep_docs, stat.st_mtime_ns, stat.st_size)
-        if key not in _compiled:
-            with open(path, "rb") as file:
-                text = file.read()
-            tree = ast.parse(text, path)
-            if not keep_docs and b"__doc__" not in text:
-                _leave_out_docs(tree)
-            _compiled[key] = compile(tree, path, "exec", dont_inherit=True), outline_of(tree.body)
-        return _compiled[key]
-    except (OSError, SyntaxError, ValueError) as error:
-        raise CaptureError(f"the source of an imported module cannot be read: {error}") from error
-
-
-def _leave_out_docs(tree: ast.Module) -> None:
-    """Those of functions are no part of their code."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-            if isinstance(node, ast.ClassDef) and not node.body:
-                node.body.append(ast.Pass(lineno=node.lineno, col_offset=node.col_offset))

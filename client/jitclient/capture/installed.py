@@ -6,12 +6,12 @@ standard library.
 
 import contextlib
 import functools
-import importlib.machinery
 import json
 import os
 import site
 import sys
 import sysconfig
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def package_of(name: str) -> str | None:
     return top
 
 
-def find_source(name: str) -> importlib.machinery.ModuleSpec | None:
+def find_source(name: str) -> ModuleSpec | None:
     """The spec of a module, found without importing it or its parents."""
     parent = name.rpartition(".")[0]
     path: list[str] | None = None
@@ -64,10 +64,20 @@ def find_source(name: str) -> importlib.machinery.ModuleSpec | None:
         path = list(above.submodule_search_locations)
     for finder in sys.meta_path:
         with contextlib.suppress(ImportError, ValueError, AttributeError):
-            spec = finder.find_spec(name, path)
+            try:
+                spec = finder.find_spec(name, path)
+            except KeyError:  # of a namespace package inside another one, which is not imported
+                spec = _of_namespace_package(name, path or [])
             if spec is not None:
                 return spec
     return None
+
+
+def _of_namespace_package(name: str, path: list[str]) -> ModuleSpec | None:
+    spec = ModuleSpec(name, None, is_package=True)
+    folders = [os.path.join(folder, name.rpartition(".")[2]) for folder in path]
+    spec.submodule_search_locations = [folder for folder in folders if os.path.isdir(folder)]
+    return spec
 
 
 def _place_of(name: str) -> str | None:

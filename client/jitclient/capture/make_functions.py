@@ -6,7 +6,8 @@ from typing import Any
 from .building import Builder, fills, makes
 from .format import from_bytes
 from .inline import installed_attribute
-from .sandbox import ModuleView, Trap, arm, guarded, viewed
+from .private_imports import Source
+from .traps import ModuleView, Trap, arm, guarded, viewed
 
 
 @makes("code")
@@ -113,13 +114,13 @@ def _names(builder: Builder, home: Any) -> dict[str, Any]:
 @makes("source")
 def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
     body = builder.code(builder.value(code))
-    builder.sandbox.add_source(name, is_package, body, builder.value(home), gone)
+    builder.sandbox.imports.add(name, Source(name, is_package, body, builder.value(home), gone))
     return body
 
 
 @makes("alias")
 def _alias(builder: Builder, name: str, home: Any) -> None:
-    builder.sandbox.add_alias(name, builder.value(home))
+    builder.sandbox.imports.add_alias(name, builder.value(home))
 
 
 @makes("trap")

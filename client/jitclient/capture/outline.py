@@ -28,6 +28,7 @@ class Outline:
     literals: dict[str, Any] = field(default_factory=dict)  # displays of constants
     functions: dict[str, Signature] = field(default_factory=dict)  # those whose defaults are such
     classes: dict[str, "Outline"] = field(default_factory=dict)
+    imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # (name, level, names wanted from it)
 
 
 def outline_of(body: list[ast.stmt]) -> Outline:
@@ -35,6 +36,7 @@ def outline_of(body: list[ast.stmt]) -> Outline:
     times = Counter(name for statement in body for name in _bound_by(statement))
     outline = Outline()
     for statement in body:
+        outline.imports.extend(_imports(statement))
         for name in _bound_by(statement) if isinstance(statement, _SURE) else ():
             if times[name] == 1:
                 outline.names.add(name)
@@ -44,6 +46,13 @@ def outline_of(body: list[ast.stmt]) -> Outline:
 
 
 _SURE = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def _imports(statement: ast.stmt) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    if isinstance(statement, ast.Import):
+        yield from ((each.name, 0, ()) for each in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        yield statement.module or "", statement.level, tuple(each.name for each in statement.names)
 
 
 def _add(outline: Outline, name: str, statement: ast.stmt) -> None:

@@ -4,7 +4,7 @@ import importlib.util
 from typing import Any
 
 from ..errors import AmbientInput
-from .body_imports import add_source
+from .body_imports import add_names, add_source
 from .bytecode import Refs
 from .graph import Node
 from .namespaces import bind, whole
@@ -30,4 +30,5 @@ def add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs
             package = names.get("__package__") or names["__name__"]
             name = importlib.util.resolve_name("." * level + name, package)
         walker.uses_package(name)
-        add_source(walker, node, name, wanted)
+        if not add_names(walker, node, names, name, wanted):
+            add_source(walker, node, name, wanted)

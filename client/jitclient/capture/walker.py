@@ -58,6 +58,7 @@ class Walker:
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []  # ids are only unique among living objects
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
+        self._at_rest: list[Callable[[], None]] = []
 
     def another(self) -> "Walker":
         """A walker that describes objects alike, and knows nothing of this one's."""
@@ -109,8 +110,22 @@ class Walker:
         """Describe what a node holds when the present describer is done."""
         self._queue.append((describe, node))
 
+    def at_rest(self, look: Callable[[], None]) -> None:
+        """Look at what the walk has met each time that nothing is queued; what is queued then is described too."""
+        self._at_rest.append(look)
+
+    def made(self, obj: Any) -> bool:
+        """Whether the capture makes an object anew, as far as the walk has come."""
+        return type(self._known.get(id(obj))) is Node
+
     def run(self) -> None:
         """Describe everything that is queued, and what that leads to."""
+        while self._queue:
+            self._describe_queued()
+            for look in self._at_rest:
+                look()
+
+    def _describe_queued(self) -> None:
         while self._queue:
             describe, node = self._queue.popleft()
             try:

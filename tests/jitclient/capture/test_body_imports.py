@@ -1,6 +1,8 @@
 """A module that is imported in a body: what was rebound in it travels, the rest is its source."""
 
+import importlib
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +188,109 @@ def test_a_docstring_that_something_reads_matters(write):
         write(um_inner=f"class A:\n    '{doc}'\n    k = 1\n")
         values.append(key_and_value(write(um_body=BODY.format(read)))[1])
     assert values == [3, 5]
+
+
+USUAL = {
+    "__init__.py": "from .h import k\nfrom .consts import K\n",
+    "consts.py": "K = 3.0\nUNUSED = 1\n",
+    "h.py": "from .consts import K\nOTHER = 1\ndef k(x):\n    return x * K\ndef unused(x):\n    return x\n",
+    "work.py": "def fn(x):\n    from .h import k\n    return k(x)\n",
+}
+
+
+@pytest.fixture
+def usual(write, tmp_path, monkeypatch):
+    """A package that imports of its submodules, imported anew from sources that may differ."""
+
+    def imported(changes=()):
+        for name in [name for name in sys.modules if name.startswith("um_usual")]:
+            monkeypatch.delitem(sys.modules, name)
+        for name, text in {**USUAL, **dict(changes)}.items():
+            path = tmp_path / "um_usual" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module("um_usual.work")
+
+    return imported
+
+
+def test_what_is_surely_loaded_gives_only_the_names_that_are_imported(usual):
+    before, value = key_and_value(usual())
+    assert value == 6.0
+    edited = {"h.py": USUAL["h.py"].replace("OTHER = 1", "OTHER = 2").replace("return x\n", "return 7\n")}
+    edited["consts.py"] = "K = 3.0\nUNUSED = 2\n"
+    edited["__init__.py"] = USUAL["__init__.py"] + "MORE = 1\n"
+    assert capture(usual(edited).fn).key == before.key
+    after, value = key_and_value(usual({"consts.py": "K = 4.0\n"}))
+    assert value == 8.0
+    assert after.key != before.key
+
+
+def test_a_name_that_was_rebound_in_what_is_surely_loaded_is_seen(usual):
+    module = usual()
+    before, _ = key_and_value(module)
+    sys.modules["um_usual.h"].k = lambda x: x + 100
+    assert not before.unchanged()
+    assert key_and_value(module)[1] == 102.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import um_usual.h as q\n    return q.k(x)",
+        "import um_usual\n    return um_usual.h.k(x)",
+        "from um_usual import h\n    return h.k(x)",
+        "from um_usual.h import k\n    return k(x)",
+    ],
+)
+def test_the_usual_layout_has_one_key_imported_or_not(usual, write, monkeypatch, body):
+    usual()
+    module = write(um_body=f"def fn(x):\n    {body}\n")
+    imported, value = key_and_value(module)
+    for name in [name for name in sys.modules if name.startswith("um_usual")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert capture(module.fn).key == imported.key
+    assert value == 6.0
+
+
+def test_what_the_capture_holds_is_what_an_import_gives(write):
+    write(um_kinds="class Base:\n    pass\nclass Kind(Base):\n    pass\nTABLE = {}\n")
+    module = write(
+        um_body="""
+        import um_kinds
+        def fn(x, held=(um_kinds.Kind(), um_kinds.TABLE)):
+            from um_kinds import Base, Kind, TABLE
+            return isinstance(held[0], Kind), isinstance(held[0], Base), held[1] is TABLE
+        """
+    )
+    assert key_and_value(module)[1] == (True, True, True)
+
+
+def test_a_failed_import_is_tried_again(write):
+    module = write(
+        um_body="""
+        def fn(x):
+            for _ in range(2):
+                try:
+                    import um_fails
+                except ModuleNotFoundError as error:
+                    x += len(error.name)
+            return x
+        """,
+    )
+    (Path(module.__file__).parent / "um_fails.py").write_text("A = 1\nimport um_nowhere\n")
+    assert key_and_value(module)[1] == module.fn(2.0) == 2.0 + 2 * len("um_nowhere")
+
+
+def test_namespace_packages_in_one_another(write):
+    module = write(
+        um_body="def fn(x):\n    import um_space.inner.leaf as leaf\n    return leaf.k(x)\n",
+    )
+    leaf = Path(module.__file__).parent / "um_space" / "inner" / "leaf.py"
+    leaf.parent.mkdir(parents=True)
+    leaf.write_text("from .. import inner\ndef k(x):\n    return x * 5.0\n")
+    before, value = key_and_value(module)
+    assert value == 10.0
+    assert module.fn(2.0) == 10.0
+    assert capture(module.fn).key == before.key

@@ -1,0 +1,86 @@
+"""The sources of user modules: their code, what its statements show, and which modules it is sure to import."""
+
+import ast
+import importlib.util
+import os
+from importlib.machinery import ModuleSpec
+from types import CodeType
+
+from ..errors import CaptureError
+from .installed import find_source, is_user_module
+from .outline import Outline, outline_of
+
+
+def source_of(name: str) -> ModuleSpec | None:
+    """The spec of a module, if its source can travel: it is a file of Python's, or a folder without `__init__`."""
+    spec = find_source(name) if name != "__main__" else None
+    if spec is None or not ((spec.origin or "").endswith(".py") or _is_namespace_package(spec)):
+        return None
+    return spec
+
+
+def _is_namespace_package(spec: ModuleSpec) -> bool:
+    return not spec.has_location and spec.submodule_search_locations is not None
+
+
+def code_of(spec: ModuleSpec, keep_docs: bool) -> tuple[CodeType, Outline]:
+    """The code of a module, and its outline, without docstrings that nothing reads."""
+    if _is_namespace_package(spec):
+        return compile("", "", "exec"), Outline()
+    return _code_of_file(spec.origin or "", keep_docs)
+
+
+def imported_by(spec: ModuleSpec, outline: Outline) -> set[str]:
+    """The user modules that the import statements of a module name: those that run whatever happens."""
+    is_package = spec.submodule_search_locations is not None
+    package = spec.name if is_package else spec.name.rpartition(".")[0]
+    found = set()
+    for name, level, wanted in outline.imports:
+        full = importlib.util.resolve_name("." * level + name, package) if level else name
+        if is_user_module(full):
+            submodules = (f"{full}.{each}" for each in wanted)
+            found |= {full, *(each for each in submodules if source_of(each) is not None)}
+    return found
+
+
+def surely_imported(name: str) -> set[str]:
+    """The user modules that are imported whenever this one is, itself included."""
+    found: set[str] = set()
+    waiting = {name}
+    while waiting:
+        each = waiting.pop()
+        found.add(each)
+        spec = source_of(each)
+        if spec is not None:
+            waiting |= imported_by(spec, code_of(spec, keep_docs=False)[1]) - found
+        above = each.rpartition(".")[0]
+        waiting |= {above} - found - {""}
+    return found
+
+
+_compiled: dict[tuple[str, bool, int, int], tuple[CodeType, Outline]] = {}
+
+
+def _code_of_file(path: str, keep_docs: bool) -> tuple[CodeType, Outline]:
+    try:
+        stat = os.stat(path)
+        key = (path, keep_docs, stat.st_mtime_ns, stat.st_size)
+        if key not in _compiled:
+            with open(path, "rb") as file:
+                text = file.read()
+            tree = ast.parse(text, path)
+            if not keep_docs and b"__doc__" not in text:
+                _leave_out_docs(tree)
+            _compiled[key] = compile(tree, path, "exec", dont_inherit=True), outline_of(tree.body)
+        return _compiled[key]
+    except (OSError, SyntaxError, ValueError) as error:
+        raise CaptureError(f"the source of an imported module cannot be read: {error}") from error
+
+
+def _leave_out_docs(tree: ast.Module) -> None:
+    """Those of functions are no part of their code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+            if isinstance(node, ast.ClassDef) and not node.body:
+                node.body.append(ast.Pass(lineno=node.lineno, col_offset=node.col_offset))

@@ -1,0 +1,2 @@
+from .h import k
+from .h import k as exported

@@ -1,0 +1,5 @@
+K = 5.0
+
+
+def k(x):
+    return x * K

@@ -1,0 +1,1 @@
+from .h import k

@@ -1,0 +1,5 @@
+K = 1.0
+
+
+def k(x):
+    return x * K

@@ -1,0 +1,2 @@
+from . import a
+from .b import of_b

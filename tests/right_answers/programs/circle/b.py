@@ -1,0 +1,5 @@
+from . import a
+
+
+def of_b(x):
+    return x * a.A

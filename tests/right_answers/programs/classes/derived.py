@@ -1,0 +1,5 @@
+from .base import Base
+
+
+class Derived(Base):
+    scale = 3.0

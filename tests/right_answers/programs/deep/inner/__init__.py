@@ -1,0 +1,1 @@
+from .leaf import on_leaf

@@ -1,0 +1,3 @@
+from . import TOP
+
+OTHER = TOP + 1

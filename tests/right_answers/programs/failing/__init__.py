@@ -1,0 +1,5 @@
+import not_there
+
+
+def k(x):
+    return x

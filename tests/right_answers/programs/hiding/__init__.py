@@ -1,0 +1,2 @@
+from . import shift
+from .scale import scale

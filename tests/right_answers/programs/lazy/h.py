@@ -1,0 +1,5 @@
+SIZE = 4
+
+
+def k(x):
+    return x * SIZE

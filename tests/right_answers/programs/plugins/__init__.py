@@ -1,0 +1,6 @@
+KINDS = {}
+
+
+def register(f):
+    KINDS[f.__name__] = f
+    return f

@@ -1,0 +1,6 @@
+from . import register
+
+
+@register
+def double(x):
+    return x * 2

@@ -1,0 +1,9 @@
+KINDS = {}
+
+
+def register(f):
+    KINDS[f.__name__] = f
+    return f
+
+
+from . import kinds

@@ -1,0 +1,5 @@
+from ..mod import k
+
+
+def kk(x):
+    return k(k(x))

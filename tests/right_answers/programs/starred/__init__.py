@@ -1,0 +1,2 @@
+from .h import *
+from .h import _hidden

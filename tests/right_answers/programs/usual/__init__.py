@@ -1,0 +1,4 @@
+from .consts import K
+from .h import k
+
+__all__ = ["K", "k"]

@@ -1,0 +1,5 @@
+from .consts import K
+
+
+def k(x):
+    return x * K
