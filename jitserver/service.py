@@ -156,6 +156,7 @@ class JitService(Service):  # type: ignore[misc]
             may_raise=entry.program.may_raise,
             seconds=entry.info.seconds if made else {},
             warnings=entry.program.warnings,
+            verified=entry.program.verified if made else None,
         )
 
     # ---- arrays that outlive their sessions
@@ -266,7 +267,8 @@ class JitService(Service):  # type: ignore[misc]
         if isinstance(error, Failed):
             return error.failure
         if isinstance(error, TraceFailed):
-            return failure_of(error.error, error.loaded, request.lookup.locations)
+            failure = failure_of(error.error, error.loaded, request.lookup.locations)
+            return msgspec.structs.replace(failure, is_final=error.is_final)
         return failure_of(error)
 
     def on_disconnect(self, connection: DaemonConnection) -> None:

@@ -14,6 +14,7 @@ JitserverError
 │   └── Incompatible                   client and daemon differ in a version that matters
 ├── SessionBusy (RuntimeError)         asked in the middle of a call, by a signal handler or a destructor
 ├── ProtocolError                      a peer sent what no peer of ours sends
+├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1 found another program here than the daemon made
 ├── CrashesDaemon (RuntimeError)       the daemon ended again and again while it was at this program
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
 ├── ArrayBudgetExceeded (MemoryError)  the daemon holds as many bytes of arrays as it may
@@ -76,6 +77,10 @@ class SessionBusy(JitserverError, RuntimeError):  # noqa: N818
 
 class ProtocolError(JitserverError):
     """A peer sent something that no peer of this version sends."""
+
+
+class ProgramsDiffer(JitserverError, RuntimeError):  # noqa: N818
+    """The daemon made another program of a function than this process would; the message shows where they differ."""
 
 
 class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818

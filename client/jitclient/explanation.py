@@ -7,7 +7,6 @@ from typing import Any
 
 from jitclient.calls.preparing import identify
 from jitclient.calls.remote_function import RemoteFunction
-from jitclient.calls.specialisation import Specialisation
 from jitclient.decorator import jit
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax import context
@@ -34,6 +33,7 @@ class Explanation:
         nearest: the call key of that program.
         cost_seconds: what making the program cost; for a miss, what making the nearest one cost.
         reason: why the daemon cannot make it, or cannot be asked.
+        note: what keeps it from being found by processes with another hash seed.
     """
 
     program: str
@@ -43,9 +43,11 @@ class Explanation:
     nearest: str | None = None
     cost_seconds: float | None = None
     reason: str | None = None
+    note: str | None = None
 
     def __str__(self) -> str:
-        return "\n".join([self._verdict(), *self._lines()])
+        note = [f"  {self.note}"] if self.note else []
+        return "\n".join([self._verdict(), *self._lines(), *note])
 
     def _verdict(self) -> str:
         cost = "" if self.cost_seconds is None else labels.seconds(self.cost_seconds)
@@ -97,17 +99,15 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        explained = ask(process.session().settings, Verb.EXPLAIN, _question(wanted, remote), Explained)
+        identity = identify(wanted, remote.current_capture())
+        question = Explain(identity.lookup, wanted.name, identity.parts(wanted))
+        explained = ask(process.session().settings, Verb.EXPLAIN, question, Explained)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")
     except DaemonError as error:
         return Explanation(program, hit=False, reason=f"unknown: {error}")
-    return _explanation(program, explained)
-
-
-def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
-    identity = identify(wanted, remote.current_capture())
-    return Explain(identity.lookup, wanted.name, identity.parts(wanted))
+    note = str(identity.captured.set_order) if identity.order else None
+    return dataclasses.replace(_explanation(program, explained), note=note)
 
 
 def _explanation(program: str, explained: Explained) -> Explanation:

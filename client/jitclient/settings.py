@@ -26,6 +26,8 @@ class Settings:
             warning; `error` raises the typed error instead.
         progress: JITSERVER_PROGRESS: whether a long compile shows itself on a terminal (default: yes).
         explain: JITSERVER_EXPLAIN: whether each miss says on stderr why it was one, and what it cost (default: no).
+        verify: JITSERVER_VERIFY: whether each program that the daemon makes is compared with what a trace in this
+            process gives (default: no).
         client_device: JITSERVER_CLIENT_DEVICE: `cpu` has jax itself compute on the CPU in a client, so that it leaves
             the accelerator to the daemon; `keep` leaves it as it is.
         cache_dir: JITSERVER_CACHE_DIR: the folder that holds the cache of programs (default: `jitserver` in the user's
@@ -37,6 +39,7 @@ class Settings:
     fallback: Literal["local", "error"] = "local"
     progress: bool = True
     explain: bool = False
+    verify: bool = False
     client_device: Literal["cpu", "keep"] = "cpu"
     cache_dir: str | None = None
 
@@ -53,6 +56,7 @@ class Settings:
             fallback=_one_of(environment, "JITSERVER_FALLBACK", "local", "error"),
             progress=_boolean(environment, "JITSERVER_PROGRESS"),
             explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
+            verify=_boolean(environment, "JITSERVER_VERIFY", default="0"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
         )

@@ -15,7 +15,7 @@ from jitserver.cache import why
 from jitserver.cache.journal import Journal
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
-from jitserver.engine import arrays, context, explaining, inspecting, keys, warned
+from jitserver.engine import arrays, context, explaining, inspecting, keys, printed, warned
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -39,6 +39,7 @@ class Engine:
         self._here = self.journal.here
         world.watch()
         warned.watch()
+        printed.watch()
         context.of_process()  # starts the backend now, not under the first call
 
     def key_of(self, lookup: Lookup) -> str:

@@ -1,5 +1,6 @@
 """Exceptions as values: what the client needs to raise the same one, with the user's lines and none of ours."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,18 +15,25 @@ _MOST_TEXT = 100_000
 
 
 class TraceFailed(Exception):  # noqa: N818
-    """A trace raised `error`; its classes and lines are those of what was `loaded` for it."""
+    """Making a program raised `error`; its classes and lines are those of what was `loaded` for it. What the function
+    itself raised is not final: its caller's process may trace it.
+    """
 
-    def __init__(self, error: BaseException, loaded: Loaded) -> None:
+    def __init__(self, error: BaseException, loaded: Loaded, is_final: bool = True) -> None:
         super().__init__(repr(type(error)))
         self.error = error
         self.loaded = loaded
+        self.is_final = is_final
 
 
 def failure_of(error: BaseException, loaded: Loaded | None = None, locations: bytes = b"", depth: int = 0) -> Failure:
     """The value of an exception. `locations` are the caller's, whose lines may have moved since it was captured."""
     ref = loaded.index_of if loaded is not None else values.nowhere
-    text = _text(error) if loaded is None else loaded.user_text(_text(error), locations)
+
+    def placed(text: str) -> str:
+        return text if loaded is None else loaded.user_text(text, locations)
+
+    text = placed(_text(error))
 
     def behind(other: BaseException | None) -> Failure | None:
         return failure_of(other, loaded, locations, depth + 1) if other is not None and depth < _DEEPEST_CAUSE else None
@@ -37,7 +45,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
         frames=_frames(error, loaded, locations),
         notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
         cause=behind(error.__cause__),
-        attributes=_attributes(error, ref),
+        attributes=_attributes(error, ref, placed),
         context=behind(_context(error, loaded)),
         is_alone=error.__suppress_context__,
     )
@@ -50,11 +58,14 @@ def _context(error: BaseException, loaded: Loaded | None) -> BaseException | Non
     return context if is_users else None
 
 
-def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, values.Value], ...]:
+def _attributes(
+    error: BaseException, ref: values.Ref, placed: Callable[[str], str]
+) -> tuple[tuple[str, values.Value], ...]:
     sent: list[tuple[str, values.Value]] = []
     room = _MOST_TEXT
     for name, value in vars(error).items():
         try:
+            value = placed(value) if type(value) is str else value  # JAX's errors keep their text in one
             pair = _text(name), values.encode(value, ref)
             room -= len(msgspec.msgpack.encode(pair))
         except (CaptureError, UnicodeEncodeError, RecursionError):

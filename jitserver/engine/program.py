@@ -8,6 +8,7 @@ from typing import Any
 
 from jax import export
 
+from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
 from jitclient.errors import CaptureError, ProtocolError
@@ -15,13 +16,14 @@ from jitclient.local_jax.avals import abstract
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
-from jitclient.wire.messages import Signature, Spec, Traced, Warned
+from jitclient.wire.messages import Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
-from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, warned
-from jitserver.engine.callbacks import calls_back
+from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, warned
 
 Say = Callable[[str], None]
 Deref = values.Deref
+
+TRACING = "tracing"
 
 
 @dataclasses.dataclass
@@ -46,6 +48,7 @@ class Program:
     nbytes: int = 0  # of its results
     mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
     suspect: str = ""  # its key, while a crash is held against its runs
+    verified: Verified | None = None  # what its client compares with a trace of its own, where that was asked for
 
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
@@ -78,8 +81,8 @@ class _Resting:
         return self._program.run
 
 
-def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> Program:
-    """Traces a captured function, and compiles it.
+def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, verify: bool = False) -> Program:
+    """Traces a captured function, and compiles it. `verify` keeps its text and what it calls back.
 
     Raises:
         CaptureError: the tree of results holds what no message can name, or the program has side effects.
@@ -87,7 +90,8 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
     """
     over_leaves = _over_leaves(loaded, signature, name)
     contents = mutations.Contents(loaded)
-    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree)
+    ref = loaded.index_of if verify else None
+    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree, ref)
     with warned.collected() as warnings:
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
@@ -164,7 +168,7 @@ def _lowered(
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
-    with _timed(seconds, "trace", say, "tracing"), ambient.refused():
+    with _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
         leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:
@@ -182,12 +186,16 @@ def _build(
     deref: Deref,
     say: Say,
     out_tree: Callable[[], Any] = lambda: None,
+    verified_by: values.Ref | None = None,
 ) -> Program:
     seconds: dict[str, float] = {}
     settings = _settings(signature, deref)
     with context.entered(settings), warned.collected() as warnings:
         found = _lowered(function, signature, deref, say, out_tree, seconds)
         traced = found.traced
+        verified = None
+        if verified_by is not None:
+            verified = Verified(found.lowered.as_text(), callback_names(traced.jaxpr, verified_by))
         with _timed(seconds, "compile", say, "compiling"):
             compiled = found.lowered.compile()
     return Program(
@@ -203,6 +211,7 @@ def _build(
         seconds=seconds,
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
+        verified=verified,
     )
 
 

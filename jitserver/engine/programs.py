@@ -20,7 +20,7 @@ from jitserver.counters import Counters
 from jitserver.engine import ambient, context, explaining, keys, lasting, program
 from jitserver.engine.failures import TraceFailed
 from jitserver.engine.infos import info_of
-from jitserver.engine.program import Program, Say
+from jitserver.engine.program import TRACING, Program, Say
 
 log = logging.getLogger(__name__)
 
@@ -40,20 +40,20 @@ class Programs:
         self.journal = journal
         self._once: Once[Entry] = Once()
         self._restoring: Once[Entry | None] = Once()
-        self._ambient: Recent[tuple[str, str]] = Recent(_MOST_REFUSALS)  # what was read, the function's name
+        self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # why, the function's name
 
     def find(self, lookup: Lookup, say: Say) -> Entry | None:
         """The program of a lookup, if it is there: no client has to tell more of it.
 
         Raises:
-            AmbientInput: it was tried before, and read the world while it was traced.
+            CaptureError: it was tried before, and read the world while it was traced, or its trace failed.
             CrashesDaemon: it was tried before, and daemons ended of it.
         """
         key = keys.call_key(lookup)
         self._refuse_crashing(key)
-        refusal = self._ambient.get(key)
+        refusal = self._of_clients.get(key)
         if refusal is not None:
-            raise AmbientInput(refusal[0])
+            raise refusal[0]
         entry = self.cache.memory.get(key) or self._restored(key, say)
         if entry is not None:
             self._count_hit(entry)
@@ -203,14 +203,21 @@ class Programs:
             loaded = load(payload, lookup.locations)
             load_seconds = time.perf_counter() - start
             self.counters.add(traces=1)
+            phases: list[str] = []
+
+            def say_on(phase: str, phases: list[str] = phases) -> None:
+                phases.append(phase)
+                say(phase)
+
             try:
-                built = program.from_capture(loaded, lookup.signature, request.name, say)
+                built = program.from_capture(loaded, lookup.signature, request.name, say_on, request.verify)
             except BaseException as error:
-                if isinstance(error, AmbientInput):
-                    if str(error) == ambient.OF_GENERATORS and not last:
-                        continue  # it may have been another thread
-                    self._ambient[key] = str(error), request.name
-                raise TraceFailed(error, loaded) from error
+                if str(error) == ambient.OF_GENERATORS and not last:
+                    continue  # it may have been another thread
+                why = _why_of_client(error, is_traced=phases != [TRACING])
+                if why is not None:
+                    self._of_clients[key] = why, request.name
+                raise TraceFailed(error, loaded, is_final=why is None or why is error) from error
             finally:
                 context.packages().meet_loaded()
             built.seconds = {"load": load_seconds, **built.seconds}
@@ -223,21 +230,34 @@ class Programs:
         Returns:
             The programs, and those that had strikes.
         """
-        for key in list(self._ambient):
-            _, name = self._ambient.get(key, ("", ""))
-            if key.startswith(prefix) or name == prefix:
-                self._ambient.pop(key, None)
+        for key in list(self._of_clients):
+            found = self._of_clients.get(key)
+            if key.startswith(prefix) or (found is not None and found[1] == prefix):
+                self._of_clients.pop(key, None)
         removed = self.cache.remove(prefix)
         keys = {info.key for info in removed}
         struck = self.journal.strikes.clear(prefix).items()
         return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
 
     def refusal(self, key: str) -> str:
-        """What a function was seen to read while it was traced, so that the daemon does not make the program."""
-        return self._ambient.get(key, ("", ""))[0]
+        """Why the daemon does not trace a function that it tried to trace before."""
+        found = self._of_clients.get(key)
+        return "" if found is None else str(found[0])
 
     def _count_hit(self, entry: Entry) -> None:
         self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
+
+
+def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None:
+    """Why a function is to be traced by its clients from now on; None where that would not help.
+
+    What tracing raises here, it may not raise where the function was written.
+    """
+    if isinstance(error, AmbientInput):
+        return error
+    if is_traced or not isinstance(error, Exception) or isinstance(error, (CaptureError, MemoryError)):
+        return None
+    return CaptureError(f"its trace on the daemon raised {type(error).__qualname__}: {error!s:.200}")
 
 
 def request_of(stored: Stored) -> Prepare:

@@ -6,16 +6,17 @@ import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitclient.calls.options import Static
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.errors import CaptureError
+from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.trees import tree
-from jitclient.wire.messages import Spec
+from jitclient.wire.messages import DeviceInfo, Spec
 
 _one_at_a_time = threading.Lock()
 
@@ -37,8 +38,11 @@ def trace(
     statics: Iterable[Static],
     specs: Iterable[Spec],
     platform: str,
+    devices: Sequence[DeviceInfo] = (),
 ) -> ClientTrace:
     """Traces and lowers a function for the daemon's platform, with the JAX settings in force here. Imports jax.
+
+    What it asks of the backend is answered for those `devices`.
 
     Raises:
         CaptureError: the program calls back into Python, so it can run in this process only.
@@ -49,7 +53,7 @@ def trace(
     over_leaves = OverLeaves(fun, name, structure, statics)
     jitted = own_jit(over_leaves.function)
     arguments = list(map(abstract, specs))
-    with _without_locations():
+    with without_locations(), backend_view.of(devices):
         traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
@@ -65,7 +69,7 @@ def trace(
 
 
 @contextlib.contextmanager
-def _without_locations() -> Iterator[None]:
+def without_locations() -> Iterator[None]:
     """Keeps file names and lines out of the program's text, so that moved code has the same."""
     import jax
 

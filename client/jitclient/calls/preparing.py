@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitclient.calls import device_options, key_parts
+from jitclient.calls import device_options, key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, trace
 from jitclient.calls.deps import Input, stamp_of
@@ -17,10 +18,12 @@ from jitclient.capture import Capture, capture
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
+from jitclient.notices.warned import warn
+from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire import values
-from jitclient.wire.messages import Lookup, Prepare, Prepared, Signature, Traced
+from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Signature, Traced, Verb
 from jitclient.wire.shardings import JitShardings, Sharding
 
 _ATTEMPTS = 3  # to trace a function while what it reads stays as it is
@@ -71,6 +74,34 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
     return Identity(captured, lookup, inputs, order)
 
 
+def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
+    """The program of a function, out of its capture or, where that does not do, of a trace in this process.
+
+    Args:
+        session: at the daemon.
+        wanted: what it is made for.
+        base: gives the function's own capture.
+
+    Raises:
+        CaptureError: it can run in this process only.
+        BaseException: what the function raised, in this process where it could be traced here.
+    """
+    failure: BaseException | None = None
+    try:
+        return from_capture(session, wanted, base())
+    except CaptureError as error:
+        why = error
+    except TraceFailed as failed:
+        failure = failed.error
+        why = CaptureError(f"its trace on the daemon raised {type(failure).__qualname__}: {failure!s:.200}")
+    if failure is not None and not _has_jax():
+        raise failure
+    program = from_trace(session, wanted, why)
+    if failure is not None:
+        warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
+    return program
+
+
 def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     """The program of a captured function: the daemon has it, or makes it. `base` is the function's own capture.
 
@@ -86,17 +117,22 @@ def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pro
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
-    account = Account(wanted, functools.partial(identity.parts, wanted))
+    why = CaptureError(str(captured.set_order)) if identity.order else None
+    account = Account(wanted, functools.partial(identity.parts, wanted), why)
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
         if wanted.deps is None and not identity.order:
+            request.verify = session.settings.verify
             return request, captured.payload
         traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
         request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
         return request, traced.program
 
     prepared, generation = _ask(session, lookup, make, account, captured.object_at)
+    if prepared.verified is not None:
+        platform, devices = _backend_of(session)
+        verification.verify(wanted, captured, prepared.verified, platform, devices)
     structure = tree.decode(prepared.tree, captured.object_at)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
@@ -186,15 +222,27 @@ def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
 
 def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
     """The trace, and the seconds that it took."""
-    with session:  # the trace is for the daemon's platform
-        platform = session.platform
+    platform, devices = _backend_of(session)
     start = time.perf_counter()
-    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, platform)
+    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, platform, devices)
     seconds = time.perf_counter() - start
     session.count_client_trace()
     if wanted.deps is not None and not wanted.deps.still(inputs):
         raise _InputsChangedError
     return traced, seconds
+
+
+def _has_jax() -> bool:
+    try:
+        return importlib.util.find_spec("jax") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _backend_of(session: Session) -> tuple[str, list[DeviceInfo]]:
+    """What the daemon compiles for, and its devices."""
+    with session:
+        return session.platform, session.ask(Verb.DEVICES, None, list[DeviceInfo])
 
 
 def _ask(

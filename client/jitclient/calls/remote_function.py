@@ -11,7 +11,7 @@ from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
 from jitclient.calls.options import JitOptions, Static
-from jitclient.calls.preparing import from_capture, from_trace
+from jitclient.calls.preparing import program_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
@@ -256,10 +256,7 @@ class RemoteFunction:
 
     def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self.__name__)
-        try:
-            program = from_capture(stay, wanted, self.current_capture())
-        except CaptureError as error:
-            program = from_trace(stay, wanted, error)
+        program = program_of(stay, wanted, self.current_capture)
         client_device.say_so(stay.platform)
         if program.prepared.seconds:  # it was made just now
             kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key

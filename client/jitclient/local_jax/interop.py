@@ -7,7 +7,6 @@ no `jax.Array`s, one warning says so, and JAX takes them as `np.asarray(array)`.
 
 import contextlib
 import functools
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
@@ -170,7 +169,9 @@ def _jax() -> Any:
 
 
 class _WhenLoaded:
-    """Stands first among the finders of modules, until one module was loaded; then does what was asked, once."""
+    """Stands first among the finders of modules, until one module was loaded; then does what was asked, once. Programs
+    look for a module, too, without loading it.
+    """
 
     def __init__(self, name: str) -> None:
         self.actions: list[Callable[[], None]] = []
@@ -179,18 +180,20 @@ class _WhenLoaded:
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
         if name != self._name:
             return None
-        with contextlib.suppress(ValueError):  # another thread was faster
-            sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            self._follow(spec.loader)
-        return spec
+        for finder in list(sys.meta_path):
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                self._follow(spec.loader)
+                return spec
+        return None
 
     def _follow(self, loader: Any) -> None:
         load = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
+            with contextlib.suppress(ValueError):  # another thread was faster
+                sys.meta_path.remove(self)
             load(module)
             for action in self.actions:
                 action()

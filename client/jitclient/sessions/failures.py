@@ -11,6 +11,14 @@ from jitclient.wire import values
 from jitclient.wire.messages import OK, Failure, Frame
 
 
+class TraceFailed(Exception):  # noqa: N818
+    """The daemon's trace of a function raised `error`; this process may trace the function itself."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> BaseException:
     """The exception, with the frames of the user's code as its traceback.
 
@@ -31,10 +39,16 @@ def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> Base
 
 
 def without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of ours that it begins with, if there is something behind them."""
-    rest = tb
-    while rest is not None and rest.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
-        rest = rest.tb_next
+    """A traceback without frames of ours, if it has others."""
+    entries = []
+    at = tb
+    while at is not None:
+        if not at.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
+            entries.append(at)
+        at = at.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return rest or tb
 
 
@@ -131,7 +145,13 @@ def _traceback(frames: tuple[Frame, ...]) -> Any:
 
 
 def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) -> Any:
-    """What a verb's reply holds: a message of type `answer`, or an exception, which is raised."""
+    """What a verb's reply holds: a message of type `answer`, or an exception, which is raised.
+
+    Raises:
+        TraceFailed: the user's function raised it while it was traced.
+    """
     if reply[:1] == OK:
         return msgspec.msgpack.decode(reply[1:], type=answer)
-    raise to_exception(msgspec.msgpack.decode(reply[1:], type=Failure), deref)
+    failure = msgspec.msgpack.decode(reply[1:], type=Failure)
+    error = to_exception(failure, deref)
+    raise error if failure.is_final else TraceFailed(error)

@@ -12,7 +12,7 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -106,7 +106,8 @@ class Frame(Part, frozen=True):
 class Failure(Part, frozen=True, tag=2):
     """An exception as a value. `types` names its classes, the nearest first; a class of the user's own is an index
     into the capture. `arguments` rebuild it where they are plain values; so do `attributes`, as far as they can be
-    sent. `context` is what was being handled; None where that is the cause as well, or nothing.
+    sent. `context` is what was being handled; None where that is the cause as well, or nothing. One that is not final
+    was raised by a trace, which the client may repeat.
     """
 
     types: tuple[Value, ...]
@@ -119,6 +120,7 @@ class Failure(Part, frozen=True, tag=2):
     context: "Failure | None" = None
     is_alone: bool = False
     """Whether `from` was used, and the context is not to be shown."""
+    is_final: bool = True
 
 
 # ---- the handshake
@@ -201,13 +203,23 @@ class Traced(Message):
 
 
 class Prepare(Message):
-    """Make the program of a lookup, out of the capture that was uploaded; or out of the program, if it is `traced`."""
+    """Make the program of a lookup, out of the capture that was uploaded; or out of the program, if it is `traced`.
+    `verify` asks for what the client compares with a trace of its own.
+    """
 
     lookup: Lookup
     name: str
     where: str  # file and line of the function, for people
     traced: Traced | None = None
     parts: bytes = b""  # what the call is made of, for people: see explaining.py
+    verify: bool = False
+
+
+class Verified(Message):
+    """A program as it was lowered, and the functions that it calls back."""
+
+    text: str
+    callbacks: tuple[str, ...]
 
 
 class Warned(Part, frozen=True):
@@ -229,6 +241,7 @@ class Prepared(Message):
     may_raise: bool
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
     warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
+    verified: Verified | None = None  # where it was made now, and that was asked for
 
 
 class Inspect(Message):

@@ -27,7 +27,7 @@ def _unseen(d):
         if name in seen and name not in {"x", "y", "z"} and len(NAMES) > 1:
             return name
         seen.add(name)
-    return [d[n] for n in {1, 2, 3}] + sorted(NAMES | {"c"}) + [len({n for n in d})]
+    return [d[n] for n in {1, 2, 3}] + sorted(NAMES | {"c"}) + [len({n[0] for n in d})]
 
 
 def _typed(d):
@@ -69,7 +69,7 @@ def _either(d):
         lambda d: {k: v for k, v in d.items()},  # noqa: C416
         lambda d: d["x"] in {"relu", "tanh"},
         lambda d: d - 3 | 4,
-        lambda d: NAMES <= set(d) and NAMES == set(d) and not NAMES,
+        lambda d: set(d) >= NAMES and set(d) == NAMES and not NAMES,
         lambda d: NAMES.isdisjoint(d) or NAMES.issubset(d.keys()),
         lambda d: any(NAMES) and bool(NAMES),
         lambda d: d.keys() == NAMES,

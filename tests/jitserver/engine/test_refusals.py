@@ -30,13 +30,13 @@ SCRIPT = """
     made = programs.Programs(Counters(), Tiers(Memory(1, 1), Store(Path(), 0), Writer(lambda: 0)), Journal())
     lookup = SimpleNamespace(locations=b"", signature=None)
     try:
-        made._trace("key", SimpleNamespace(lookup=lookup, name="fun"), b"", print)
+        made._trace("key", SimpleNamespace(lookup=lookup, name="fun", verify=False), b"", print)
     except TraceFailed:
         pass
-    refusals = [len(made._ambient)]
+    refusals = [len(made._of_clients)]
     for prefix in ("other", {prefix!r}):
         made.remove(prefix)
-        refusals.append(len(made._ambient))
+        refusals.append(len(made._of_clients))
     print(json.dumps([refusals, made.counters.traces]))
 """
 

@@ -1,0 +1,58 @@
+"""Where a program calls back into Python while it runs, and what it calls there."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jitclient.capture.code import canonical_code
+from jitclient.wire import values
+
+
+def calls_back(jaxpr: Any) -> bool:
+    """Whether there is a callback in a jaxpr, or in one that its equations hold; it may raise anything."""
+    return next(_callbacks(jaxpr), None) is not None
+
+
+def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
+    """What a jaxpr calls back, in its order: the same text in every process that means the same functions.
+
+    Two programs that differ in their callbacks alone have the same text.
+    """
+    return tuple(_name(callback, ref) for callback in _callbacks(jaxpr))
+
+
+def _callbacks(jaxpr: Any) -> Iterator[Any]:
+    for equation in _equations(jaxpr, set()):
+        if "callback" in equation.primitive.name:
+            yield equation.params.get("callback")
+
+
+def _equations(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+    import jax
+
+    if id(jaxpr) in seen:
+        return
+    seen.add(id(jaxpr))
+    for equation in jaxpr.eqns:
+        yield equation
+        for held in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(held):
+                yield from _equations(held, seen)
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns")
+
+
+def _name(callback: Any, ref: values.Ref) -> str:
+    fun: Callable[..., Any] = getattr(callback, "callback_func", callback)  # JAX flattens its arguments
+    while isinstance(fun, functools.partial) and ref(fun) is None:
+        fun = fun.func
+    index = ref(fun)
+    if index is not None:
+        return f"captured {index}"
+    code = getattr(fun, "__code__", None)
+    if code is not None:
+        return f"code {hashlib.blake2b(canonical_code(code).blob, digest_size=8).hexdigest()}"
+    return f"{getattr(fun, '__module__', None)}.{getattr(fun, '__qualname__', type(fun).__qualname__)}"

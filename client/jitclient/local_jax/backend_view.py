@@ -1,0 +1,119 @@
+"""What a trace in this process is told of the backend: the daemon's, for which the program is made.
+
+Code branches on `jax.default_backend()` and on the platforms of `jax.devices()`, while this process's own jax computes
+on the CPU. All public questions come down to one function of jax's own, which answers a thread that is tracing with a
+stand-in. What jax itself asks in order to compute something now has the real answer.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+from jitclient.wire.messages import DeviceInfo
+
+_here = threading.local()
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceView:
+    """One of the daemon's devices, as far as code asks about it."""
+
+    id: int
+    platform: str
+    device_kind: str
+    process_index: int = 0
+
+
+class BackendView:
+    """The daemon's backend, as far as code asks about it."""
+
+    def __init__(self, infos: Sequence[DeviceInfo]) -> None:
+        self._devices = [DeviceView(n, info.platform, info.kind) for n, info in enumerate(infos)]
+        self.platform = infos[0].platform
+
+    def devices(self) -> list[DeviceView]:
+        """All of them."""
+        return list(self._devices)
+
+    local_devices = devices
+
+    def device_count(self) -> int:
+        """How many there are."""
+        return len(self._devices)
+
+    local_device_count = device_count
+
+    def process_index(self) -> int:
+        """Whose it is."""
+        return 0
+
+
+@contextlib.contextmanager
+def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
+    """Have this thread see the daemon's devices meanwhile, unless they are of this process's own platform."""
+    import jax
+
+    if not infos or infos[0].platform == jax.default_backend() or not _prepare():
+        yield
+        return
+    _here.view = BackendView(infos)
+    try:
+        yield
+    finally:
+        _here.view = None
+
+
+@functools.cache
+def _prepare() -> bool:
+    """Put the stand-ins in place, once; whether this version of jax has what they stand for."""
+    import jax
+
+    try:
+        from jax._src import xla_bridge
+
+        questions = (jax.default_backend, jax.devices, jax.device_count, jax.local_device_count)
+        codes = frozenset(question.__code__ for question in questions)
+        real = xla_bridge.get_backend
+    except (ImportError, AttributeError):
+        return False
+    xla_bridge.get_backend = _Asked(real, codes)
+    jax.local_devices = _local_devices(jax.local_devices)
+    return True
+
+
+class _Asked:
+    """Stands for the function that finds a backend."""
+
+    def __init__(self, real: Any, questions: frozenset[CodeType]) -> None:
+        self._real = real
+        self._questions = questions
+
+    def __call__(self, platform: Any = None) -> Any:
+        view = getattr(_here, "view", None)
+        if view is None or platform not in (None, view.platform):
+            return self._real(platform)
+        question = sys._getframe(1)
+        is_asked = question.f_code in self._questions
+        is_default = question.f_code.co_name == "default_backend"
+        return view if is_asked and (is_default or not _is_of_jax(question.f_back)) else self._real(platform)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def _local_devices(real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def local_devices(*args: Any, **kwargs: Any) -> Any:
+        view = getattr(_here, "view", None)
+        return real(*args, **kwargs) if view is None or args or kwargs else view.devices()
+
+    return local_devices
+
+
+def _is_of_jax(frame: Any) -> bool:
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith(("jax.", "jaxlib."))

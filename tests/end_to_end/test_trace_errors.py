@@ -1,0 +1,95 @@
+"""What a trace raises on the daemon it may not raise in the process that wrote the function: that one counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+PROGRAM = """
+    import json
+    import sys
+    import threading
+    import warnings
+    import jax.numpy as jnp
+    import jitclient
+
+    HERE = threading.main_thread()
+
+    def only_here(x):
+        print("traced")
+        if threading.current_thread().name != "MainThread":
+            raise RuntimeError("not on this thread")
+        return x * 2
+
+    def nowhere(x):
+        print("traced in vain")
+        raise RuntimeError("nowhere")
+
+    found = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for fun in (only_here, only_here, nowhere, nowhere):
+            try:
+                found.append(float(jitclient.jit(fun)(jnp.float32(3))))
+            except Exception as error:
+                found.append(f"{type(error).__name__}: {error}")
+    print(json.dumps([found, [str(each.message) for each in warned]]))
+"""
+
+
+def test_a_function_that_only_its_own_process_can_trace_is_traced_there(
+    new_daemon: Callable[..., Any],
+    short_path: Any,
+    run_script: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+    capfd: Any,
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address):
+        first, warned = run_script(PROGRAM, env={"JITSERVER_ADDRESS": address})
+        after_first = counts(address)
+        second, silent = run_script(PROGRAM, env={"JITSERVER_ADDRESS": address})
+        after_second = counts(address)
+    expected = [6.0, 6.0, "RuntimeError: nowhere", "RuntimeError: nowhere"]
+    assert first == second == expected
+    assert len(warned) == 1
+    assert "only_here is traced in this process: its trace on the daemon raised RuntimeError" in warned[0]
+    assert not silent, "the daemon remembers it"
+    assert after_first["traces"] == after_second["traces"] == 2, "each was tried once on the daemon"
+    assert after_second["compiles"] == 1, "the program is shared"
+    assert after_second["client_traces"] > after_first["client_traces"] > 0
+    assert after_second["local_runs"] == 0
+
+
+def test_the_log_of_the_daemon_has_what_a_trace_printed_unless_it_failed(
+    new_daemon: Callable[..., Any], short_path: Any, run_script: Callable[..., Any], tmp_path: Any
+) -> None:
+    script = """
+        import json, sys
+        import jax.numpy as jnp
+        import jitclient
+
+        def prints(x):
+            print("said by what was traced")
+            print("and on the other stream", file=sys.stderr)
+            return x
+
+        def fails(x):
+            print("said in vain")
+            raise ValueError
+
+        jitclient.jit(prints)(jnp.ones(1))
+        try:
+            jitclient.jit(fails)(jnp.ones(1))
+        except ValueError:
+            pass
+        print(json.dumps(None))
+    """
+    address = f"unix:{short_path}/d.sock"
+    log = tmp_path / "log"
+    with new_daemon(address) as daemon:
+        run_script(script, env={"JITSERVER_ADDRESS": address})
+        with open(f"/proc/{daemon.pid}/fd/1") as output:
+            log.write_text(output.read())
+    said = log.read_text()
+    assert "said by what was traced" in said
+    assert "and on the other stream" in said
+    assert "said in vain" not in said
