@@ -156,6 +156,7 @@ class JitService(Service):  # type: ignore[misc]
             may_raise=entry.program.may_raise,
             seconds=entry.info.seconds if made else {},
             warnings=entry.program.warnings,
+            escapes=entry.program.escapes,
         )
 
     # ---- arrays that outlive their sessions

@@ -12,10 +12,11 @@ from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.leaked import refuse_used
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
-from jitclient.wire.messages import Signature, Spec, Traced, Warned
+from jitclient.wire.messages import Escape, Signature, Spec, Traced, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, placed, warned
 from jitserver.engine.callbacks import calls_back
@@ -40,6 +41,7 @@ class Program:
     seconds: dict[str, float]
     code_bytes: int
     warnings: tuple[Warned, ...]
+    escapes: tuple[Escape, ...] = ()
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
@@ -90,6 +92,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say) -> P
     with warned.collected() as warnings:
         leaks.warn_of_kept(loaded, name)
     built.warnings += tuple(warnings)
+    built.escapes = leaks.escapes(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
     # JAX remembers what it compiled for as long as the function lives.
     built.loaded = loaded if built.may_raise else None
@@ -164,7 +167,7 @@ def _lowered(
     jitted = placed.jitted(function, signature, options)
     with _timed(seconds, "trace", say, "tracing"), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
-        leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+        refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:
         raise CaptureError(
             "its program has side effects (jax.debug.print, an io callback), which must happen in this process"

@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitclient.calls.options import Static
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import abstract, spec_of_aval
+from jitclient.local_jax.leaked import refuse_used
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.trees import tree
 from jitclient.wire.messages import Spec
@@ -35,7 +36,7 @@ def trace(
     name: str,
     structure: tree.Structure,
     statics: Iterable[Static],
-    specs: Iterable[Spec],
+    specs: Sequence[Spec],
     platform: str,
 ) -> ClientTrace:
     """Traces and lowers a function for the daemon's platform, with the JAX settings in force here. Imports jax.
@@ -51,6 +52,7 @@ def trace(
     arguments = list(map(abstract, specs))
     with _without_locations():
         traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
+        refuse_used(jitted, len(traced.jaxpr.in_avals), specs)
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
             program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())

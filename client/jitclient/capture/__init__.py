@@ -19,6 +19,7 @@ What to change where:
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
   `make_values.py`; what captured code sees of the world: `sandbox.py`
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
+- what keeps a value of a trace: `holders.py`, `tracers.py`
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 
@@ -28,6 +29,7 @@ from .format import FORMAT
 from .frames import Frame
 from .load import Loaded, load
 from .sharing import class_count
+from .tracers import holds_tracer
 
 __all__ = [
     "FORMAT",
@@ -36,6 +38,7 @@ __all__ = [
     "Loaded",
     "capture",
     "class_count",
+    "holds_tracer",
     "load",
     "own_attributes",
     "rebuild_jit",

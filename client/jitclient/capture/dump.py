@@ -10,10 +10,12 @@ from .code import canonical_code
 from .failures import raise_needed
 from .format import FORMAT, NAMEABLE, digest, to_bytes
 from .graph import Node, Value, renumbered
+from .holders import Holders
 from .numbering import Numbering
 from .others import describe_other
 from .patches import refuse_patches
 from .schedule import Schedule, order_sets
+from .tracers import holds_tracer
 from .walker import Walker
 from .watch import Watch
 
@@ -32,6 +34,7 @@ class Capture:
         key: the digest of the payload, in hex.
         locations: file names, lines and local names, for tracebacks; no part of the key.
         packages: the installed packages that the capture refers to, by import name, sorted.
+        holders: what can keep a value of a trace.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Capture:
         packages: tuple[str, ...],
         watch: Watch,
         numbering: Numbering,
+        holders: Holders,
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -48,7 +52,13 @@ class Capture:
         self.packages = packages
         self.unchanged: Callable[[], bool] = watch.unchanged
         """Whether nothing that the capture went through has been rebound since."""
+        self.holders = holders
+        self._watch = watch
         self._numbering = numbering
+
+    def is_current(self) -> bool:
+        """Whether a new trace of the function would be one of this capture."""
+        return self.unchanged() and not self._watch.met_tracer and not self.holders.any_attribute(holds_tracer)
 
     def index_of(self, obj: object) -> int | None:
         """The index of a captured object that both sides can name, or None."""
@@ -123,6 +133,7 @@ def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value
         tuple(sorted(walker.packages)),
         walker.watch,
         Numbering(extras, named),
+        Holders(schedule.steps),
     )
 
 
