@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from .format import ATOMS
+
 _DEEPEST = 3
 
 
@@ -16,6 +18,8 @@ def is_tracer(value: Any) -> bool:
 def holds_tracer(value: Any, depth: int = _DEEPEST) -> bool:
     """Whether a value is a tracer, or a container with one in it."""
     kind = type(value)
+    if kind in ATOMS:
+        return False
     if kind is dict:
         inner: Iterable[Any] = list(value.values())
     elif kind in (list, set):
