@@ -19,7 +19,7 @@ from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
-from jitserver import calls, kept_files, notify, spill
+from jitserver import calls, kept_files, machine, notify, spill
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
@@ -47,6 +47,11 @@ _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 _SAVING_SECONDS = 10.0  # to write arrays to the disk, at least, however long running calls took
 
 
+def _program_share() -> int:
+    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
+    return machine.memory_bytes() // 8
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How a daemon runs.
@@ -71,7 +76,7 @@ class Options:
     most_classes: int = 10_000
     shared_bytes: int = dataclasses.field(default_factory=memory_share)
     array_bytes: int | None = None
-    program_bytes: int = dataclasses.field(default_factory=memory.memory_share)
+    program_bytes: int = dataclasses.field(default_factory=_program_share)
     program_maps: int = dataclasses.field(default_factory=memory.maps_share)
     disk_bytes: int | None = None
     prewarm: bool = True

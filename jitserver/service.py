@@ -157,6 +157,7 @@ class JitService(Service):  # type: ignore[misc]
             seconds=entry.info.seconds if made else {},
             warnings=entry.program.warnings,
             verified=entry.program.verified if made else None,
+            escapes=entry.program.escapes,
         )
 
     # ---- arrays that outlive their sessions

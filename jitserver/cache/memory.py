@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from jitserver import machine
 from jitserver.cache.entry import Entry
 from jitserver.cache.worth import worth
 
@@ -114,8 +113,3 @@ def maps_share() -> int:
         return int(Path("/proc/sys/vm/max_map_count").read_text()) // 2
     except (OSError, ValueError):
         return 1 << 15
-
-
-def memory_share() -> int:
-    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
-    return machine.memory_bytes() // 8

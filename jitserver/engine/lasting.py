@@ -10,7 +10,7 @@ import msgspec
 from jax.experimental import serialize_executable
 
 from jitclient.wire import values
-from jitclient.wire.messages import Message, Spec, Warned
+from jitclient.wire.messages import Escape, Message, Spec, Warned
 from jitserver.engine import arrays
 from jitserver.engine.program import Program
 
@@ -26,6 +26,7 @@ class Facts(Message):
     settings: tuple[tuple[str, values.Value], ...]
     code_bytes: int
     warnings: tuple[Warned, ...]
+    escapes: tuple[Escape, ...] = ()
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -> bytes:
@@ -40,6 +41,7 @@ def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -
             settings,
             program.code_bytes,
             program.warnings,
+            program.escapes,
         )
     )
 
@@ -80,6 +82,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
         seconds={},
         code_bytes=told.code_bytes,
         warnings=told.warnings,
+        escapes=told.escapes,
     )
 
 

@@ -1,55 +1,85 @@
 """Values of a trace that outlive it, because traced code kept them somewhere. JAX calls them leaked tracers."""
 
+import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-import jax
-
-from jitclient.capture import Loaded
-from jitclient.local_jax.avals import abstract
-from jitclient.wire.messages import Spec
-
-
-def refuse_used(jitted: Any, n_inputs: int, leaves: Sequence[Spec]) -> None:
-    """Raises JAX's own error for a value that escaped from a trace inside, and was used. A call would meet it; what is
-    made ahead of time takes the value for one more argument.
-    """
-    if n_inputs > len(leaves):
-        jitted(*(jax.numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, leaves)))
+from jitclient.capture import Loaded, holds_tracer
+from jitclient.errors import CaptureError
+from jitclient.local_jax.avals import spec_of_aval
+from jitclient.local_jax.interop import is_tracer
+from jitclient.trees import tree
+from jitclient.wire.messages import Escape, Spec
 
 
 def warn_of_kept(loaded: Loaded, name: str) -> bool:
     """Warns of values that lie in captured objects now: under `jax.jit` they would lie in the caller's. Says if so."""
     kept = next(_kept(loaded), None)
-    if kept is not None:
-        warnings.warn(
-            f"{name} keeps a value of its trace in {kept}. It is traced on the daemon, so in this process nothing has "
-            "changed (with jax.jit there would be a tracer, of no use outside of the trace): return the value instead",
-            RuntimeWarning,
-            stacklevel=2,
+    if kept is None:
+        return False
+    then = "As with jax.jit, there is a tracer now, of no use outside of the trace"
+    if kept.name is None:
+        then = (
+            "It is traced on the daemon, so in this process nothing has changed (with jax.jit there would be a tracer, "
+            "of no use outside of the trace)"
         )
-    return kept is not None
+    warnings.warn(
+        f"{name} keeps a value of its trace in {kept.where}. {then}: return the value instead",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return True
 
 
-def _kept(loaded: Loaded) -> Iterator[str]:
-    for op, made in loaded.made:
-        if op == "namespace":
-            yield from (f"the global {name!r}" for name, value in list(vars(made).items()) if _has_tracer(value))
-        elif op in ("new", "bare"):
-            attributes = getattr(made, "__dict__", {})
-            kind = type(made).__qualname__
-            yield from (f"{name!r} of a {kind}" for name, value in list(attributes.items()) if _has_tracer(value))
-        elif op in ("list", "dict", "set", "typed_dict") and _has_tracer(made):
-            yield f"a {type(made).__name__} that it reaches"
+def escapes(loaded: Loaded) -> tuple[Escape, ...]:
+    """The same values, as far as the caller can put what `jax.jit` would leave where they would lie."""
+    found = []
+    for kept in _kept(loaded):
+        if kept.name is not None:
+            leaves, shape = tree.flatten(kept.value)
+            with contextlib.suppress(CaptureError):  # of a class that only this trace has
+                structure = tree.encode(tree.structure_of(shape), loaded.index_of)
+                found.append(Escape(kept.holder, kept.name, structure, tuple(map(_spec, leaves))))
+    return tuple(found)
 
 
-def _has_tracer(value: Any) -> bool:
-    kind = type(value)  # never isinstance: to what did not travel, that is a use
-    if kind in (list, tuple, set):
-        return any(map(_is_tracer, value))
-    return any(map(_is_tracer, value.values())) if kind is dict else issubclass(kind, jax.core.Tracer)
+class _Kept(NamedTuple):
+    """A value of the trace: which object of the capture has it, under which name, and how people call that place. No
+    name where the value is a container of the capture, which has it in it; "" in a variable of a closure.
+    """
+
+    holder: int
+    name: str | None
+    value: Any
+    where: str
 
 
-def _is_tracer(value: Any) -> bool:
-    return issubclass(type(value), jax.core.Tracer)
+def _kept(loaded: Loaded) -> Iterator[_Kept]:
+    containers = {id(made) for op, made in loaded.made if op in _CONTAINERS}
+    for holder, (op, made) in enumerate(loaded.made):
+        for name, value, where in _held(op, made):
+            is_container = id(value) in containers
+            if holds_tracer(value) and not (op == "cell" and is_container):  # which says so itself
+                yield _Kept(holder, None if is_container else name, value, where)
+
+
+_CONTAINERS = ("list", "dict", "set", "typed_dict")
+
+
+def _held(op: str, made: Any) -> Iterator[tuple[str, Any, str]]:
+    """What an object of a capture holds: names, values, and how people call those places."""
+    if op == "namespace":
+        yield from ((name, value, f"the global {name!r}") for name, value in list(vars(made).items()))
+    elif op in ("new", "bare"):
+        attributes, kind = getattr(made, "__dict__", {}), type(made).__qualname__
+        yield from ((name, value, f"{name!r} of a {kind}") for name, value in list(attributes.items()))
+    elif op == "cell":
+        with contextlib.suppress(ValueError):  # it is empty
+            yield "", made.cell_contents, "a variable of a closure"
+    elif op in _CONTAINERS:
+        yield "", made, f"a {type(made).__name__} that it reaches"
+
+
+def _spec(leaf: Any) -> Spec:
+    return spec_of_aval(leaf.aval) if is_tracer(leaf) else Spec((), "float32")

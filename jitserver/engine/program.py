@@ -13,10 +13,11 @@ from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.leaked import refuse_used
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
-from jitclient.wire.messages import Signature, Spec, Traced, Verified, Warned
+from jitclient.wire.messages import Escape, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, warned
 
@@ -42,6 +43,7 @@ class Program:
     seconds: dict[str, float]
     code_bytes: int
     warnings: tuple[Warned, ...]
+    escapes: tuple[Escape, ...] = ()
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
@@ -96,6 +98,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
+    built.escapes = leaks.escapes(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
     # JAX remembers what it compiled for as long as the function lives.
     built.loaded = loaded if built.may_raise else None
@@ -170,7 +173,7 @@ def _lowered(
     jitted = placed.jitted(function, signature, options)
     with _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
-        leaks.refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+        refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:
         raise CaptureError(
             "its program has side effects (jax.debug.print, an io callback), which must happen in this process"

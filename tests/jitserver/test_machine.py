@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from jitserver import blocks, machine, room
-from jitserver.cache import memory
+from jitclient.wire.address import Address
+from jitserver import machine
+from jitserver.daemon import Options
 from jitserver.machine import memory_bytes
+from jitserver.room import array_share
 
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -60,6 +62,5 @@ def test_a_limit_above_the_machine_is_none(tmp_path: Path) -> None:
 def test_every_budget_is_a_part_of_the_groups_limit(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("0::/\n")
     group(tmp_path / "fs", "memory.max", str(8 << 20))
-    assert room.array_share([]) == 4 << 20
-    assert blocks.memory_share() == 2 << 20
-    assert memory.memory_share() == 1 << 20
+    options = Options(Address.parse("unix:/a/socket"))
+    assert (options.shared_bytes, options.program_bytes, array_share([])) == (2 << 20, 1 << 20, 4 << 20)

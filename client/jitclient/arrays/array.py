@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jitclient.arrays.dispatch import here
 from jitclient.arrays.operations import Operations
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
@@ -43,6 +44,7 @@ class Array(Operations, Placement):
     """
 
     __slots__ = (
+        "__dict__",  # JAX's arrays take attributes, too
         "__weakref__",
         "_generation",
         "_handle",
@@ -147,10 +149,13 @@ class Array(Operations, Placement):
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the elements."""
-        return np.asarray(self).tobytes(order)
+        return self._on_host().tobytes(order)  # type: ignore[no-any-return]
 
     def __bytes__(self) -> bytes:
-        return self.tobytes()
+        if is_key(self.spec):
+            return bytes(here(self))
+        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))  # which Python asks for first
+        return bytes(int(self)) if is_index else self.tobytes()
 
     def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
         return self.__array__().data
@@ -175,11 +180,11 @@ class Array(Operations, Placement):
 
     def item(self, *position: int) -> Any:
         """One element as a Python scalar; without a position, the only one."""
-        return np.asarray(self).item(*position)
+        return self._on_host().item(*position)
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
-        return np.asarray(self).tolist()
+        return self._on_host().tolist()
 
     def __float__(self) -> float:
         return float(self._scalar())
@@ -191,6 +196,8 @@ class Array(Operations, Placement):
         return complex(self._scalar())
 
     def __bool__(self) -> bool:
+        if is_key(self.spec):
+            return bool(here(self))
         if self.size != 1:
             many = "array with more than one element is ambiguous. Use a.any() or a.all()"
             none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
@@ -214,7 +221,8 @@ class Array(Operations, Placement):
         return self.spec.shape[0]
 
     def __format__(self, spec: str) -> str:
-        return format(np.asarray(self) if self.spec.shape else np.asarray(self)[()], spec)
+        value = self._on_host()
+        return format(value if self.spec.shape or is_key(self.spec) else value[()], spec)
 
     def __str__(self) -> str:
         return repr(self) if is_key(self.spec) else str(np.asarray(self))
@@ -265,6 +273,10 @@ class Array(Operations, Placement):
         self._value = value
 
     # ---- fetching
+
+    def _on_host(self) -> Any:
+        """Its value as an array of numpy; keys as JAX's own, which knows what they can do."""
+        return here(self) if is_key(self.spec) else np.asarray(self)
 
     def _fetched(self) -> HostArray:
         self._check_alive()

@@ -8,6 +8,7 @@ import numpy as np
 from jitclient.arrays.dispatch import here, is_for_here, run
 from jitclient.arrays.operands import Operands, Template, constant, is_array, read
 from jitclient.arrays.sizes import MethodCall, sized
+from jitclient.wire.arrays import is_key
 
 PROPERTIES = ("T", "mT", "real", "imag", "flat")
 
@@ -59,6 +60,10 @@ constants of it.
 """
 
 
+OF_KEYS = {"__contains__", "copy", "flatten", "ravel", "reshape", "squeeze", "swapaxes", "take", "transpose", "T"}
+"""What arrays of typed PRNG keys have of these outside of traces. JAX says itself that there is no other."""
+
+
 def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `array.name(*args, **kwargs)` gives, or the property of that name."""
 
@@ -68,7 +73,7 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
             return found
         return found(*map(here, args), **{key: here(value) for key, value in kwargs.items()})
 
-    if is_for_here(array, *args, *kwargs.values()):
+    if is_for_here(array, *args, *kwargs.values()) or (is_key(array.spec) and name not in OF_KEYS):
         return in_process()
     try:
         call = sized(MethodCall(name, args, kwargs, METHODS.get(name, ())), array)

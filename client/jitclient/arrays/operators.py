@@ -3,6 +3,8 @@
 import operator
 from typing import Any
 
+import numpy as np
+
 import jitclient
 from jitclient.arrays.dispatch import here, is_for_here, on_daemon
 from jitclient.arrays.methods import call_method, is_integer
@@ -38,9 +40,18 @@ def apply(name: str, array: Any, other: Any) -> Any:
         raise TypeError(f"unsupported operand type(s) for {sign}: {type(left).__name__!r} and {type(right).__name__!r}")
     if not isinstance(other, (int, float, complex)) and not is_array(other) and not interop.is_tracer(other):
         return NotImplemented
+    if _is_for_jax(other):
+        return getattr(here(array), f"__{name}__")(other)
     if name in ("pow", "rpow") and not is_for_here(other):
         return _power(name, array, other)
     return _apply(f"__{name}__", array, other)
+
+
+def _is_for_jax(other: Any) -> bool:
+    """Whether no argument can be so, and JAX itself knows what it makes of it, or what is wrong."""
+    if isinstance(other, np.ma.MaskedArray):
+        return True
+    return isinstance(other, (np.ndarray, np.generic)) and other.dtype.kind in "mM"
 
 
 def _apply(name: str, array: Any, other: Any) -> Any:

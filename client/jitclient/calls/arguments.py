@@ -10,7 +10,8 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
-from jitclient.local_jax.interop import is_jax_array, is_of_this_process
+from jitclient.local_jax.interop import is_jax_array, is_of_this_process, is_tracer
+from jitclient.local_jax.leaked import refuse
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
@@ -55,6 +56,8 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
     if is_jax_array(leaf):
         weak = bool(leaf.aval.weak_type)
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # it stays what it is
+    if is_tracer(leaf):
+        refuse(leaf)
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     for scalar, make in _SCALARS.items():  # such as the members of an IntEnum

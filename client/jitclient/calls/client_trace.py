@@ -14,6 +14,7 @@ from jitclient.calls.over_leaves import OverLeaves
 from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
+from jitclient.local_jax.leaked import refuse_used
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
@@ -36,7 +37,7 @@ def trace(
     name: str,
     structure: tree.Structure,
     statics: Iterable[Static],
-    specs: Iterable[Spec],
+    specs: Sequence[Spec],
     platform: str,
     devices: Sequence[DeviceInfo] = (),
 ) -> ClientTrace:
@@ -55,6 +56,7 @@ def trace(
     arguments = list(map(abstract, specs))
     with without_locations(), backend_view.of(devices):
         traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
+        refuse_used(jitted, len(traced.jaxpr.in_avals), specs)
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
             program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitclient.calls import device_options, key_parts, verification
+from jitclient.calls import device_options, escapes, key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, trace
 from jitclient.calls.deps import Input, stamp_of
@@ -134,6 +134,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
         platform, devices = _backend_of(session)
         verification.verify(wanted, captured, prepared.verified, platform, devices)
     structure = tree.decode(prepared.tree, captured.object_at)
+    escapes.leave(prepared.escapes, captured, wanted.fun, wanted.name)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
     return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))

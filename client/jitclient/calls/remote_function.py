@@ -194,7 +194,7 @@ class RemoteFunction:
         Raises:
             CaptureError: it cannot be captured.
         """
-        if self._capture is None or not self._capture.unchanged():
+        if self._capture is None or not self._capture.is_current():
             fresh = capture(self._fun, allow_ambient=self._deps is not None)
             if self._capture is not None and fresh.key != self._capture.key:
                 self._programs.clear()

@@ -21,6 +21,7 @@ What to change where:
   give: `private_imports.py`
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
 - whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
+- what keeps a value of a trace: `holders.py`, `tracers.py`
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 
@@ -30,6 +31,7 @@ from .format import FORMAT
 from .frames import Frame
 from .load import Loaded, load
 from .sharing import class_count
+from .tracers import holds_tracer
 
 __all__ = [
     "FORMAT",
@@ -38,6 +40,7 @@ __all__ = [
     "Loaded",
     "capture",
     "class_count",
+    "holds_tracer",
     "load",
     "own_attributes",
     "rebuild_jit",

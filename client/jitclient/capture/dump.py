@@ -10,11 +10,13 @@ from .code import canonical_code
 from .failures import raise_needed
 from .format import FORMAT, NAMEABLE, digest, to_bytes
 from .graph import Node, Value, renumbered
+from .holders import Holders
 from .numbering import Numbering
 from .others import describe_other
 from .patches import refuse_patches
 from .schedule import Schedule, order_sets
 from .set_order import SetOrder, set_order
+from .tracers import holds_tracer
 from .walker import Walker
 from .watch import Watch
 
@@ -34,6 +36,7 @@ class Capture:
         locations: file names, lines and local names, for tracebacks; no part of the key.
         packages: the installed packages that the capture refers to, by import name, sorted.
         set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
+        holders: what can keep a value of a trace.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Capture:
         watch: Watch,
         numbering: Numbering,
         set_order: SetOrder | None,
+        holders: Holders,
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -52,7 +56,13 @@ class Capture:
         self.unchanged: Callable[[], bool] = watch.unchanged
         """Whether nothing that the capture went through has been rebound since."""
         self.set_order = set_order
+        self.holders = holders
+        self._watch = watch
         self._numbering = numbering
+
+    def is_current(self) -> bool:
+        """Whether a new trace of the function would be one of this capture."""
+        return self.unchanged() and not self._watch.met_tracer and not self.holders.any_attribute(holds_tracer)
 
     def index_of(self, obj: object) -> int | None:
         """The index of a captured object that both sides can name, or None."""
@@ -128,6 +138,7 @@ def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value
         walker.watch,
         Numbering(extras, named),
         set_order(walker, list(roots)),
+        Holders(schedule.steps),
     )
 
 

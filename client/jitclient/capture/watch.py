@@ -9,6 +9,7 @@ from typing import Any
 
 from .identity import Check, cells_hold, names_hold
 from .names import MISSING
+from .tracers import holds_tracer
 
 _code_of = operator.attrgetter("__code__")
 _defaults_of = operator.attrgetter("__defaults__")
@@ -30,6 +31,11 @@ class Watch:
         self._functions: list[types.FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
         self._checks: list[Check] = []
+        self._bindings: list[Check] = []
+        self._contents: list[Any] = []
+        self.met_tracer = False
+        """Whether something was bound to a value of a trace since. As with `jax.jit`, what was made before goes on; a
+        new trace meets that value."""
 
     def name(self, names: dict[str, Any], name: str, value: Any) -> None:
         """A name in a namespace, MISSING if it was not there."""
@@ -60,9 +66,6 @@ class Watch:
 
     def seal(self) -> None:
         """Begin to watch. Not earlier: looking at instances adds attributes to their classes."""
-        for names, bound in self._bound.values():
-            self._checks += names_hold(names, bound)
-        self._checks += cells_hold(self._cells)
         self._watch_functions()
         for cls in self._classes:
             was = list(vars(cls).values())
@@ -70,20 +73,50 @@ class Watch:
             self._sizes.append((vars(cls), len(was)))  # type: ignore[arg-type]
         if self._sizes:
             self._checks.append(lambda: all(len(names) == size for names, size in self._sizes))
-        if self._missing:
-            self._checks.append(lambda: not any(name in names for names, name in self._missing))
         if self._files:
             self._checks.append(lambda: all(_stat(path) == was for path, was in self._files.items()))
+        self._watch_bindings()
 
     def unchanged(self) -> bool:
         """Whether all of that is as it was."""
         try:
-            for check in self._checks:  # noqa: SIM110 (faster than `all`)
+            for check in self._checks:
                 if not check():
-                    return False
+                    return self._goes_on()
             return True
-        except NameError:  # a name was deleted, or a cell emptied
+        except (NameError, KeyError, ValueError):  # a name was deleted, or a cell emptied
             return False
+
+    def _goes_on(self) -> bool:
+        """Whether nothing was changed but names and cells that have values of traces now. Those are accepted."""
+        if not all(check() for check in self._checks if check not in self._bindings):
+            return False
+        for names, bound in self._bound.values():
+            for name, was in bound.items():
+                if names[name] is not was and not holds_tracer(names[name]):
+                    return False
+            bound.update({name: names[name] for name in bound})
+        for names, name in [(names, name) for names, name in self._missing if name in names]:
+            if not holds_tracer(names[name]):
+                return False
+            self._missing.remove((names, name))
+            self.name(names, name, names[name])
+        contents = [cell.cell_contents for cell in self._cells]
+        if not all(now is was or holds_tracer(now) for now, was in zip(contents, self._contents, strict=True)):
+            return False
+        self._watch_bindings()
+        self.met_tracer = True
+        return True
+
+    def _watch_bindings(self) -> None:
+        others = [check for check in self._checks if check not in self._bindings]
+        self._bindings = [*cells_hold(self._cells)]
+        for names, bound in self._bound.values():
+            self._bindings += names_hold(names, bound)
+        if self._missing:
+            self._bindings.append(lambda: not any(name in names for names, name in self._missing))
+        self._contents = [cell.cell_contents for cell in self._cells]
+        self._checks = self._bindings + others
 
     def _watch_functions(self) -> None:
         functions, codes = self._functions, list(map(_code_of, self._functions))

@@ -229,6 +229,17 @@ class Warned(Part, frozen=True):
     text: str
 
 
+class Escape(Part, frozen=True):
+    """A value of a trace that an object of the capture keeps: that object's number among all that the capture makes,
+    the name there, and the tree of the value. What is no array there has the spec of some array.
+    """
+
+    holder: int
+    name: str
+    tree: Node | None
+    leaves: tuple[Spec, ...]
+
+
 class Prepared(Message):
     """A program that the session holds: its name in calls, and what its results look like. One that `may_raise` calls
     back into Python, or is checked while it runs.
@@ -242,6 +253,7 @@ class Prepared(Message):
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
     warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
     verified: Verified | None = None  # where it was made now, and that was asked for
+    escapes: tuple[Escape, ...] = ()  # from its trace
 
 
 class Inspect(Message):

@@ -279,6 +279,7 @@ def test_public_names():
         "Loaded",
         "capture",
         "class_count",
+        "holds_tracer",
         "load",
         "own_attributes",
         "rebuild_jit",

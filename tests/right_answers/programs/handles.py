@@ -10,8 +10,6 @@ import numpy as np
 
 X = np.arange(3.0, dtype=np.float32)
 
-LOCAL: list[str] = []
-
 
 def sq(x):
     return x * x
@@ -216,3 +214,128 @@ def case_renamed(jit):
     jitted = jit(sq)
     jitted.__name__, jitted.__wrapped__ = "other", None
     return jitted(3.0), jax.jit(lambda x: jitted(x))(3.0), jitted.__name__
+
+
+# ---- values that a trace leaves behind
+
+KEY = jax.random.key(0)
+
+
+def _attempt(use, *args):
+    """What a use gives, or the name of what it raises."""
+    try:
+        return use(*args)
+    except Exception as error:
+        return type(error).__name__
+
+
+def _uses(jit, fun, look):
+    """The second use of what a trace left: by the same program, by new ones, and outside."""
+    jitted = jit(fun)
+    found = [_attempt(jitted, 1.0), _attempt(jitted, 1.0), _attempt(jax.random.normal, look()), look().shape]
+    found += [_attempt(jit(lambda x: jax.random.normal(look()) + x), 1.0), _attempt(jit(lambda k: k), look())]
+    return [*found, _attempt(jitted, X), _attempt(jitted, 1.0), _attempt(jax.random.split, look()), repr(look())]
+
+
+def case_global_key(jit):
+    global KEY
+    KEY = jax.random.key(0)
+
+    def draw(x):
+        global KEY
+        KEY, sub = jax.random.split(KEY)
+        return jax.random.normal(sub) + x
+
+    return _uses(jit, draw, lambda: KEY)
+
+
+def case_key_in_a_closure(jit):
+    key = jax.random.key(1)
+
+    def draw(x):
+        nonlocal key
+        key, sub = jax.random.split(key)
+        return jax.random.normal(sub) + x
+
+    return _uses(jit, draw, lambda: key)
+
+
+def case_key_of_an_object(jit):
+    class Model:
+        def __init__(self):
+            self.key = jax.random.key(2)
+
+        def draw(self, x):
+            self.key, sub = jax.random.split(self.key)
+            return jax.random.normal(sub) + x
+
+    model = Model()
+    return _uses(jit, model.draw, lambda: model.key)
+
+
+def case_keys_in_a_tuple_and_a_dict(jit):
+    class Model:
+        def __init__(self):
+            self.state = (jax.random.key(3), {"key": jax.random.key(4)})
+
+        def draw(self, x):
+            first, second = jax.random.split(self.state[0])
+            self.state = (first, {"key": second})
+            return jax.random.normal(second) + x
+
+    model = Model()
+    return _uses(jit, model.draw, lambda: model.state[1]["key"]), len(model.state)
+
+
+def case_bound_anew_after_it_was_left(jit):
+    global KEY
+    KEY = jax.random.key(0)
+
+    def draw(x):
+        global KEY
+        KEY, sub = jax.random.split(KEY)
+        return jax.random.normal(sub) + x
+
+    drawn = [jit(draw)(1.0)]
+    for seed in range(3):
+        KEY = jax.random.key(seed)
+        drawn.append(jit(lambda x, seed=seed: draw(x) * 1)(1.0))
+    return drawn
+
+
+def case_a_program_that_read_it_goes_on(jit):
+    global KEY
+    KEY = jax.random.key(7)
+
+    def draw(x):
+        global KEY
+        KEY, sub = jax.random.split(KEY)
+        return jax.random.normal(sub) + x
+
+    reads = jit(lambda x: jax.random.normal(KEY) + x)
+    return reads(1.0), jit(draw)(1.0), reads(1.0), _attempt(reads, X), reads(1.0)
+
+
+def case_a_value_kept_and_never_used(jit):
+    class Log:
+        last = None
+
+        def step(self, x):
+            self.last = x * 2
+            return x + 1
+
+    log = Log()
+    step = jit(log.step)
+    return step(1.0), step(X), step(1.0), log.last.shape, _attempt(float, log.last)
+
+
+def case_a_value_left_by_plain_jit(jit):
+    global KEY
+    KEY = jax.random.key(8)
+
+    def draw(x):
+        global KEY
+        KEY, sub = jax.random.split(KEY)
+        return jax.random.normal(sub) + x
+
+    return jax.jit(draw)(1.0), _attempt(jit(lambda x: jax.random.normal(KEY) + x), 1.0)

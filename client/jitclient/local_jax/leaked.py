@@ -1,0 +1,35 @@
+"""Tracers that outlived their traces. JAX raises `UnexpectedTracerError` wherever one is used; so it is asked to."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.own_jit import own_jit
+from jitclient.wire.messages import Spec
+
+
+def left_by(fun: Callable[..., Any], name: str, specs: Sequence[Spec]) -> list[Any]:
+    """Such tracers, whose errors name the function. Imports jax."""
+    kept: list[Any] = []
+
+    def leaking(*values: Any) -> None:
+        kept.extend(values)
+
+    leaking.__name__ = name
+    leaking.__wrapped__ = fun  # type: ignore[attr-defined]  # JAX finds the user's file and line through it
+    own_jit(leaking).eval_shape(*map(abstract, specs))
+    return kept
+
+
+def refuse(leaf: Any) -> None:
+    """Raises JAX's own error for an argument that is such a tracer."""
+    own_jit(lambda leaf: leaf)(leaf)
+
+
+def refuse_used(jitted: Any, n_inputs: int, specs: Sequence[Spec]) -> None:
+    """Raises JAX's own error where a trace met such a tracer. A call would meet it; what is made ahead of time takes it
+    for one more argument.
+    """
+    if n_inputs > len(specs):
+        jitted(*(sys.modules["jax"].numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, specs)))
