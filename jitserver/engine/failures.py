@@ -1,10 +1,12 @@
 """Exceptions as values: what the client needs to raise the same one, with the user's lines and none of ours."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from jitclient.capture import Loaded
+from jitclient.capture.attributes import dict_of
 from jitclient.errors import CaptureError
 from jitclient.wire import values
 from jitclient.wire.messages import Failure, Frame
@@ -25,11 +27,14 @@ class TraceFailed(Exception):  # noqa: N818
 def failure_of(error: BaseException, loaded: Loaded | None = None, locations: bytes = b"", depth: int = 0) -> Failure:
     """The value of an exception. `locations` are the caller's, whose lines may have moved since it was captured."""
     ref = loaded.index_of if loaded is not None else values.nowhere
-    text = _text(error) if loaded is None else loaded.user_text(_text(error), locations)
+
+    def placed(text: str) -> str:
+        return text if loaded is None else loaded.user_text(text, locations)
 
     def behind(other: BaseException | None) -> Failure | None:
         return failure_of(other, loaded, locations, depth + 1) if other is not None and depth < _DEEPEST_CAUSE else None
 
+    text = placed(_text(error))
     return Failure(
         types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
         text=text,
@@ -37,7 +42,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
         frames=_frames(error, loaded, locations),
         notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
         cause=behind(error.__cause__),
-        attributes=_attributes(error, ref),
+        attributes=_attributes(error, placed, ref),
         context=behind(_context(error, loaded)),
         is_alone=error.__suppress_context__,
     )
@@ -50,12 +55,15 @@ def _context(error: BaseException, loaded: Loaded | None) -> BaseException | Non
     return context if is_users else None
 
 
-def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, values.Value], ...]:
+def _attributes(
+    error: BaseException, placed: Callable[[str], str], ref: values.Ref
+) -> tuple[tuple[str, values.Value], ...]:
+    """What an exception keeps beside its arguments, as far as it can be sent."""
     sent: list[tuple[str, values.Value]] = []
     room = _MOST_TEXT
-    for name, value in vars(error).items():
+    for name, value in dict_of(error).items():
         try:
-            pair = _text(name), values.encode(value, ref)
+            pair = _text(name), values.encode(placed(value) if type(value) is str else value, ref)
             room -= len(msgspec.msgpack.encode(pair))
         except (CaptureError, UnicodeEncodeError, RecursionError):
             continue
