@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from jitclient.capture import Loaded
+from jitclient.capture.attributes import dict_of
 from jitclient.errors import CaptureError
 from jitclient.wire import values
 from jitclient.wire.messages import Failure, Frame
@@ -33,11 +34,10 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
     def placed(text: str) -> str:
         return text if loaded is None else loaded.user_text(text, locations)
 
-    text = placed(_text(error))
-
     def behind(other: BaseException | None) -> Failure | None:
         return failure_of(other, loaded, locations, depth + 1) if other is not None and depth < _DEEPEST_CAUSE else None
 
+    text = placed(_text(error))
     return Failure(
         types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
         text=text,
@@ -45,7 +45,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
         frames=_frames(error, loaded, locations),
         notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
         cause=behind(error.__cause__),
-        attributes=_attributes(error, ref, placed),
+        attributes=_attributes(error, placed, ref),
         context=behind(_context(error, loaded)),
         is_alone=error.__suppress_context__,
     )
@@ -59,14 +59,14 @@ def _context(error: BaseException, loaded: Loaded | None) -> BaseException | Non
 
 
 def _attributes(
-    error: BaseException, ref: values.Ref, placed: Callable[[str], str]
+    error: BaseException, placed: Callable[[str], str], ref: values.Ref
 ) -> tuple[tuple[str, values.Value], ...]:
+    """What an exception keeps beside its arguments, as far as it can be sent."""
     sent: list[tuple[str, values.Value]] = []
     room = _MOST_TEXT
-    for name, value in vars(error).items():
+    for name, value in dict_of(error).items():
         try:
-            value = placed(value) if type(value) is str else value  # JAX's errors keep their text in one
-            pair = _text(name), values.encode(value, ref)
+            pair = _text(name), values.encode(placed(value) if type(value) is str else value, ref)
             room -= len(msgspec.msgpack.encode(pair))
         except (CaptureError, UnicodeEncodeError, RecursionError):
             continue

@@ -14,6 +14,8 @@ What to change where:
 - how an object is described (client): `functions.py`, `classes.py`, `class_body.py`,
   `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jax_values.py`; in which order it
   is asked what it is: `others.py`; the walk itself: `walker.py`, over the nodes of `graph.py`
+- what of an object its pickle forgets: `pickles.py`, with `unharmed.py` for what a copy may touch; what an object
+  is then captured by: `attributes.py`, and `layouts.py` for what a class made in C keeps
 - in which order a program makes things, and so how they are numbered: `schedule.py`
 - how a program is spelled: `format.py`, `inline.py`
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,

@@ -12,7 +12,7 @@ from .functions import state_of
 from .graph import Node, Value
 from .installed import is_user_module
 from .layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
-from .pickles import Parts, forgotten, is_own_hash, maker_of, may_forget, names_of
+from .pickles import Parts, forgotten, is_own_hash, maker_of, may_forget, names_of, says_itself
 from .usercode import is_user_class
 from .walker import Walker, type_name
 from .world import watch
@@ -35,10 +35,13 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
 def _describe(walker: Walker, node: Node, obj: Any) -> None:
     if not is_user_class(type(obj)):
         walker.leaves_caches_empty(dict_of(obj).values())
-    if _is_known_by_its_base(type(obj)):
+    is_known = _is_known_by_its_base(type(obj))
+    if is_known and not says_itself(type(obj)):
         _describe_by_state(walker, node, obj, frozenset())
         return
     parts, lost = _remaking(walker, obj)
+    if is_known:
+        lost = lost or frozenset()
     if lost is not None:
         _describe_by_state(walker, node, obj, lost)
     elif isinstance(parts, str):

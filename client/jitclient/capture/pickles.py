@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import CaptureError
 from .ambient import noted_reads
-from .attributes import attributes_of, slots_of
+from .attributes import attributes_of, dict_of, slots_of
 from .format import to_bytes
 from .inline import is_plain, spell_constant
 from .installed import OURS
@@ -57,6 +57,14 @@ def maker_of(cls: type) -> type:
     return next(k for k in cls.__mro__ if "__new__" in vars(k) and not is_user_class(k))
 
 
+def says_itself(cls: type) -> bool:
+    """Whether a class of the user's says how it is pickled, rather than an installed one that knows nothing of it."""
+    hooks = (*_HOOKS, "__setstate__")
+    return cls in copyreg.dispatch_table or any(
+        hook in vars(base) for base in cls.__mro__ if is_user_class(base) for hook in hooks
+    )
+
+
 _here = threading.local()
 
 
@@ -74,7 +82,7 @@ def forgotten(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | None:
         if _runs_code(obj, parts):
             return _lost_in_a_copy(walker, obj, parts)
         attributes, slots = parts.state if isinstance(parts.state, tuple) else (parts.state, None)
-        return _lost(walker, obj, {**(attributes or {}), **(slots or {})}, None) or None
+        return _lost(walker, obj, {**(attributes or {}), **(slots or {})}, None)
     finally:
         _here.is_comparing = False
 
@@ -92,9 +100,10 @@ def _lost_in_a_copy(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | 
     watch()
     owners = _owners(obj, parts)
     try:
-        shared = Unharmed([parts[1:5], _state(obj)] if owners else [], owners)
+        shared = Unharmed([parts[1:5], _state(obj)] if owners else [], owners, walker.room)
     except CaptureError:
         return names_of(obj)
+    walker.room -= shared.size
     with shared, noted_reads() as reads:
         try:
             copy = _made(parts)
@@ -102,7 +111,8 @@ def _lost_in_a_copy(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | 
             is_like = type(copy) is type(obj) and _same(walker, tuple(base_of(obj)), tuple(base_of(copy)), (obj, copy))
         except Exception:  # it is the user's code: what it may raise is anything
             return names_of(obj)
-        return lost if lost or reads or not is_like or shared.has_changed() else None
+        is_same = lost is None and is_like and not reads and not shared.has_changed()
+        return None if is_same else lost or frozenset()
 
 
 def names_of(obj: Any) -> frozenset[str]:
@@ -114,19 +124,25 @@ def _state(obj: Any) -> dict[str, Any]:
     return {**attributes_of(obj), **slots_of(obj)}
 
 
-def _lost(walker: Walker, obj: Any, now: dict[str, Any], copy: Any) -> frozenset[str]:
-    """The attributes that differ, but for those that are no other's business."""
+def _lost(walker: Walker, obj: Any, now: dict[str, Any], copy: Any) -> frozenset[str] | None:
+    """The attributes that differ, but for those that are no other's business; None if all is as it was."""
     was, pair = _state(obj), (obj, copy)
     lost = {name for name, value in was.items() if not _same(walker, value, now.get(name, MISSING), pair)}
-    if not is_user_class(type(obj)):  # what is not there, and nothing stands for it, was kept for speed
+    has_more = any(name not in was and name not in dict_of(obj) for name in now)
+    if not is_user_class(type(obj)):  # what comes and goes there was kept for speed
         lost = {name for name in lost if name in now or getattr(type(obj), name, MISSING) is not MISSING}
-    return frozenset(name for name in lost if not is_own_hash(obj, was[name]))
+        has_more = False
+    found = frozenset(name for name in lost if not is_own_hash(obj, was[name]))
+    return found if found or has_more else None
+
+
+_SMALL = 2**32  # a number that is its own hash
 
 
 def is_own_hash(obj: Any, value: Any) -> bool:
     """Whether a value is the hash of the object that keeps it, which is another one in the next process."""
     try:
-        return type(value) is int and value == hash(obj)
+        return type(value) is int and abs(value) > _SMALL and value == hash(obj)
     except Exception:  # it is the user's code: what it may raise is anything
         return False
 

@@ -9,7 +9,7 @@ from .attributes import dict_of
 from .format import ATOMS
 from .names import MISSING
 
-_MOST = 5_000
+_MOST = 5_000  # of an object's own, or it costs more than it is worth
 _DEEPEST = 2  # objects in objects: a copy is told to its children, hardly to theirs
 _INERT = (type, FunctionType, ModuleType)
 
@@ -20,17 +20,25 @@ class Unharmed:
     Args:
         roots: what it is given; what that holds is looked after too, down to a depth.
         owners: classes and namespaces; of what they hold, only containers are looked after.
+        room: how much may be looked after.
+
+    Attributes:
+        size: how much is.
 
     Raises:
         CaptureError: it can reach too much.
     """
 
-    def __init__(self, roots: Iterable[Any], owners: Iterable[Any]) -> None:
+    def __init__(self, roots: Iterable[Any], owners: Iterable[Any], room: int) -> None:
+        self.size = 0
+        self._room = min(room, _MOST)
         self._was: list[tuple[Any, Any]] = []
         self._reach(roots)
         for owner in owners:
-            self._was.append((owner, dict(_content(owner))))
-            self._was += [(held, held.copy()) for held in _content(owner).values() if type(held) in _CONTAINERS]
+            self._note(owner)
+            for held in _content(owner).values():
+                if type(held) in _CONTAINERS:
+                    self._note(held)
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +52,12 @@ class Unharmed:
         """Whether anything is not as it was."""
         return not all(_is_as_it_was(held, was) for held, was in self._was)
 
+    def _note(self, held: Any) -> None:
+        self.size += len(_content(held))
+        if self.size > self._room:
+            raise CaptureError("it holds too much to be compared with a copy")
+        self._was.append((held, _content(held).copy()))
+
     def _reach(self, roots: Iterable[Any]) -> None:
         todo = [(held, 0) for held in roots]
         seen: set[int] = set()
@@ -51,10 +65,8 @@ class Unharmed:
             if type(held) in ATOMS or isinstance(held, _INERT) or id(held) in seen or depth > _DEEPEST:
                 continue
             seen.add(id(held))
-            if len(seen) > _MOST:
-                raise CaptureError("it holds too much to be compared with a copy")
             if type(held) in _CONTAINERS:
-                self._was.append((held, held.copy()))
+                self._note(held)
             if type(held) is dict:
                 todo += [(each, depth) for pair in held.items() for each in pair]
             elif type(held) in (list, tuple, set, frozenset):

@@ -52,6 +52,7 @@ class Walker:
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
         self.caches: set[int] = set()
+        self.room = 1_000_000  # how much may be looked after while copies are made
         self.namespaces: dict[int, Node] = {}
         self.bindings: dict[Any, Node] = {}
         self.codes: dict[bytes, Node] = {}

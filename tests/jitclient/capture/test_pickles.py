@@ -194,3 +194,73 @@ def test_reading_a_file_to_be_pickled_is_no_input(write, tmp_path):
     assert load(capture(module.fn).payload).fn(1) == 2
     path.write_text("6")
     assert capture(module.fn).key == before
+
+
+def test_an_object_that_reaches_too_much_is_captured_as_it_is(write):
+    module = write(
+        um_large="""
+        class Holder:
+            def __init__(self, size):
+                self.items = [[n] for n in range(size)]
+            def __reduce__(self):
+                return Holder, (len(self.items),)
+        holder = Holder(20_000)
+        def fn(x):
+            return holder.items[x]
+        """
+    )
+    assert load(capture(module.fn).payload).fn(19_999) == [19_999]
+
+
+def test_an_attribute_that_a_copy_has_and_the_object_has_not(write):
+    module = write(
+        um_more="""
+        class A:
+            def __init__(self, k):
+                self.k, self.bias = k, 1.0
+            def __reduce__(self):
+                return A, (self.k,)
+        a = A(3)
+        del a.bias
+        def fn(x):
+            return a.k, hasattr(a, "bias")
+        """
+    )
+    assert load(capture(module.fn).payload).fn(1) == (3, False)
+
+
+def test_a_number_that_is_its_own_hash_is_kept(write):
+    module = write(
+        um_number="""
+        class A:
+            k = 1
+            def __init__(self, k):
+                self.k = k
+            def __hash__(self):
+                return hash(self.k)
+            def __getstate__(self):
+                return {}
+        a = A(7)
+        def fn(x):
+            return a.k
+        """
+    )
+    assert load(capture(module.fn).payload).fn(1) == 7
+
+
+@pytest.mark.parametrize("drops", ["__dict__", "slots"])
+def test_a_container_of_ones_own_may_drop_what_is_of_no_use_elsewhere(write, drops):
+    slots = "" if drops == "__dict__" else "__slots__ = ('k', 'items_left')"
+    module = write(
+        um_container=f"""
+        class Config(dict):
+            {slots}
+            def __getstate__(self):
+                return None, {{"k": self.k}}
+        config = Config(a=2)
+        config.k, config.items_left = 3, (i for i in [1])
+        def fn(x):
+            return config["a"], config.k
+        """
+    )
+    assert load(capture(module.fn).payload).fn(1) == (2, 3)
