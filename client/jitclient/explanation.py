@@ -107,7 +107,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
 
 def _question(wanted: Specialisation, remote: RemoteFunction) -> Explain:
     identity = identify(wanted, remote.current_capture())
-    return Explain(identity.lookup, wanted.name, identity.parts(wanted))
+    return Explain(identity.lookup, wanted.name, identity.parts())
 
 
 def _explanation(program: str, explained: Explained) -> Explanation:

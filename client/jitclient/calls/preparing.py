@@ -13,7 +13,7 @@ from jitclient.calls.client_trace import ClientTrace, trace
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture, capture
+from jitclient.capture import Capture, capture, process_state
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
@@ -38,15 +38,17 @@ class Identity:
         captured: the function with all that its signature mentions.
         lookup: what the daemon is asked.
         inputs: the declared inputs as they were found.
+        wanted: what it was made of, with the state of this process.
     """
 
     captured: Capture
     lookup: Lookup
     inputs: tuple[Input, ...]
+    wanted: Specialisation
 
-    def parts(self, wanted: Specialisation) -> bytes:
+    def parts(self) -> bytes:
         """What it is made of, in words."""
-        return key_parts.of_captured(wanted, self.captured, self.inputs, self.lookup.signature)
+        return key_parts.of_captured(self.wanted, self.captured, self.inputs, self.lookup.signature)
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
@@ -56,10 +58,12 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
         CaptureError: something cannot be captured.
     """
     check_carried(wanted.context)
+    wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
     signature = _signature(wanted, captured)
-    return Identity(captured, Lookup(captured.key, base.key, captured.packages, signature, captured.locations), inputs)
+    lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
+    return Identity(captured, lookup, inputs, wanted)
 
 
 def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
@@ -77,7 +81,7 @@ def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pro
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
-    account = Account(wanted, functools.partial(identity.parts, wanted))
+    account = Account(wanted, identity.parts)
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
