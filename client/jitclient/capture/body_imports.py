@@ -17,7 +17,7 @@ from .graph import Node
 from .installed import is_user_module
 from .module_sources import code_of, source_of, surely_imported
 from .names import MISSING
-from .namespaces import bind, namespace_of, whole
+from .namespaces import bind, bind_builtins, namespace_of, whole
 from .outline import Outline
 from .source_values import unproved
 from .walker import Walker
@@ -83,7 +83,7 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     parent = name if is_package else name.rpartition(".")[0]
     node.obj = code
     if live is None:
-        home = Node("namespace", {"__name__": name, "__file__": spec.origin})
+        home = namespace_of(walker, {"__name__": name, "__file__": spec.origin})
     else:
         home = namespace_of(walker, vars(live))
         node.needs += _values_beside(walker, code, outline, live, parent)
@@ -93,6 +93,7 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     node.args = [name, is_package, walker.code(code), home, gone]
     refs = refs_of(code)
     walker.words |= refs.words
+    node.needs += [(bound, True) for bound in bind_builtins(walker, home.obj, refs.globals)]
     for inner, level, wanted in refs.imports:
         if level:
             inner = importlib.util.resolve_name("." * level + inner, parent)
