@@ -100,7 +100,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         return Explanation(program, hit=True, level="L0")
     try:
         identity = identify(wanted, remote.current_capture())
-        question = Explain(identity.lookup, wanted.name, identity.parts(wanted))
+        question = Explain(identity.lookup, wanted.name, identity.parts())
         explained = ask(process.session().settings, Verb.EXPLAIN, question, Explained)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from jitclient.capture import FORMAT
+from jitclient.capture import FORMAT, process_state
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.looking import DeviceMemory
@@ -67,12 +67,13 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
     "mesh": _on_mesh,
     "mesh_context_manager": _in_block,
+    **process_state.ENTER,
 }
 
 
 @contextlib.contextmanager
 def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
-    """Gives this thread the caller's JAX settings, and JAX's defaults for the rest."""
+    """Gives this thread the caller's JAX settings and process state, and JAX's defaults for the rest."""
     with contextlib.ExitStack() as stack:
         for name, value in {**DEFAULTS, **dict(settings)}.items():
             if name in _ENTER:

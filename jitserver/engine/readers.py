@@ -11,6 +11,7 @@ whatever is traced, and the others only tell people something.
 
 import builtins
 import functools
+import logging
 import os
 import random
 import sys
@@ -98,7 +99,7 @@ def _reader() -> str:
         module = str(frame.f_globals.get("__name__"))
         package = module.partition(".")[0]
         if frame.f_builtins is not vars(builtins):
-            reader = "the function itself"  # captured code has builtins of its own
+            reader = _THE_FUNCTION  # captured code has builtins of its own
         elif package in sys.stdlib_module_names or frame.f_globals is globals():
             continue
         else:
@@ -132,6 +133,11 @@ def _of_variables(environment: Any) -> str:
     return "os.environ"
 
 
+def _for_the_function(name: str) -> What:
+    """Of what packages ask only to tell people something."""
+    return lambda *args: name if _reader() == _THE_FUNCTION else ""
+
+
 def _unseeded(generator: Any, seed: Any = None, *args: Any) -> str:
     return "a random generator without a seed" if seed is None else ""
 
@@ -150,7 +156,11 @@ _METHODS: tuple[tuple[type, str, What], ...] = (
     (os._Environ, "__iter__", _of_variables),
     (os._Environ, "__len__", _of_variables),
     (random.Random, "seed", _unseeded),
+    (logging.Logger, "getEffectiveLevel", _for_the_function("the level of a logger")),
+    (logging.Logger, "hasHandlers", _for_the_function("the handlers of a logger")),
+    (logging.Logger, "isEnabledFor", _for_the_function("the level of a logger")),
 )
+_THE_FUNCTION = "the function itself"
 
 _OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
     "absl.logging",

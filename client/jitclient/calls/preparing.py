@@ -14,7 +14,7 @@ from jitclient.calls.client_trace import ClientTrace, trace
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture, capture
+from jitclient.capture import Capture, capture, process_state
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
@@ -41,17 +41,19 @@ class Identity:
         captured: the function with all that its signature mentions.
         lookup: what the daemon is asked.
         inputs: the declared inputs as they were found.
+        wanted: what it was made of, with the state of this process.
         order: what stands for the order of sets, where the program may depend on it.
     """
 
     captured: Capture
     lookup: Lookup
     inputs: tuple[Input, ...]
-    order: tuple[Input, ...] = ()
+    wanted: Specialisation
+    order: tuple[Input, ...]
 
-    def parts(self, wanted: Specialisation) -> bytes:
+    def parts(self) -> bytes:
         """What it is made of, in words."""
-        return key_parts.of_captured(wanted, self.captured, self.inputs + self.order, self.lookup.signature)
+        return key_parts.of_captured(self.wanted, self.captured, self.inputs + self.order, self.lookup.signature)
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
@@ -61,6 +63,7 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
         CaptureError: something cannot be captured, or no other process has the order that its sets have here.
     """
     check_carried(wanted.context)
+    wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
     order: tuple[Input, ...] = ()
@@ -71,7 +74,7 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
         captured = _capture_with_extras(wanted, base, inputs + order)
     signature = _signature(wanted, captured)
     lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
-    return Identity(captured, lookup, inputs, order)
+    return Identity(captured, lookup, inputs, wanted, order)
 
 
 def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
@@ -117,8 +120,7 @@ def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pro
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
-    why = CaptureError(str(captured.set_order)) if identity.order else None
-    account = Account(wanted, functools.partial(identity.parts, wanted), why)
+    account = Account(wanted, identity.parts, CaptureError(str(captured.set_order)) if identity.order else None)
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))

@@ -1,71 +1,44 @@
-"""Inputs from outside Python's objects, recognised by object where user code reaches them.
+"""Inputs from outside Python's objects, recognised by object where user code reaches them (`ambient_inputs.py`).
 
 What they give may differ at the next run although every object is the same, so no key can stand
 for it.
 """
 
 import contextlib
-import contextvars
 import functools
-import io
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+from .ambient_inputs import CLOCKS, GENERATORS, KINDS, NAMED
 from .names import MISSING, lookup
 
-_NAMED = {
-    "builtins": "open input __import__",
-    "os": "environ environb getenv getcwd listdir scandir walk stat urandom getpid cpu_count open read popen system",
-    "os.path": "exists isfile isdir getmtime getsize expanduser abspath",
-    "glob": "glob iglob",
-    "sys": "modules argv path stdin flags _getframe",
-    "importlib": "import_module reload",
-    "time": "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time "
-    "localtime gmtime strftime ctime",
-    "uuid": "uuid1 uuid4",
-    "secrets": "token_bytes token_hex randbelow choice",
-    "platform": "node platform uname",
-    "socket": "gethostname",
-    "getpass": "getuser",
-    "subprocess": "run call check_call check_output Popen",
-    "inspect": "getsource getsourcelines getsourcefile getfile stack currentframe",
-    "linecache": "getline getlines",
-    "numpy": "load loadtxt genfromtxt fromfile memmap",
-}
-"""Module -> names in it that are ambient."""
-
-AMBIENT_MODULES = frozenset(_NAMED) - {"builtins"} | {"numpy.random"}
-
-_GENERATORS = {"random": "_inst", "numpy.random.mtrand": "_rand"}
-"""Module -> its hidden generator, whose bound methods draw from the state of the process."""
-
-_CLOCKS = {"datetime": ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")}
+AMBIENT_MODULES = frozenset(NAMED) - {"builtins"} | {"numpy.random"}
 
 
 @functools.lru_cache(maxsize=1)
-def _objects(n_modules: int) -> dict[int, str]:
-    return {id(obj): name for name, obj in _resolved()}
+def _objects(n_modules: int) -> dict[int, tuple[str, Any]]:
+    names = [(module, name) for module, text in NAMED.items() for name in text.split()]
+    found = [(f"{module}.{name}".removeprefix("builtins."), lookup(module, name)) for module, name in names]
+    return {id(obj): (name, obj) for name, obj in found if obj is not MISSING}  # an id means something while obj lives
 
 
-def _resolved() -> Iterator[tuple[str, Any]]:
-    for module, names in _NAMED.items():
-        for name in names.split():
-            obj = lookup(module, name)
-            if obj is not MISSING:
-                yield f"{module}.{name}".removeprefix("builtins."), obj
+@functools.lru_cache(maxsize=1)
+def _kinds(n_modules: int) -> dict[type, str]:
+    found = {lookup(*name.rsplit(".", 1)): label for name, label in KINDS.items()}
+    return {kind: label for kind, label in found.items() if kind is not MISSING}
 
 
 def ambient_name(obj: Any) -> str | None:
     """The name of the ambient input that an object is, or None."""
-    name = _objects(len(sys.modules)).get(id(obj))
+    name, _ = _objects(len(sys.modules)).get(id(obj), (None, None))
     if name is not None:
         return name
-    if isinstance(obj, contextvars.ContextVar):
-        return f"ContextVar {obj.name!r}"
-    if isinstance(obj, io.IOBase):
-        return f"file {getattr(obj, 'name', '')!r}"
+    kinds = _kinds(len(sys.modules))
+    if issubclass(type(obj), tuple(kinds)):
+        label = next(label for kind, label in kinds.items() if issubclass(type(obj), kind))
+        return f"{label} {getattr(obj, 'name', '')!r}"
     owner = getattr(obj, "__self__", None) if callable(obj) else None
     if owner is None:
         return None
@@ -73,10 +46,10 @@ def ambient_name(obj: Any) -> str | None:
 
 
 def _bound_to(owner: Any, method: str) -> str | None:
-    for module, attribute in _GENERATORS.items():
+    for module, attribute in GENERATORS.items():
         if owner is lookup(module, attribute):
             return f"{module.removesuffix('.mtrand')}.{method}"
-    for module, names in _CLOCKS.items():
+    for module, names in CLOCKS.items():
         for name in names:
             class_name, _, clock = name.partition(".")
             if clock == method and owner is lookup(module, class_name):

@@ -15,9 +15,9 @@ from typing import Any
 from .bytecode import refs_of
 from .graph import Node
 from .installed import is_user_module
-from .module_sources import code_of, source_of, surely_imported
+from .module_sources import code_of, is_surely_imported, source_of
 from .names import MISSING
-from .namespaces import bind, namespace_of, whole
+from .namespaces import bind, bind_builtins, namespace_of, whole
 from .outline import Outline
 from .source_values import unproved
 from .walker import Walker
@@ -46,7 +46,7 @@ def add_names(walker: Walker, node: Node, importer: dict[str, Any], name: str, w
     held = [vars(live).get(each, MISSING) for each in wanted]
     if any(value is MISSING or isinstance(value, ModuleType) for value in held):
         return False
-    if name not in surely_imported(importer.get("__name__", "")):
+    if not is_surely_imported(name, by=importer.get("__name__", "")):
         return False
     at = ("names", name)
     if at not in walker.bindings:
@@ -83,7 +83,7 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     parent = name if is_package else name.rpartition(".")[0]
     node.obj = code
     if live is None:
-        home = Node("namespace", {"__name__": name, "__file__": spec.origin})
+        home = namespace_of(walker, {"__name__": name, "__file__": spec.origin})
     else:
         home = namespace_of(walker, vars(live))
         node.needs += _values_beside(walker, code, outline, live, parent)
@@ -93,6 +93,7 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     node.args = [name, is_package, walker.code(code), home, gone]
     refs = refs_of(code)
     walker.words |= refs.words
+    node.needs += [(bound, True) for bound in bind_builtins(walker, home.obj, refs.globals)]
     for inner, level, wanted in refs.imports:
         if level:
             inner = importlib.util.resolve_name("." * level + inner, parent)
@@ -104,8 +105,9 @@ def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
     """Submodules that something else has imported, and that code may read as attributes of their package."""
     for name in sorted(walker.words & vars(package).keys()):
         held, full = vars(package)[name], f"{package.__name__}.{name}"
-        is_submodule = isinstance(held, ModuleType) and held.__name__ == full
-        if is_submodule and ("source", full) not in walker.bindings and full not in surely_imported(package.__name__):
+        if not isinstance(held, ModuleType) or held.__name__ != full or ("source", full) in walker.bindings:
+            continue
+        if not is_surely_imported(full, by=package.__name__):
             add_source(walker, node, full, ())
 
 

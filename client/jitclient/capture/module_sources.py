@@ -1,6 +1,7 @@
 """The sources of user modules: their code, what its statements show, and which modules it is sure to import."""
 
 import ast
+import contextlib
 import importlib.util
 import os
 from importlib.machinery import ModuleSpec
@@ -30,32 +31,35 @@ def code_of(spec: ModuleSpec, keep_docs: bool) -> tuple[CodeType, Outline]:
     return _code_of_file(spec.origin or "", keep_docs)
 
 
-def imported_by(spec: ModuleSpec, outline: Outline) -> set[str]:
+def _imported_by(name: str) -> set[str]:
     """The user modules that the import statements of a module name: those that run whatever happens."""
-    is_package = spec.submodule_search_locations is not None
-    package = spec.name if is_package else spec.name.rpartition(".")[0]
-    found = set()
-    for name, level, wanted in outline.imports:
-        full = importlib.util.resolve_name("." * level + name, package) if level else name
-        if is_user_module(full):
-            submodules = (f"{full}.{each}" for each in wanted)
-            found |= {full, *(each for each in submodules if source_of(each) is not None)}
-    return found
-
-
-def surely_imported(name: str) -> set[str]:
-    """The user modules that are imported whenever this one is, itself included."""
+    spec = source_of(name)
+    if spec is None:
+        return set()
+    package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
     found: set[str] = set()
-    waiting = {name}
-    while waiting:
-        each = waiting.pop()
-        found.add(each)
-        spec = source_of(each)
-        if spec is not None:
-            waiting |= imported_by(spec, code_of(spec, keep_docs=False)[1]) - found
-        above = each.rpartition(".")[0]
-        waiting |= {above} - found - {""}
+    with contextlib.suppress(CaptureError, ImportError):  # it cannot be read, or cannot be imported
+        for inner, level, wanted in code_of(spec, keep_docs=False)[1].imports:
+            full = importlib.util.resolve_name("." * level + inner, package) if level else inner
+            if is_user_module(full):
+                submodules = (f"{full}.{each}" for each in wanted)
+                found |= {full, *(each for each in submodules if source_of(each) is not None)}
     return found
+
+
+_MOST_LOOKED_INTO = 64
+
+
+def is_surely_imported(wanted: str, by: str) -> bool:
+    """Whether a user module is imported whenever another one is, as far as a look into a few sources tells."""
+    found = [by]
+    for number, name in enumerate(found):  # grows while it is read
+        if name == wanted:
+            return True
+        if number < _MOST_LOOKED_INTO:
+            above = name.rpartition(".")[0]
+            found += [each for each in (above, *sorted(_imported_by(name))) if each and each not in found]
+    return False
 
 
 _compiled: dict[tuple[str, bool, int, int], tuple[CodeType, Outline]] = {}

@@ -8,10 +8,11 @@ fails only when it is used.
 import builtins
 import importlib
 from collections.abc import Iterable
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from .ambient import AMBIENT_MODULES, ambient_name
+from .ambient_inputs import DIFFERENT_IN_EACH_PROCESS
 from .bytecode import Chain
 from .graph import Node, Value
 from .inline import is_plain
@@ -37,6 +38,8 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
     walker.watch.name(names, name, value)
     if value is MISSING:
         value = _from_builtins(name)
+        if value is not MISSING:
+            walker.watch.name(vars(builtins), name, value)
     if value is MISSING:
         return bind(walker, names, "__getattr__", {()}) if "__getattr__" in names else []
     bound = [_binding(walker, names, name, value)]
@@ -54,10 +57,26 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
     return bound
 
 
+def bind_builtins(walker: Walker, names: dict[str, Any], read: dict[str, set[Chain]]) -> list[Node]:
+    """The bindings of names that code reads, and that something has put on `builtins`."""
+    put = [name for name in sorted(read) if name not in names and _from_builtins(name) is not MISSING]
+    return [bound for name in put for bound in bind(walker, names, name, read[name])]
+
+
 def _from_builtins(name: str) -> Any:
     """What a name means that no module binds, if that is not the same everywhere."""
     value = getattr(builtins, name, MISSING)
-    return value if is_user_made(value) or ambient_name(value) is not None else MISSING
+    if value is MISSING or name in DIFFERENT_IN_EACH_PROCESS:
+        return MISSING
+    return value if ambient_name(value) is not None or not _is_builtin(name, value) else MISSING
+
+
+def _is_builtin(name: str, value: Any) -> bool:
+    """Whether Python itself has put an object on `builtins`."""
+    if isinstance(value, type | BuiltinFunctionType) and value.__module__ == "builtins":
+        return name in (value.__name__, "EnvironmentError", "IOError")
+    is_constant = name in ("None", "True", "False", "Ellipsis", "NotImplemented") or name.startswith("__")
+    return is_constant or type(value).__module__ == "_sitebuiltins"
 
 
 def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> Node:
@@ -121,7 +140,7 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
             break
         dotted = chain[: depth + 1]
         ambient = ambient_name(held)
-        if ambient is not None or is_user_made(held) or _is_settings(held):
+        if ambient is not None or is_user_made(held) or _is_settings(held) or _may_be_missing(value, part, held):
             walker.patches.add((value.__name__, part))
             bound.append(_patch(walker, names, name, dotted, held))
         value = held
@@ -150,6 +169,14 @@ def _patch(walker: Walker, names: dict[str, Any], name: str, dotted: Chain, held
         node = walker.bindings[at] = Node("patch", None)
         node.args = [namespace_of(walker, names), name, list(dotted), spelled]
     return node
+
+
+def _may_be_missing(module: ModuleType, name: str, held: Any) -> bool:
+    """Whether a module may have something only because something was imported or put there."""
+    if module is builtins:
+        return not _is_builtin(name, held)
+    is_submodule = isinstance(held, ModuleType) and held.__name__ == f"{module.__name__}.{name}"
+    return is_submodule and "__getattr__" not in vars(module)
 
 
 def _is_settings(held: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from ..errors import AmbientInput, CaptureError
 from .ambient import AMBIENT_MODULES, ambient_name, message_of, note_read
 
-_GUARDED = {*AMBIENT_MODULES, "posixpath", "random", "numpy.random", "io"}
+_GUARDED = {*AMBIENT_MODULES, "builtins", "posixpath", "random", "numpy.random", "io"}
 """Modules whose ambient names are traps for captured code that imports them."""
 
 

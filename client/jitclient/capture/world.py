@@ -15,8 +15,11 @@ from typing import Any
 from .ambient import message_of, note_read, reads, unnoted
 from .installed import is_installed_path
 
-_CALLS = ("socket.connect", "socket.gethostname", "sqlite3.connect", "subprocess.Popen")
-_EVENTS = frozenset({"open", "os.listdir", "os.scandir", *_CALLS})
+_CALLS = (
+    *("os.posix_spawn", "os.system", "subprocess.Popen", "sqlite3.connect"),
+    *("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostname"),
+)
+_EVENTS = frozenset({"ctypes.dlopen", "mmap.__new__", "open", "os.listdir", "os.scandir", *_CALLS})
 
 IMPORTS_AND_QUOTES = frozenset(
     {
@@ -74,19 +77,26 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
     """What an event reads from outside; empty if it is nothing that may differ at the next run."""
     if event in _CALLS:
         return "" if _is_our_own() else event
-    if event == "open":
-        path, mode, flags = arguments
-        reads = "r" in mode or "+" in mode if mode is not None else not flags & os.O_WRONLY
-    else:
-        path, reads = "." if arguments[0] is None else arguments[0], True
-    if not reads or not isinstance(path, (str, bytes)):
+    if event == "mmap.__new__":
+        return "" if arguments[0] == -1 or _is_our_own() else "mapped memory"
+    path = "." if arguments[0] is None else arguments[0]
+    if not isinstance(path, (str, bytes)) or (event == "open" and not _is_to_read(*arguments[1:])):
         return ""
     name = os.fsdecode(path)
+    if event == "ctypes.dlopen" and os.sep not in name:
+        return ""  # a library of the system
     if is_installation(name) or _is_our_own():
         return ""
     if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
         return ""
-    return f"{'file' if event == 'open' else 'folder'} {name!r}"
+    return f"{_NOUNS.get(event, 'folder')} {name!r}"
+
+
+_NOUNS = {"open": "file", "ctypes.dlopen": "library"}
+
+
+def _is_to_read(mode: str | None, flags: int) -> bool:
+    return "r" in mode or "+" in mode if mode is not None else not flags & os.O_WRONLY
 
 
 def _is_our_own() -> bool:

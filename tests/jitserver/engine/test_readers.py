@@ -35,6 +35,8 @@ READS = {
     "the folder, in a path": '2.0 + 0 * len(os.path.abspath("a"))',
     "the process": "2.0 + 0 * os.getpid()",
     "the name of the host": "2.0 + 0 * len(socket.gethostname())",
+    "a shared library": "2.0 + 0 * is_library(FILE)",
+    "memory that others have": "2.0 + 0 * len(mmap.mmap(memory(), 1))",
     "what a caller in the standard library reads": "2.0 + 0 * len(shutil.which('nothing') or '')",
 }
 READS_NONE = {
@@ -43,6 +45,9 @@ READS_NONE = {
     "a generator of numpy with a seed": "2.0 + 0 * np.random.default_rng(1).random()",
     "another time as text": '2.0 + 0 * int(time.strftime("%Y", time.gmtime(0)))',
     "a file of an installed package": "2.0 + 0 * os.path.getsize(np.__file__)",
+    "whether a logger is on": "2.0 + 0 * logging.getLogger('um').isEnabledFor(10)",
+    "memory of its own": "2.0 + 0 * len(mmap.mmap(-1, 1))",
+    "a library of the system": "2.0 + 0 * bool(ctypes.CDLL(None))",
     "a log record": "2.0 + 0 * bool(logging.getLogger('um').warning('a record'))",
     "a warning": "2.0 + 0 * bool(warnings.warn('of no consequence'))",
     "a traceback": "2.0 + 0 * len(traceback.format_stack())",
@@ -52,7 +57,7 @@ READS_NONE = {
 USES = {**READS, **READS_NONE}
 
 LIBRARY = """
-import datetime, logging, os, random, secrets, shutil, socket, time, traceback, uuid, warnings
+import ctypes, datetime, logging, mmap, os, random, secrets, shutil, socket, time, traceback, uuid, warnings
 from os import urandom
 from pathlib import Path
 from time import perf_counter
@@ -60,6 +65,17 @@ from time import perf_counter
 import jax, jax.numpy as jnp, numpy as np
 
 FILE = {file!r}
+
+def memory():
+    number = os.memfd_create("um")
+    os.truncate(number, 1)
+    return number
+
+def is_library(path):
+    try:
+        return bool(ctypes.CDLL(path))
+    except OSError:
+        return False
 """
 LAZY = """
 import os, time
@@ -101,9 +117,10 @@ def reports(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     (site / "um_lazy.py").write_text(LAZY)
     (base / "program.py").write_text(textwrap.dedent(PROGRAM))
     address = f"unix:{os.environ['XDG_RUNTIME_DIR']}/reads.sock"
-    env = {**os.environ, "JITSERVER_ADDRESS": address, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {**os.environ, "JITSERVER_ADDRESS": address, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     found = []
-    with new_daemon(address, env={"PYTHONPATH": str(site), "UM_SCALE": "9.0"}):
+    with new_daemon(address, env={"PYTHONPATH": path, "UM_SCALE": "9.0"}):
         for scale in ("2.0", "3.0"):
             done = subprocess.run(
                 [sys.executable, str(base / "program.py")],
