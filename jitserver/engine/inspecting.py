@@ -1,10 +1,9 @@
 """What the compiler says of a program, and what it was before."""
 
-from jitclient.capture import load
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.wire.messages import Inspected, Prepare
 from jitserver.engine import context
-from jitserver.engine.program import Program, text_of_capture, text_of_client
+from jitserver.engine.program import Program, loaded_for, text_of_capture, text_of_client
 
 TRACED = ("jaxpr", "stablehlo")
 """What no executable holds."""
@@ -36,7 +35,7 @@ def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
         return Inspected(text_of_client(payload, what))
     lookup = request.lookup
     try:
-        loaded = load(payload, lookup.locations)
+        loaded = loaded_for(lookup, payload)
         return Inspected(text_of_capture(loaded, lookup.signature, request.name, what))
     except CaptureError:
         raise

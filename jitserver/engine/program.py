@@ -10,14 +10,14 @@ from jax import export
 
 from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
-from jitclient.capture import Loaded
+from jitclient.capture import Loaded, load
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.trees import tree
 from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
-from jitclient.wire.messages import Escape, Signature, Spec, Traced, Verified, Warned
+from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, warned
 
@@ -81,6 +81,16 @@ class _Resting:
     def _woken(self) -> Any:
         self._program.wake(self._again())
         return self._program.run
+
+
+def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
+    """A capture, loaded under the settings of its caller: loading it may run code of the user's.
+
+    Raises:
+        CaptureError: it cannot be loaded.
+    """
+    with context.entered(_settings(lookup.signature, values.nothing)):
+        return load(payload, lookup.locations)
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, verify: bool = False) -> Program:

@@ -5,7 +5,6 @@ import time
 
 import msgspec
 
-from jitclient.capture import load
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire.messages import EntryInfo, Lookup, Prepare
@@ -200,7 +199,7 @@ class Programs:
             start = time.perf_counter()
             # Anew for each trace: what one leaves behind in captured objects is not in the key of the next.
             self.counters.add(captures_loaded=1)
-            loaded = load(payload, lookup.locations)
+            loaded = program.loaded_for(lookup, payload)
             load_seconds = time.perf_counter() - start
             self.counters.add(traces=1)
             phases: list[str] = []

@@ -6,6 +6,7 @@ the first one left in the daemon.
 A program may say of its cases, by name:
     WARM: neither client traces or runs anything itself.
     LOCAL: they run in the client by design.
+    SEEDED: clients trace them, once for each hash seed.
 """
 
 import ast
@@ -46,7 +47,7 @@ def _named(label: str) -> set[str]:
     }
 
 
-WARM, LOCAL = _named("WARM"), _named("LOCAL")
+WARM, LOCAL, SEEDED = map(_named, ("WARM", "LOCAL", "SEEDED"))
 
 
 def _run(how: str, seed: int, **environment: str) -> Outcomes:
@@ -95,3 +96,17 @@ def test_is_what_plain_jax_gives(case: str, plain: dict[int, Outcomes], served: 
                 assert got["traced_here"] == got["ran_here"] == 0, f"seed {seed}: {got}"
             if case not in LOCAL:
                 assert got["ran_here"] == 0, f"seed {seed}: {got}"
+
+
+@pytest.mark.timeout(300)
+def test_what_one_client_traced_another_with_its_hash_seed_finds(
+    new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    address = f"unix:{tmp_path_factory.mktemp('d')}/s"
+    with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
+        first, second, other = (_run("served", seed, JITSERVER_ADDRESS=address) for seed in (1, 1, 2))
+    for case in SEEDED:
+        assert first[case]["traced_here"] > 0, case
+        assert second[case]["traced_here"] == 0, case
+        assert other[case]["traced_here"] > 0, case
+        assert first[case]["returns"] == second[case]["returns"] == other[case]["returns"], case

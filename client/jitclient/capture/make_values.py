@@ -195,17 +195,19 @@ def _object_array(builder: Builder, shape: list[int], items: Any) -> Any:
 
 @makes("jax_array")
 def _jax_array(builder: Builder, data: Any, is_weak: bool) -> Any:
+    import jax
     import jax.numpy as jnp
 
     numbers = builder.value(data)
-    array = jnp.asarray(numbers)
-    if not is_weak:
-        return array
-    if array.ndim == 0 and jnp.asarray(numbers.item()).dtype == array.dtype:
-        return jnp.asarray(numbers.item())
-    from jax._src.lax.lax import _convert_element_type
+    with jax.enable_x64(True):  # an array keeps the type that it was made with
+        array = jnp.asarray(numbers)
+        if not is_weak:
+            return array
+        if array.ndim == 0 and jnp.asarray(numbers.item()).dtype == array.dtype:
+            return jnp.asarray(numbers.item())
+        from jax._src.lax.lax import _convert_element_type
 
-    return _convert_element_type(array, weak_type=True)
+        return _convert_element_type(array, weak_type=True)
 
 
 @makes("prng_key")

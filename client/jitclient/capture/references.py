@@ -3,7 +3,7 @@
 import importlib.util
 from typing import Any
 
-from ..errors import AmbientInput
+from ..errors import AmbientInput, CaptureError
 from .body_imports import add_names, add_source
 from .bytecode import Refs
 from .graph import Node
@@ -18,6 +18,8 @@ def add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs
     walker.words |= refs.words
     if refs.words & _LOCATION_READERS:
         raise AmbientInput("it reads the places of source code, which are no part of a key")
+    if "__subclasses__" in refs.words:
+        raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
     if refs.dynamic:
         node.needs.append((whole(walker, names), True))
     for name in sorted(refs.globals):

@@ -25,8 +25,7 @@ SCRIPT = """
             raise AmbientInput(messages.pop(0))
         return SimpleNamespace(seconds={{}})
 
-    programs.load = lambda *arguments: None
-    programs.program = SimpleNamespace(from_capture=from_capture)
+    programs.program = SimpleNamespace(loaded_for=lambda *arguments: None, from_capture=from_capture)
     made = programs.Programs(Counters(), Tiers(Memory(1, 1), Store(Path(), 0), Writer(lambda: 0)), Journal())
     lookup = SimpleNamespace(locations=b"", signature=None)
     try:

@@ -13,6 +13,15 @@ TYPES = {jnp.float32, jnp.int32, jnp.bool_}
 
 ARGUMENT = {name: jnp.float32(number) for number, name in enumerate(sorted(KEYS))}
 
+SEEDED = [
+    "case_captured_set",
+    "case_captured_frozenset",
+    "case_closure_and_default",
+    "case_display_in_code",
+    "case_attribute_of_an_object",
+    "case_set_in_a_list",
+    "case_node_that_flattens_in_the_order_of_a_set",
+]
 WARM = [
     "case_sorted",
     "case_membership_and_size",
