@@ -45,9 +45,36 @@ def uses_of_order(codes: list[CodeType], sets: Sets, order_of: Order) -> list[tu
     everything = [inner for code in codes for inner in nested(code)]
     while True:
         before = sets.snapshot()
-        found = [(kind, code.co_name) for code in everything for kind in _Pass(code, sets, order_of).run()]
+        read = [code for code in everything if _deals_with_sets(code) or _reads(code, sets)]
+        found = [(kind, code.co_name) for code in read for kind in _Pass(code, sets, order_of).run()]
         if sets.snapshot() == before:
             return found
+
+
+_known: dict[int, tuple[CodeType, bool]] = {}
+
+
+def _deals_with_sets(code: CodeType) -> bool:
+    """Whether code makes sets, of its own or of dictionaries; worked out once per code object."""
+    known = _known.get(id(code))
+    if known is None or known[0] is not code:
+        names = {*code.co_names} & {*_MAKERS, "keys", "items"}
+        constants = any(map(_is_of_sets, code.co_consts))
+        ops = {dis.opmap[op] for op in ("BUILD_SET", "SET_ADD", "SET_UPDATE")} & {*code.co_code[::2]}
+        known = _known[id(code)] = code, bool(names or constants or ops)
+    return known[1]
+
+
+def _is_of_sets(constant: Any) -> bool:
+    if type(constant) is tuple:
+        return any(map(_is_of_sets, constant))
+    return type(constant) is frozenset or getattr(constant, "co_name", "") == "<setcomp>"
+
+
+def _reads(code: CodeType, sets: Sets) -> bool:
+    names = sets.names.keys()
+    is_read = not names.isdisjoint((*code.co_names, *code.co_freevars, *code.co_cellvars))
+    return is_read or any(owner is code for owner, _ in sets.fast)
 
 
 _INSENSITIVE = frozenset({"len", "sorted", "isinstance", "issubclass", "bool", "any", "all"})
