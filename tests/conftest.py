@@ -41,6 +41,8 @@ def _set_environment() -> None:
         JITSERVER_AUTOSTART="0",
         JAX_PLATFORMS="cpu",
     )
+    if "JITSERVER_TEST_VERIFY" in os.environ:  # every program that is made is compared with one of the client's own
+        os.environ["JITSERVER_VERIFY"] = "1"
 
 
 _set_environment()  # at once: the conftests of folders below may read it when they are imported
