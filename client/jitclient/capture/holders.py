@@ -6,7 +6,7 @@ from typing import Any
 
 from .graph import Node
 
-_HOLDING = ("namespace", "cell", "new")
+_HOLDING = ("namespace", "cell", "new", "bare")
 
 
 class Holders:

@@ -273,6 +273,22 @@ def case_key_of_an_object(jit):
     return _uses(jit, model.draw, lambda: model.key)
 
 
+def case_key_of_an_object_whose_pickle_forgets_it(jit):
+    class Model:
+        def __init__(self):
+            self.key = jax.random.key(2)
+
+        def __getstate__(self):
+            return {}
+
+        def draw(self, x):
+            self.key, sub = jax.random.split(self.key)
+            return jax.random.normal(sub) + x
+
+    model = Model()
+    return _uses(jit, model.draw, lambda: model.key)
+
+
 def case_keys_in_a_tuple_and_a_dict(jit):
     class Model:
         def __init__(self):
