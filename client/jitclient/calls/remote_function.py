@@ -194,13 +194,14 @@ class RemoteFunction:
         Raises:
             CaptureError: it cannot be captured.
         """
-        if self._capture is None or not self._capture.is_current():
-            fresh = capture(self._fun, allow_ambient=self._deps is not None)
-            if self._capture is not None and fresh.key != self._capture.key:
+        before = self._capture
+        if before is None or not before.is_current():
+            self._capture = fresh = capture(self._fun, allow_ambient=self._deps is not None)
+            if before is not None and fresh.key != before.key and not before.unchanged():
                 self._programs.clear()
                 self._last = None
-            self._capture = fresh
-        return self._capture
+            return fresh
+        return before
 
     # ---- on the daemon
 
