@@ -8,7 +8,6 @@ from jitclient.errors import CaptureError
 from jitclient.trees import node_order, tree
 from jitclient.wire import values
 
-
 ARRAYS = ("width", "height", "depth")
 
 
@@ -46,7 +45,6 @@ def _in_another_process(monkeypatch, order):
 def _sent(value):
     leaves, shape = tree.flatten(value)
     structure = tree.structure_of(shape)
-    where = {Table: 0}.get
     message = tree.encode(structure, lambda obj: 0 if obj is Table else None)
     return tree.as_sent(leaves, tree.leaf_order(structure)), message
 
