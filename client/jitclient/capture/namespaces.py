@@ -19,6 +19,7 @@ from .graph import Node, Value
 from .inline import is_plain
 from .installed import is_user_module
 from .names import MISSING, home_of
+from .registry import refuse_registered
 from .usercode import functions_in, is_user_class, is_user_function, is_user_made, refuse_patched
 from .walker import Walker, describes
 
@@ -155,6 +156,7 @@ def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
     for base in cls.__mro__:
         if not is_user_class(base):
             refuse_patched(base)
+            refuse_registered(base)
     attribute = getattr(cls, chain[0], None) if chain else None
     if attribute is None or ambient_name(attribute) is None:
         return []

@@ -5,37 +5,69 @@ by the library, where no capture can put it. Looked for are functions of the use
 names that hold what no source of the library gives them.
 """
 
+import dataclasses
 import functools
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 from ..errors import CaptureError
 from .rebound import is_rebound, own_name
+from .registries import matters, of_the_program, registries_in, virtual_subclasses
 from .usercode import functions_in, is_users_top
 
 Place = tuple[str, str]
 
-_Seen = tuple[list[Any], tuple[Place, ...], list[type]]
-"""What a namespace held, what was put there, and the classes that are its own."""
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """What a namespace held, and what was found there."""
+
+    held: list[Any]
+    places: tuple[Place, ...]
+    classes: tuple[type, ...] = ()
+    registries: tuple[tuple[str, Mapping[Any, Any]], ...] = ()
+
 
 _seen: dict[tuple[str, str], _Seen] = {}
+_registered: dict[int, tuple[Mapping[Any, Any], list[Any], list[Any]]] = {}
+"""Registries, each with what it held, and under which keys something of the program's."""
 
 
-def refuse_patches(packages: Iterable[str], known: set[Place]) -> None:
+def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[Any], bool]) -> None:
     """Raise if a package in use holds something that the program put there and no capture knows of.
 
     Args:
         packages: the packages that a capture refers to.
         known: (module, name) of patches that travel.
+        made: whether the capture makes an object anew.
     """
     for package in packages:
         for module_name, module in _modules_of(package):
             for place in _patches_in(module_name, module, package):
                 if place not in known:
                     raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
+    for base, cls in virtual_subclasses(made):
+        raise CaptureError(f"{cls.__qualname__} was registered with an installed class: {base.__qualname__}")
+    for name, registry in [each for package in packages for each in _registries_of(package)]:
+        for key in _keys_of_the_program(registry):
+            if matters(key, made):
+                raise CaptureError(f"user code was registered with an installed module: {name}")
+
+
+def _registries_of(package: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    for module_name, _ in _modules_of(package):
+        yield from _seen[module_name, ""].registries
+
+
+def _keys_of_the_program(registry: Mapping[Any, Any]) -> list[Any]:
+    _, held, keys = _registered.get(id(registry), (registry, [], []))
+    if len(held) != len(registry) or not all(map(operator.is_, held, registry.values())):
+        held, keys = list(registry.values()), of_the_program(registry)
+        _registered[id(registry)] = registry, held, keys
+    return keys
 
 
 def _modules_of(package: str) -> Iterator[tuple[str, ModuleType]]:
@@ -61,20 +93,24 @@ def _defined_in(package: str) -> frozenset[str]:
 def _patches_in(module_name: str, module: ModuleType, package: str) -> Iterator[Place]:
     """A namespace that holds what it held is not looked through again: there are thousands."""
     names = vars(module)
-    _, places, classes = _look(module_name, "", names, names, package)
-    yield from places
-    for cls in classes:
-        _, places, _ = _look(module_name, cls.__name__, vars(cls), names, package)
-        yield from places
+    seen = _look(module_name, "", names, names, package)
+    yield from seen.places
+    for cls in seen.classes:
+        yield from _look(module_name, cls.__name__, vars(cls), names, package).places
 
 
 def _look(module: str, owner: str, held: Mapping[str, Any], names: dict[str, Any], package: str) -> _Seen:
     seen = _seen.get((module, owner))
-    if seen is None or len(seen[0]) != len(held) or not all(map(operator.is_, seen[0], held.values())):
+    if seen is None or len(seen.held) != len(held) or not all(map(operator.is_, seen.held, held.values())):
         items = list(held.items())
-        found = _in_class(module, owner, items, names, package) if owner else _in_module(module, items, names, package)
-        classes = [] if owner else [v for _, v in items if isinstance(v, type) and v.__module__ == module]
-        seen = _seen[module, owner] = [value for _, value in items], tuple(found), classes
+        values = [value for _, value in items]
+        if owner:
+            seen = _Seen(values, tuple(_in_class(module, owner, items, names, package)))
+        else:
+            classes = tuple(value for value in values if isinstance(value, type) and value.__module__ == module)
+            registries = tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
+            seen = _Seen(values, tuple(_in_module(module, items, names, package)), classes, registries)
+        _seen[module, owner] = seen
     return seen
 
 

@@ -33,7 +33,7 @@ def refuse_patched(cls: type) -> None:
     if is_made_in_c(cls):
         return
     for name, value in vars(cls).items():
-        if any(map(is_user_function, functions_in(value))) or is_put_on(cls, name, value):
+        if any(map(is_of_user_module, functions_in(value))) or is_put_on(cls, name, value):
             where = f"{cls.__module__}.{cls.__qualname__}.{name}"
             raise CaptureError(f"user code was put on an installed class: {where}")
 
@@ -74,6 +74,12 @@ def is_user_function(obj: Any) -> bool:
 def is_users_top(top: str) -> bool:
     """By the top-level name alone: thousands of modules would each be looked for on disk."""
     return top in sys.modules and is_user_module(top)
+
+
+def is_of_user_module(func: FunctionType) -> bool:
+    """Whether a loaded module of the user's has a function: libraries generate functions in namespaces of no module."""
+    home: Any = func.__globals__.get("__name__")
+    return type(home) is str and home in sys.modules and is_user_module(home)
 
 
 def is_user_made(obj: Any) -> bool:
