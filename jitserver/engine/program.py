@@ -10,7 +10,7 @@ from jax import export
 
 from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
-from jitclient.capture import Loaded, load
+from jitclient.capture import Loaded, library_state, load
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
@@ -181,7 +181,7 @@ def _lowered(
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
-    with _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused():
+    with _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused(), library_state.put_back():
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:

@@ -14,7 +14,7 @@ from jitclient.calls.client_trace import ClientTrace, trace
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture, capture, process_state
+from jitclient.capture import Capture, capture, library_state, process_state
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
@@ -66,6 +66,7 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
+    library_state.refuse_changed(captured.packages)
     order: tuple[Input, ...] = ()
     if captured.set_order is not None:
         if captured.set_order.key is None:

@@ -11,7 +11,7 @@ from typing import Any
 from .class_body import body_of
 from .graph import Node, Value
 from .names import home_of
-from .registry import registration_of
+from .registry import refuse_registered, registration_of
 from .usercode import is_user_class, refuse_patched
 from .walker import Walker
 
@@ -31,6 +31,7 @@ def describe_class(walker: Walker, cls: type) -> Value:
         node = Node("class", cls)
         walker.later(node, lambda: _describe_definition(walker, node, cls))
         return node
+    refuse_registered(cls)
     if cls in _NAMES_IN_TYPES:
         return ("g", "types", _NAMES_IN_TYPES[cls])
     home = home_of(cls)

@@ -91,7 +91,7 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         walker, roots = _walk(fn, extras)
         if walker.failed:
             raise_needed(list(roots), allow_ambient)
-        refuse_patches(walker.packages, walker.patches)
+        refuse_patches(walker.packages, walker.patches, walker.made)
         order_sets(walker.unordered)
         schedule = Schedule()
         schedule.add(list(roots))

@@ -12,6 +12,8 @@ from ..errors import CaptureError
 from .calls import own_attributes
 from .graph import Node, Value
 from .installed import OURS
+from .names import holder_of
+from .registries import is_primitive
 from .walker import Walker
 
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
@@ -24,6 +26,8 @@ def is_of_jax(obj: Any) -> bool:
     jax = sys.modules.get("jax")
     if jax is None:
         return False
+    if is_primitive(obj):
+        return True
     if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
         return False
     return type(obj).__name__ in _KINDS or isinstance(obj, (jax.Array, jax.Device))
@@ -34,6 +38,8 @@ def describe_jax(walker: Walker, obj: Any) -> Value:
     import jax
 
     walker.uses_package("jax")
+    if is_primitive(obj):
+        return _primitive(walker, obj)
     if isinstance(obj, jax.Array):
         return _array(walker, obj)
     if isinstance(obj, jax.Device):
@@ -41,6 +47,13 @@ def describe_jax(walker: Walker, obj: Any) -> Value:
     if type(obj).__name__ == "PyTreeDef":
         return _tree(walker, obj)
     return _jitted(walker, obj)
+
+
+def _primitive(walker: Walker, primitive: Any) -> Value:
+    home = holder_of(primitive)
+    if home is None:  # its rules are in JAX's tables
+        raise CaptureError(f"a primitive of the program's own cannot be captured: {primitive}")
+    return walker.installed(home)
 
 
 def _array(walker: Walker, array: Any) -> Value:

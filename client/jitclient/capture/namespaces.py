@@ -6,6 +6,7 @@ fails only when it is used.
 """
 
 import builtins
+import functools
 import importlib
 from collections.abc import Iterable
 from types import BuiltinFunctionType, ModuleType
@@ -17,8 +18,9 @@ from .bytecode import Chain
 from .graph import Node, Value
 from .inline import is_plain
 from .installed import is_user_module
-from .names import MISSING
-from .usercode import is_user_class, is_user_made, refuse_patched
+from .names import MISSING, home_of
+from .registry import refuse_registered
+from .usercode import functions_in, is_user_class, is_user_function, is_user_made, refuse_patched
 from .walker import Walker, describes
 
 _LARGE = 100  # containers of installed modules with more items are not the user's settings
@@ -140,7 +142,7 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
             break
         dotted = chain[: depth + 1]
         ambient = ambient_name(held)
-        if ambient is not None or is_user_made(held) or _is_settings(held) or _may_be_missing(value, part, held):
+        if ambient is not None or is_user_made(held) or _is_settings(held) or _may_be_other(value, part, held):
             walker.patches.add((value.__name__, part))
             bound.append(_patch(walker, names, name, dotted, held))
         value = held
@@ -154,6 +156,7 @@ def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
     for base in cls.__mro__:
         if not is_user_class(base):
             refuse_patched(base)
+            refuse_registered(base)
     attribute = getattr(cls, chain[0], None) if chain else None
     if attribute is None or ambient_name(attribute) is None:
         return []
@@ -177,6 +180,20 @@ def _may_be_missing(module: ModuleType, name: str, held: Any) -> bool:
         return not _is_builtin(name, held)
     is_submodule = isinstance(held, ModuleType) and held.__name__ == f"{module.__name__}.{name}"
     return is_submodule and "__getattr__" not in vars(module)
+
+
+def _may_be_other(module: ModuleType, name: str, held: Any) -> bool:
+    """Whether another process may have something else there, or nothing: what is held travels by its own name."""
+    if _may_be_missing(module, name, held):
+        return True
+    if isinstance(held, ModuleType):
+        return False
+    if isinstance(held, functools.partial) or any(map(is_user_function, functions_in(held))):
+        return True
+    home = home_of(held)
+    if home is None:
+        return type(held).__name__ == "PjitFunction"
+    return home[1].rpartition(".")[2] != name or home[0].partition(".")[0] != module.__name__.partition(".")[0]
 
 
 def _is_settings(held: Any) -> bool:

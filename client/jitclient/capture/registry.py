@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import CaptureError
+from .usercode import functions_in, is_of_user_module
 
 Registration = tuple[str, tuple[Any, ...]]
 
@@ -28,6 +29,20 @@ def registration_of(cls: type) -> Registration | None:
             raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
         return None
     return _kind_of(cls, entry.to_iter, entry.from_iter)
+
+
+def refuse_registered(cls: type) -> None:
+    """Raise if the program registered an installed class as a pytree: that of another process is none."""
+    entry = _table("_registry").get(cls)
+    if entry is None or cls.__module__ == "builtins":
+        return  # JAX lets nobody register those of its own again
+    try:
+        kind, given = _kind_of(cls, entry.to_iter, entry.from_iter)
+    except CaptureError:  # JAX registers those itself
+        return
+    by_hand = any(is_of_user_module(func) for each in given for func in functions_in(each))
+    if by_hand or (kind in ("dataclass", "static") and cls.__module__.partition(".")[0] in sys.stdlib_module_names):
+        raise CaptureError(f"user code registered an installed class as a pytree: {cls.__module__}.{cls.__qualname__}")
 
 
 def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:

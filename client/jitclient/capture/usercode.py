@@ -1,11 +1,15 @@
 """Which objects are the user's own: classes and functions that must travel by value."""
 
+import functools
+import sys
+from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
 from ..errors import CaptureError
 from .installed import is_user_module
 from .names import home_of
+from .rebound import TRANSFORMED, is_put_on
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _EXTENSION_METACLASSES = ("nb_type", "pybind11_type")
@@ -25,13 +29,35 @@ def is_user_class(cls: type) -> bool:
 
 
 def refuse_patched(cls: type) -> None:
-    """Raise if user code put a function on an installed class: the daemon's has none of it."""
+    """Raise if the program put something on an installed class: the daemon's has none of it."""
     if is_made_in_c(cls):
         return
     for name, value in vars(cls).items():
-        if isinstance(value, FunctionType) and is_user_function(value):
+        if any(map(is_of_user_module, functions_in(value))) or is_put_on(cls, name, value):
             where = f"{cls.__module__}.{cls.__qualname__}.{name}"
             raise CaptureError(f"user code was put on an installed class: {where}")
+
+
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("__wrapped__",),
+    MethodType: ("__func__",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.partial: ("func",),
+    functools.partialmethod: ("func",),
+    functools.cached_property: ("func",),
+    property: ("fget", "fset", "fdel"),
+}
+"""Where wrappers of functions keep them."""
+
+
+def functions_in(obj: Any) -> Iterator[FunctionType]:
+    """A function, or those inside what wraps functions."""
+    kind = type(obj)
+    if kind is FunctionType:
+        yield obj
+    for attribute in _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in TRANSFORMED else ()):
+        yield from functions_in(getattr(obj, attribute, None))
 
 
 def is_user_function(obj: Any) -> bool:
@@ -42,6 +68,18 @@ def is_user_function(obj: Any) -> bool:
             return False
         obj = inner
     return is_user_module(obj.__globals__.get("__name__"))
+
+
+@functools.cache
+def is_users_top(top: str) -> bool:
+    """By the top-level name alone: thousands of modules would each be looked for on disk."""
+    return top in sys.modules and is_user_module(top)
+
+
+def is_of_user_module(func: FunctionType) -> bool:
+    """Whether a loaded module of the user's has a function: libraries generate functions in namespaces of no module."""
+    home: Any = func.__globals__.get("__name__")
+    return type(home) is str and home in sys.modules and is_user_module(home)
 
 
 def is_user_made(obj: Any) -> bool:

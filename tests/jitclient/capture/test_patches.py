@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.capture import capture, load, patches
+from jitclient.capture import capture, load
 from jitclient.errors import CaptureError
 
 
@@ -10,13 +10,12 @@ from jitclient.errors import CaptureError
 def library(tmp_path, monkeypatch):
     folder = tmp_path / "site-packages"
     folder.mkdir()
-    text = "def inner(x):\n    return x + 1\n\ndef outer(x):\n    return inner(x)\n\n"
+    text = "def other(x):\n    return x + 2\n\nfamiliar = other\n\n"
+    text += "def inner(x):\n    return x + 1\n\ndef outer(x):\n    return inner(x)\n\n"
     text += "class Inner:\n    def apply(self, x):\n        return x + 1\n\n"
     text += "def by_class(x):\n    return Inner().apply(x)\n"
     (folder / "um_library.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
-    yield
-    patches._patches_in.cache_clear()
 
 
 SOURCE = """
@@ -38,6 +37,38 @@ def test_a_patch_that_installed_code_calls_is_refused(library, write):
     with pytest.raises(CaptureError, match=r"um_library\.inner"):
         capture(module.through)
     assert load(capture(module.direct).payload).fn(1) == 3
+
+
+def test_a_patch_made_after_another_capture_is_refused(library, write):
+    module = write(um_patcher=SOURCE.format(patch=""))
+    capture(module.through)
+    module.um_library.inner = module.mine
+    with pytest.raises(CaptureError, match=r"um_library\.inner"):
+        capture(module.through)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "import functools; um_library.inner = functools.partial(mine)",
+        "import functools; um_library.inner = functools.lru_cache(mine)",
+        "import jax; um_library.inner = jax.jit(mine)",
+        "um_library.inner = um_library.other",
+    ],
+)
+def test_what_replaces_a_name_is_refused_inside_and_travels_outside(library, write, patch):
+    module = write(um_patcher=SOURCE.format(patch=patch))
+    assert module.through(1) == 3
+    with pytest.raises(CaptureError, match=r"um_library\.inner"):
+        capture(module.through)
+    assert load(capture(module.direct).payload).fn(1) == 3
+
+
+@pytest.mark.parametrize("wrapper", ["staticmethod", "classmethod", "functools.partialmethod", "property"])
+def test_a_wrapped_patch_of_a_class_is_refused(library, write, wrapper):
+    module = write(um_patcher=SOURCE.format(patch=f"import functools; um_library.Inner.apply = {wrapper}(mine)"))
+    with pytest.raises(CaptureError, match=r"um_library\.Inner\.apply"):
+        capture(module.through_a_class)
 
 
 def test_a_patch_of_a_class_that_only_installed_code_touches_is_refused(library, write):
