@@ -52,11 +52,16 @@ def test_what_is_changed_meanwhile_is_put_back_and_told(chex):
 
     asserts = importlib.import_module("chex._src.asserts_internal")
     limit = sys.getrecursionlimit()
-    with pytest.raises(AmbientInput, match="flax_return_frozendict") as told, library_state.put_back():
-        chex.disable_asserts()
-        flax.config.update("flax_return_frozendict", True)
-        sys.setrecursionlimit(limit + 1)
-        raise ValueError("what came of it")
+
+    def change():
+        with library_state.put_back():
+            chex.disable_asserts()
+            flax.config.update("flax_return_frozendict", True)
+            sys.setrecursionlimit(limit + 1)
+            raise ValueError("what came of it")
+
+    with pytest.raises(AmbientInput, match="flax_return_frozendict") as told:
+        change()
     assert isinstance(told.value.__cause__, ValueError)
     assert (flax.config.flax_return_frozendict, asserts.DISABLE_ASSERTIONS) == (False, False)
     assert sys.getrecursionlimit() == limit
