@@ -47,21 +47,21 @@ def test_a_setting_counts_for_those_who_may_use_the_library(chex):
         library_state.refuse_changed(["jax", "optax"])
 
 
-def _change_and_fail(chex, flax, limit):
-    with library_state.put_back():
-        chex.disable_asserts()
-        flax.config.update("flax_return_frozendict", True)
-        sys.setrecursionlimit(limit)
-        raise ValueError("what came of it")
-
-
 def test_what_is_changed_meanwhile_is_put_back_and_told(chex):
     import flax
 
     asserts = importlib.import_module("chex._src.asserts_internal")
     limit = sys.getrecursionlimit()
+
+    def change():
+        with library_state.put_back():
+            chex.disable_asserts()
+            flax.config.update("flax_return_frozendict", True)
+            sys.setrecursionlimit(limit + 1)
+            raise ValueError("what came of it")
+
     with pytest.raises(AmbientInput, match="flax_return_frozendict") as told:
-        _change_and_fail(chex, flax, limit + 1)
+        change()
     assert isinstance(told.value.__cause__, ValueError)
     assert (flax.config.flax_return_frozendict, asserts.DISABLE_ASSERTIONS) == (False, False)
     assert sys.getrecursionlimit() == limit
