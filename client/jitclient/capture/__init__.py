@@ -24,7 +24,8 @@ What to change where:
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
 - whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
 - what keeps a value of a trace: `holders.py`, `tracers.py`
-- what the program changed of what is installed: `patches.py`, `rebound.py`, `registries.py`, `library_state.py`
+- what the program changed of what is installed: `patches.py`, `registries.py`,
+  `library_state.py`
 - whether anything was rebound: `watch.py`, `identity.py`; how errors name the way: `failures.py`
 """
 

@@ -1,8 +1,7 @@
 """Changes that the program made to installed packages, which installed code would see.
 
 What user code reads of a changed module travels (`namespaces.py`). But what replaces a name inside a library is used
-by the library, where no capture can put it. Looked for are functions of the user's, also inside what wraps them, and
-names that hold what no source of the library gives them.
+by the library, where no capture can put it. Looked for are functions of the user's, also inside what wraps them.
 """
 
 import dataclasses
@@ -14,9 +13,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ..errors import CaptureError
-from .rebound import is_rebound, own_name
 from .registries import matters, of_the_program, registries_in, virtual_subclasses
-from .usercode import functions_in, is_users_top
+from .usercode import functions_in, is_users_top, wraps_functions
 
 Place = tuple[str, str]
 
@@ -27,11 +25,15 @@ class _Seen:
 
     held: list[Any]
     places: tuple[Place, ...]
-    classes: tuple[type, ...] = ()
-    registries: tuple[tuple[str, Mapping[Any, Any]], ...] = ()
+    registries: tuple[tuple[str, Mapping[Any, Any]], ...]
+
+    def holds(self, names: Mapping[str, Any]) -> bool:
+        """Whether the namespace still holds just that."""
+        return len(self.held) == len(names) and all(map(operator.is_, self.held, names.values()))
 
 
-_seen: dict[tuple[str, str], _Seen] = {}
+_LARGE = frozenset({"jax", "jaxlib", "numpy", "scipy"})
+_seen: dict[str, _Seen] = {}
 _registered: dict[int, tuple[Mapping[Any, Any], list[Any], list[Any]]] = {}
 """Registries, each with what it held, and under which keys something of the program's."""
 
@@ -44,11 +46,11 @@ def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[A
         known: (module, name) of patches that travel.
         made: whether the capture makes an object anew.
     """
+    packages = list(packages)
     for package in packages:
-        for module_name, module in _modules_of(package):
-            for place in _patches_in(module_name, module, package):
-                if place not in known:
-                    raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
+        for place in _patches_in(package):
+            if place not in known:
+                raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
         raise CaptureError(f"{cls.__qualname__} was registered with an installed class: {base.__qualname__}")
     for name, registry in [each for package in packages for each in _registries_of(package)]:
@@ -58,8 +60,8 @@ def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[A
 
 
 def _registries_of(package: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    for module_name, _ in _modules_of(package):
-        yield from _seen[module_name, ""].registries
+    for module_name, _ in () if package in _LARGE else _modules_of(package):
+        yield from _seen[module_name].registries
 
 
 def _keys_of_the_program(registry: Mapping[Any, Any]) -> list[Any]:
@@ -83,54 +85,47 @@ def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
     return tuple(name for name in list(sys.modules) if name == package or name.startswith(prefix))
 
 
-@functools.cache
-def _defined_in(package: str) -> frozenset[str]:
-    """The names that the functions of a package give themselves, when it is first looked through."""
-    held = [value for _, module in _modules_of(package) for value in list(vars(module).values())]
-    return frozenset(name for name in map(own_name, held) if name is not None)
+def _patches_in(package: str) -> Iterable[Place]:
+    if package in _LARGE:
+        return _looked_through_once(package, len(sys.modules))
+    return [place for name, module in _modules_of(package) for place in _look(name, vars(module), package).places]
 
 
-def _patches_in(module_name: str, module: ModuleType, package: str) -> Iterator[Place]:
-    """A namespace that holds what it held is not looked through again: there are thousands."""
-    names = vars(module)
-    seen = _look(module_name, "", names, names, package)
-    yield from seen.places
-    for cls in seen.classes:
-        yield from _look(module_name, cls.__name__, vars(cls), names, package).places
+@functools.lru_cache(maxsize=64)
+def _looked_through_once(package: str, n_modules: int) -> tuple[Place, ...]:
+    """Looked through again whenever modules were imported: it takes milliseconds."""
+    found = [
+        _places_in(name, list(vars(module).items()), vars(module), package) for name, module in _modules_of(package)
+    ]
+    return tuple(place for places in found for place in places)
 
 
-def _look(module: str, owner: str, held: Mapping[str, Any], names: dict[str, Any], package: str) -> _Seen:
-    seen = _seen.get((module, owner))
-    if seen is None or len(seen.held) != len(held) or not all(map(operator.is_, seen.held, held.values())):
-        items = list(held.items())
-        values = [value for _, value in items]
-        if owner:
-            seen = _Seen(values, tuple(_in_class(module, owner, items, names, package)))
-        else:
-            classes = tuple(value for value in values if isinstance(value, type) and value.__module__ == module)
-            registries = tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
-            seen = _Seen(values, tuple(_in_module(module, items, names, package)), classes, registries)
-        _seen[module, owner] = seen
+def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
+    """A module that holds what it held is not looked through again."""
+    seen = _seen.get(module)
+    if seen is None or not seen.holds(names):
+        items = list(names.items())
+        registries = tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
+        places = tuple(_places_in(module, items, names, package))
+        seen = _seen[module] = _Seen([value for _, value in items], places, registries)
     return seen
 
 
-def _in_module(module: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:
-    for name, value in items:
-        if _holds_users(value, names, package) or is_rebound(module, name, value, _defined_in(package)):
-            yield module, name
-
-
-def _in_class(
-    module: str, owner: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str
-) -> Iterator[Place]:
+def _places_in(module: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:
     for name, value in items:
         if _holds_users(value, names, package):
-            yield module, f"{owner}.{name}"
+            yield module, name
+        elif isinstance(value, type) and value.__module__ == module:
+            for attribute, held in list(vars(value).items()):
+                if _holds_users(held, names, package):
+                    yield module, f"{name}.{attribute}"
 
 
 def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
     """Whether something in an installed module, or in a class of it, is or wraps a function of the user's."""
-    return any(_is_put_there(func, names, package) for func in functions_in(value))
+    if type(value) is FunctionType and not value.__dict__:  # as most are: it wraps nothing
+        return _is_put_there(value, names, package)
+    return wraps_functions(value) and any(_is_put_there(func, names, package) for func in functions_in(value))
 
 
 def _is_put_there(func: FunctionType, names: dict[str, Any], package: str) -> bool:

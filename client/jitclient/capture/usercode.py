@@ -9,7 +9,6 @@ from typing import Any
 from ..errors import CaptureError
 from .installed import is_user_module
 from .names import home_of
-from .rebound import TRANSFORMED, is_put_on
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _EXTENSION_METACLASSES = ("nb_type", "pybind11_type")
@@ -33,10 +32,13 @@ def refuse_patched(cls: type) -> None:
     if is_made_in_c(cls):
         return
     for name, value in vars(cls).items():
-        if any(map(is_of_user_module, functions_in(value))) or is_put_on(cls, name, value):
+        if any(map(is_of_user_module, functions_in(value))):
             where = f"{cls.__module__}.{cls.__qualname__}.{name}"
             raise CaptureError(f"user code was put on an installed class: {where}")
 
+
+_TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
+"""Types of functions that something was made of: they keep it where `functools.wraps` does."""
 
 _WRAPPERS: dict[type, tuple[str, ...]] = {
     FunctionType: ("__wrapped__",),
@@ -51,12 +53,18 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 """Where wrappers of functions keep them."""
 
 
+def wraps_functions(obj: Any) -> bool:
+    """Whether an object is a function, or of a type that wraps functions."""
+    kind = type(obj)
+    return kind in _WRAPPERS or kind.__name__ in _TRANSFORMED
+
+
 def functions_in(obj: Any) -> Iterator[FunctionType]:
     """A function, or those inside what wraps functions."""
     kind = type(obj)
     if kind is FunctionType:
         yield obj
-    for attribute in _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in TRANSFORMED else ()):
+    for attribute in _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in _TRANSFORMED else ()):
         yield from functions_in(getattr(obj, attribute, None))
 
 
