@@ -5,7 +5,7 @@ import time
 
 import msgspec
 
-from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, ProgramLost
+from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.notices import labels
 from jitclient.wire.messages import EntryInfo, Lookup, Prepare
 from jitserver.cache.catalog import Stored
@@ -254,7 +254,7 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
     """
     if isinstance(error, AmbientInput):
         return error
-    if is_traced or not isinstance(error, Exception) or isinstance(error, (CaptureError, MemoryError)):
+    if is_traced or not isinstance(error, Exception) or isinstance(error, (JitserverError, MemoryError)):
         return None
     return CaptureError(f"its trace on the daemon raised {type(error).__qualname__}: {error!s:.200}")
 

@@ -98,7 +98,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     except TraceFailed as failed:
         failure = failed.error
         why = CaptureError(f"its trace on the daemon raised {type(failure).__qualname__}: {failure!s:.200}")
-    if failure is not None and not _has_jax():
+    if failure is not None and not (_has_jax() and _can_leave(wanted)):
         raise failure
     program = from_trace(session, wanted, why)
     if failure is not None:
@@ -275,9 +275,14 @@ def _watch_of(fun: Callable[..., Any]) -> Capture | None:
         return None
 
 
-def _refuse_shardings(wanted: Specialisation) -> None:
+def _can_leave(wanted: Specialisation) -> bool:
+    """Whether a program that is traced here can run there: what says where its arrays are does not follow it."""
     placed = any(spec.sharding is not None for spec in wanted.specs)
-    if placed or wanted.options.about_devices() or on_mesh(wanted.context):
+    return not (placed or wanted.options.about_devices() or on_mesh(wanted.context))
+
+
+def _refuse_shardings(wanted: Specialisation) -> None:
+    if not _can_leave(wanted):
         raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
 
 

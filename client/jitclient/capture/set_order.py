@@ -88,10 +88,10 @@ class _Found:
         return SEEDED if all(map(_is_hashed_by_value, items)) else UNKNOWN
 
     def add_code_of(self, node: Node) -> None:
-        """Note the user's code; that of installed packages is taken to depend on no order."""
+        """Note the user's code, and installed code that closes over a set: other installed code is taken on trust."""
         if node.op == "source":
             self.codes.append(node.obj)
-        elif node.op == "function" and has_private_globals(node.obj) and not _is_of_dataclass(node.obj):
+        elif node.op == "function" and self._may_observe(node):
             self.codes.append(node.obj.__code__)
 
     def add(self, node: Node, name: Any, value: Value) -> None:
@@ -116,6 +116,12 @@ class _Found:
         kind = self.kind_of(self._set_of(value))
         if kind is not None:
             self.unnamed.append((kind, where))
+
+    def _may_observe(self, node: Node) -> bool:
+        if _is_of_dataclass(node.obj):
+            return False
+        closure = [fill.args[0] for cell in node.args[3] for fill in cell.fills]
+        return has_private_globals(node.obj) or any(self._set_of(value) is not None for value in closure)
 
     def _set_of(self, value: Value) -> Any:
         if type(value) is Node:
@@ -192,9 +198,6 @@ def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
 
 def _slots_of_function(node: Node) -> Iterator[tuple[Any, Value]]:
     func = node.obj
-    if not has_private_globals(func):  # its code is no user's, so nothing says what it does with a set
-        for cell in node.args[3]:
-            yield from ((None, fill.args) for fill in cell.fills)
     names = func.__code__.co_varnames[: func.__code__.co_argcount]
     for fill in node.fills:
         if fill.op == "defaults" and type(fill.args[0]) is tuple:
