@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import jitclient
+from jitclient.sessions import process
 from jitclient.sessions.handshake import ask
 from jitclient.settings import settings
 from jitclient.wire.messages import Status, Verb
@@ -54,6 +55,8 @@ def value(result):
 
 
 def counts():
+    with process.session() as session:
+        session._send_report()  # otherwise the next program's request would
     status = ask(settings(), Verb.STATUS, None, Status)
     return {name: getattr(status, name) for name in COUNTED}
 

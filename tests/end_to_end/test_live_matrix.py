@@ -16,8 +16,16 @@ from ..jitclient.capture.test_matrix import KINDS, N_EDITS, write_kinds
 
 HERE = Path(__file__).parent
 
-TRACED_IN_THE_CLIENT = {}
-"""Kind -> why no capture can hold it."""
+TRACED_IN_THE_CLIENT = {
+    "global_containers": "a set in a dictionary, of which bytecode does not show who reads it",
+    "set_of_functions": "the order of addresses",
+    "weak_containers": "the order of addresses",
+    "nnx_jit_inside": "its trace on the daemon raised",
+}
+"""Kind -> why."""
+
+LEAVES_A_TRACER = ("nnx_jit_inside",)
+"""What they raise first leaves a tracer in a module, so that they raise something else afterwards."""
 
 
 def call_all(folder, address, *flags, seed=0):
@@ -76,10 +84,12 @@ def test_the_next_process_finds_it(first, again, kind):
     counted = again[kind]["counted"]
     raises = "raised" in first[kind]["jax"]
     assert outcome_of(again[kind]["daemon"]) == outcome_of(first[kind]["daemon"])
-    assert counted["client_traces"] == (kind in TRACED_IN_THE_CLIENT)
+    assert counted["client_traces"] == (kind in TRACED_IN_THE_CLIENT and not raises)
     assert counted["local_runs"] == 0
-    assert counted["compiles"] == 0
-    assert (counted["traces"], counted["hits"]) == ((1, 0) if raises else (0, 1))
+    # Under another hash seed, what the order of a set decides is another program.
+    assert counted["compiles"] == (kind == "global_containers")
+    assert counted["traces"] == 0, "where it raised, that is known"
+    assert counted["hits"] == (not raises and kind != "global_containers")
 
 
 @pytest.mark.slow
@@ -93,6 +103,10 @@ def test_after_an_edit_the_daemon_answers_what_jax_answers(edited, kind, edit):
 
 def compare(report, kind, edit=None):
     daemon, jitted, direct = (report[by] for by in ("daemon", "jax", "direct"))
+    if kind in LEAVES_A_TRACER:
+        assert "raised" in daemon
+        assert "raised" in jitted
+        return
     assert outcome_of(daemon) == outcome_of(jitted), daemon
     if "raised" not in direct and "raised" not in jitted:
         assert daemon[1] == direct[1]
