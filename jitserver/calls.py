@@ -47,6 +47,8 @@ def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, 
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
+    with engine.counters.lock:  # not a function of its own: each would cost every call
+        engine.counters.calls += len(calls)
     try:
         for call in calls:
             call.run(engine, draining, done, ran)

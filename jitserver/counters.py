@@ -22,7 +22,7 @@ class Timed(Counted, Protocol):
 class Counters:
     """Counted in one place each, so that a number means what it says."""
 
-    calls: int = 0  # programs run
+    calls: int = 0  # programs run, or about to be
     hits: int = 0  # programs asked for and found: nothing was loaded, traced or compiled
     misses: int = 0  # programs asked for and made
     restores: int = 0  # programs loaded from the disk
@@ -36,19 +36,18 @@ class Counters:
     compile_seconds_saved: float = 0.0  # the same, of programs that were found
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def add_run(self, session: Counted, ran: Iterable[tuple[Timed, float]]) -> None:
         """Adds the calls of one Run of a session: programs, each with the seconds that it ran for."""
-        with self._lock:
+        with self.lock:
             for program, seconds in ran:
                 program.calls += 1
                 program.call_seconds += seconds
                 session.calls += 1
-                self.calls += 1
 
     def add(self, **amounts: float) -> None:
         """Adds to several counters at once."""
-        with self._lock:
+        with self.lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
