@@ -76,8 +76,8 @@ INTERRUPTED = """
         return x + 1
 
     def wait(x):
-        import os, time
-        while os.access("GATE", os.F_OK):
+        import pathlib, time
+        while pathlib.Path("GATE").exists():
             time.sleep(0.01)
         return x
 

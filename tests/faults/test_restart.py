@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 EXACT = """
+    import pathlib
     import jax, jax.numpy as jnp
 
     @jitclient.jit(donate_argnums=0)
@@ -34,7 +35,7 @@ LOOP = (
     EXACT
     + """
     print("ready")
-    while os.access("GO", os.F_OK):
+    while pathlib.Path("GO").exists():
         state, total = step(state, x)
         other = mixed(state["w"], x)
         last, want, count = want, want * np.uint32(3) + x, count + 1
@@ -151,8 +152,8 @@ SLOW = """
     import jax
 
     def wait(x):
-        import os, time
-        while os.access("GATE", os.F_OK):
+        import pathlib, time
+        while pathlib.Path("GATE").exists():
             time.sleep(0.01)
         return x
 

@@ -126,7 +126,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
         if wanted.deps is None and not identity.order:
-            request.verify = session.settings.verify
+            request.verify = session.settings.verify and _can_leave(wanted)
             return request, captured.payload
         traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
         request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))

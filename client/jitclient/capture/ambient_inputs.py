@@ -22,7 +22,7 @@ NAMED = {
     "multiprocessing": "active_children cpu_count current_process get_start_method parent_process",
     "multiprocessing.shared_memory": "ShareableList SharedMemory",
     "numpy": "load loadtxt genfromtxt fromfile memmap",
-    "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat readlink "
+    "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat access readlink "
     "urandom getrandom getpid getppid getuid geteuid getgid getlogin getpriority cpu_count process_cpu_count "
     "sched_getaffinity get_terminal_size getloadavg uname times open read popen system",
     "os.path": "exists lexists isfile isdir islink getmtime getatime getctime getsize expanduser abspath realpath",

@@ -38,6 +38,8 @@ def is_user_module(name: object) -> bool:
     if name.partition(".")[0] in OURS:
         return False
     where = _place_of(name)
+    if where is None and "." in name:
+        return is_user_module(name.partition(".")[0])
     if where is None:
         return name not in sys.builtin_module_names and name not in sys.stdlib_module_names
     return not is_installed_path(where)
