@@ -118,8 +118,8 @@ class _Found:
             self.unnamed.append((kind, where))
 
     def _may_observe(self, node: Node) -> bool:
-        if _is_of_dataclass(node.obj):
-            return False
+        if _is_of_dataclass(node.obj) or str(node.obj.__globals__.get("__name__")).startswith("jax."):
+            return False  # JAX's own closures (of axis names, say) make one program whatever the order
         closure = [fill.args[0] for cell in node.args[3] for fill in cell.fills]
         return has_private_globals(node.obj) or any(self._set_of(value) is not None for value in closure)
 

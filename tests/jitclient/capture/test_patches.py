@@ -53,7 +53,6 @@ def test_a_patch_made_after_another_capture_is_refused(library, write):
         "import functools; um_library.inner = functools.partial(mine)",
         "import functools; um_library.inner = functools.lru_cache(mine)",
         "import jax; um_library.inner = jax.jit(mine)",
-        "um_library.inner = um_library.other",
     ],
 )
 def test_what_replaces_a_name_is_refused_inside_and_travels_outside(library, write, patch):
