@@ -15,20 +15,20 @@ ARRAYS = ("width", "height", "depth")
 class Table:
     """Flattens its attributes in an order that stands for that of a set: `order` is another process's."""
 
-    order = ["width", "name", "height", "depth"]
+    order = ["width", "unit", "name", "height", "depth"]
 
     def __init__(self, **attributes):
         vars(self).update(attributes)
 
     def tree_flatten(self):
-        held = {each: getattr(self, each, None) for each in [*self.order, "unit"]}
+        held = {each: getattr(self, each, None) for each in self.order}
         return [held.pop(each) for each in self.order if each in ARRAYS], tuple(held.values())
 
     @classmethod
     def tree_unflatten(cls, meta, children):
         arrays = [each for each in cls.order if each in ARRAYS]
         rest = [each for each in cls.order if each not in ARRAYS]
-        return cls(**dict(zip(arrays, children, strict=True)), **dict(zip([*rest, "unit"], meta, strict=True)))
+        return cls(**dict(zip(arrays, children, strict=True)), **dict(zip(rest, meta, strict=True)))
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,9 @@ def _received(leaves, message):
     return tree.unflattener_of_sent(tree.decode(message, lambda index: Table))(leaves)
 
 
-@pytest.mark.parametrize("order", [["depth", "height", "width", "name"], ["height", "name", "width", "depth"]])
+@pytest.mark.parametrize(
+    "order", [["depth", "height", "width", "name", "unit"], ["height", "name", "width", "unit", "depth"]]
+)
 def test_attributes_arrive_where_they_were(monkeypatch, order):
     value = [jnp.zeros(1), Table(width=1.0, height=(2.0, {"b": 3.0, "a": 4.0}), depth=5.0, name="n", unit="m"), 6.0]
     leaves, message = _sent(value)
