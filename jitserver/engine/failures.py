@@ -37,13 +37,13 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
     def behind(other: BaseException | None) -> Failure | None:
         return failure_of(other, loaded, locations, depth + 1) if other is not None and depth < _DEEPEST_CAUSE else None
 
-    text = placed(_text(error))
+    text = placed(text_of(error))
     return Failure(
         types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
         text=text,
         arguments=_arguments(error, text, ref),
         frames=_frames(error, loaded, locations),
-        notes=tuple(_text(note) for note in getattr(error, "__notes__", ())),
+        notes=tuple(text_of(note) for note in getattr(error, "__notes__", ())),
         cause=behind(error.__cause__),
         attributes=_attributes(error, placed, ref),
         context=behind(_context(error, loaded)),
@@ -66,7 +66,7 @@ def _attributes(
     room = _MOST_TEXT
     for name, value in dict_of(error).items():
         try:
-            pair = _text(name), values.encode(placed(value) if type(value) is str else value, ref)
+            pair = text_of(name), values.encode(placed(value) if type(value) is str else value, ref)
             room -= len(msgspec.msgpack.encode(pair))
         except (CaptureError, UnicodeEncodeError, RecursionError):
             continue
@@ -81,7 +81,7 @@ def _type(cls: type, ref: values.Ref) -> values.Value:
 
 
 def _arguments(error: BaseException, text: str, ref: values.Ref) -> values.Value:
-    if error.args == (_text(error),):
+    if error.args == (text_of(error),):
         return values.encode((text,))  # with the places that it quotes put right
     try:
         arguments = values.encode(error.args, ref)
@@ -92,7 +92,7 @@ def _arguments(error: BaseException, text: str, ref: values.Ref) -> values.Value
     return values.encode((text,))
 
 
-def _text(thing: object) -> str:
+def text_of(thing: object) -> str:
     """Its text as far as it can be had and sent: a `__str__` is its author's."""
     try:
         text = str(thing)

@@ -17,7 +17,7 @@ from jitserver.cache.recent import Recent
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.engine import ambient, context, explaining, keys, lasting, program
-from jitserver.engine.failures import TraceFailed
+from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.infos import info_of
 from jitserver.engine.program import TRACING, Program, Say
 
@@ -211,7 +211,7 @@ class Programs:
             try:
                 built = program.from_capture(loaded, lookup.signature, request.name, say_on, request.verify)
             except BaseException as error:
-                if str(error) == ambient.OF_GENERATORS and not last:
+                if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # it may have been another thread
                 why = _why_of_client(error, is_traced=phases != [TRACING])
                 if why is not None:
@@ -256,7 +256,7 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
         return error
     if is_traced or not isinstance(error, Exception) or isinstance(error, (JitserverError, MemoryError)):
         return None
-    return CaptureError(f"its trace on the daemon raised {type(error).__qualname__}: {error!s:.200}")
+    return CaptureError(f"its trace on the daemon raised {type(error).__qualname__}: {text_of(error):.200}")
 
 
 def request_of(stored: Stored) -> Prepare:

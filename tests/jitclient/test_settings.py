@@ -18,12 +18,13 @@ def test_all_of_them() -> None:
         "JITSERVER_FALLBACK": "error",
         "JITSERVER_PROGRESS": "0",
         "JITSERVER_EXPLAIN": "1",
+        "JITSERVER_VERIFY": "1",
         "JITSERVER_CLIENT_DEVICE": "keep",
     }
-    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, "keep")
+    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, True, "keep")
 
 
-NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS")
+NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "VERIFY")
 
 
 @pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])

@@ -97,7 +97,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
         why = error
     except TraceFailed as failed:
         failure = failed.error
-        why = CaptureError(f"its trace on the daemon raised {type(failure).__qualname__}: {failure!s:.200}")
+        why = CaptureError(str(failed))
     if failure is not None and not (_has_jax() and _can_leave(wanted)):
         raise failure
     program = from_trace(session, wanted, why)

@@ -533,7 +533,7 @@ ALL_$N = {left_$N<<, right_$N|>>}
 def unit_$N(x):
     $IMPORTS
     local_a = $INNER(x)
-    return sum(sorted((float(f(1.0)) for f in ALL_$N))) + local_a
+    return sum(f(1.0) for f in (left_$N, right_$N) if f in ALL_$N) + local_a
 """,
     "cycle": """
 A_$N = [<<1.0|2.0>>]
