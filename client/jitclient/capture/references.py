@@ -10,14 +10,22 @@ from .graph import Node
 from .namespaces import bind, whole
 from .walker import Walker
 
-_LOCATION_READERS = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions"}
+_READERS_OF_PLACES = {
+    "f_lineno",
+    "tb_lineno",
+    "co_filename",
+    "co_firstlineno",
+    "co_positions",
+    "__qualname__",
+    "__module__",
+}
 
 
 def add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:
     """Make a node need all that its code reads from `names`."""
     walker.words |= refs.words
-    if refs.words & _LOCATION_READERS:
-        raise AmbientInput("it reads the places of source code, which are no part of a key")
+    if refs.words & _READERS_OF_PLACES:
+        raise AmbientInput("it reads where code was written, which is no part of a key")
     if "__subclasses__" in refs.words:
         raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
     if refs.dynamic:
