@@ -152,6 +152,7 @@ class JitService(Service):  # type: ignore[misc]
             executable=session.lease(entry, locations),
             results=entry.program.results,
             tree=entry.program.tree,
+            made=entry.program.made,
             donated=entry.program.donated,
             may_raise=entry.program.may_raise,
             seconds=entry.info.seconds if made else {},

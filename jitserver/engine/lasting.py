@@ -27,6 +27,7 @@ class Facts(Message):
     code_bytes: int
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
+    made: bytes = b""
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -> bytes:
@@ -42,6 +43,7 @@ def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -
             program.code_bytes,
             program.warnings,
             program.escapes,
+            program.made,
         )
     )
 
@@ -83,6 +85,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
         code_bytes=told.code_bytes,
         warnings=told.warnings,
         escapes=told.escapes,
+        made=told.made,
     )
 
 

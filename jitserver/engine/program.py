@@ -11,6 +11,7 @@ from jax import export
 from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded, library_state, load
+from jitclient.codec.pickler import Made
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
@@ -44,6 +45,7 @@ class Program:
     code_bytes: int
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
+    made: bytes = b""  # what its trace made, and the tree names by negative positions
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
@@ -97,7 +99,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     """Traces a captured function, and compiles it. `verify` keeps its text and what it calls back.
 
     Raises:
-        CaptureError: the tree of results holds what no message can name, or the program has side effects.
+        CaptureError: the tree of results holds what no client can make again, or the program has side effects.
         BaseException: what the user's function raised while it was traced.
     """
     over_leaves = _over_leaves(loaded, signature, name)
@@ -109,7 +111,9 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
             contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
     built.escapes = leaks.escapes(loaded)
-    built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of)
+    made = Made(loaded)
+    built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
+    built.made = made.to_bytes()
     # JAX remembers what it compiled for as long as the function lives.
     built.loaded = loaded if built.may_raise else None
     return built

@@ -15,6 +15,7 @@ from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture, capture, library_state, process_state
+from jitclient.codec.unpickler import Remade
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.notices import labels, progress
@@ -136,7 +137,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     if prepared.verified is not None:
         platform, devices = _backend_of(session)
         verification.verify(wanted, captured, prepared.verified, platform, devices)
-    structure = tree.decode(prepared.tree, captured.object_at)
+    structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
     escapes.leave(prepared.escapes, captured, wanted.fun, wanted.name)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)

@@ -21,10 +21,15 @@ Location = tuple[str, int, bytes, str, tuple[str, ...], tuple[str, ...], tuple[s
 
 
 class Canonical(NamedTuple):
-    """`blob`: what a capture holds. `locations`: of the code object, then of those nested in it."""
+    """`blob`: what a capture holds. `codes`: the code object, then those nested in it, in the order of the bytes."""
 
     blob: bytes
-    locations: tuple[Location, ...]
+    codes: tuple[CodeType, ...]
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """Where each of them was written."""
+        return tuple(map(_location, self.codes))
 
 
 _known: dict[tuple[int, bool], tuple[CodeType, Canonical]] = {}
@@ -34,25 +39,27 @@ def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
     """The canonical form of `code`; depends on nothing else, so it is made once per process."""
     known = _known.get((id(code), keep_docs))
     if known is None or known[0] is not code:
-        locations: list[Location] = []
-        blob = to_bytes(_body(code, keep_docs, locations))
-        known = (code, Canonical(blob, tuple(locations)))
+        codes: list[CodeType] = []
+        blob = to_bytes(_body(code, keep_docs, codes))
+        known = (code, Canonical(blob, tuple(codes)))
         _known[id(code), keep_docs] = known
     return known[1]
 
 
-def _body(code: CodeType, keep_docs: bool, locations: list[Location]) -> list[Any]:
-    locations.append(
-        (
-            code.co_filename,
-            code.co_firstlineno,
-            code.co_linetable,
-            code.co_qualname,
-            code.co_varnames,
-            code.co_freevars,
-            code.co_cellvars,
-        )
+def _location(code: CodeType) -> Location:
+    return (
+        code.co_filename,
+        code.co_firstlineno,
+        code.co_linetable,
+        code.co_qualname,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
     )
+
+
+def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
+    codes.append(code)
     new_name = _renamed_locals(code)
     bytecode, consts = _numbered_constants(code, keep_docs)
 
@@ -61,7 +68,7 @@ def _body(code: CodeType, keep_docs: bool, locations: list[Location]) -> list[An
 
     def constant(value: Any) -> Any:
         if isinstance(value, CodeType):
-            return [_body(value, keep_docs, locations)]
+            return [_body(value, keep_docs, codes)]
         return spell_constant(value)
 
     return [

@@ -1,7 +1,8 @@
 """The client's half: from a function to its capture."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..errors import CaptureError
@@ -48,6 +49,7 @@ class Capture:
         numbering: Numbering,
         set_order: SetOrder | None,
         holders: Holders,
+        located: list[Any],
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -59,6 +61,7 @@ class Capture:
         self.holders = holders
         self._watch = watch
         self._numbering = numbering
+        self._located = located
 
     def is_current(self) -> bool:
         """Whether a new trace of the function would be one of this capture."""
@@ -71,6 +74,13 @@ class Capture:
     def object_at(self, index: int) -> Any:
         """The object with this index; IndexError if there is none."""
         return self._numbering.object_at(index)
+
+    def code_at(self, owner: int, part: int) -> tuple[CodeType, dict[str, Any]]:
+        """A code object by its place, and the names that it reads; LookupError if there is none."""
+        func = self._located[owner]
+        if min(owner, part) < 0 or not isinstance(func, FunctionType):
+            raise LookupError(owner)
+        return canonical_code(func.__code__).codes[part], func.__globals__
 
 
 def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) -> Capture:
@@ -139,6 +149,7 @@ def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value
         Numbering(extras, named),
         set_order(walker, list(roots)),
         Holders(schedule.steps),
+        list(_located(schedule)),
     )
 
 
@@ -153,15 +164,16 @@ def _index(node: Node) -> int:
 
 def _locations(schedule: Schedule) -> bytes:
     """Where the code of each function and module was written, in the order of the program."""
-    codes: list[Any] = []
-    modules: list[tuple[Any, Any]] = []
-    for step in schedule.steps:
-        if not isinstance(step, Node):
-            continue
-        if step.op == "function":
-            codes.append(canonical_code(step.obj.__code__).locations)
-        elif step.op == "source":
-            codes.append(canonical_code(step.obj).locations)
-        elif step.op == "namespace":
-            modules.append((step.obj.get("__name__"), step.obj.get("__file__")))
+    located = _located(schedule)
+    codes = [canonical_code(getattr(obj, "__code__", obj)).locations for obj in located]
+    modules = [
+        (step.obj.get("__name__"), step.obj.get("__file__"))
+        for step in schedule.steps
+        if isinstance(step, Node) and step.op == "namespace"
+    ]
     return pickle.dumps((codes, modules), protocol=5)
+
+
+def _located(schedule: Schedule) -> Iterator[Any]:
+    """The functions of a program, and the code of its modules, in the order of `Loaded.place_of`."""
+    return (step.obj for step in schedule.steps if isinstance(step, Node) and step.op in ("function", "source"))

@@ -32,6 +32,11 @@ class Places:
             for part, found in enumerate(nested(code)):
                 self._found[id(found)] = (found, n, part)
 
+    def of(self, code: CodeType) -> tuple[int, int] | None:
+        """Which piece of the capture's code holds a code object, and its number there."""
+        found = self._found.get(id(code))
+        return None if found is None else found[1:]
+
     def frames(self, tb: TracebackType | None, codes: Sequence[Any] | None) -> list[Frame]:
         """The frames of a traceback that belong to the capture, outermost first."""
         frames = []

@@ -1,6 +1,6 @@
 """The daemon's half: run a capture's program in a private namespace."""
 
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from ..errors import CaptureError
@@ -37,6 +37,10 @@ class Loaded:
     def object_at(self, index: int) -> Any:
         """The object with this index; IndexError if there is none."""
         return self._numbering.object_at(index)
+
+    def place_of(self, code: CodeType) -> tuple[int, int] | None:
+        """Which piece of the capture's code holds a code object, and its number there; `Capture.code_at` finds it."""
+        return self._places.of(code)
 
     def user_frames(self, tb: TracebackType | None, locations: bytes = b"") -> list[Frame]:
         """The frames of a traceback that belong to captured code, outermost first.

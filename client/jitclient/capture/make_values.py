@@ -195,10 +195,14 @@ def _object_array(builder: Builder, shape: list[int], items: Any) -> Any:
 
 @makes("jax_array")
 def _jax_array(builder: Builder, data: Any, is_weak: bool) -> Any:
+    return jax_array(builder.value(data), is_weak)
+
+
+def jax_array(numbers: Any, is_weak: bool) -> Any:
+    """An array of JAX's, with the dtype of the one of numpy's, whatever the settings are."""
     import jax
     import jax.numpy as jnp
 
-    numbers = builder.value(data)
     with jax.enable_x64(True):  # an array keeps the type that it was made with
         array = jnp.asarray(numbers)
         if not is_weak:
@@ -224,14 +228,19 @@ def _jit(builder: Builder, func: Any, options: Any) -> Any:
 
 @makes("treedef")
 def _tree(builder: Builder, is_leaf: bool, kind: Any, data: Any, children: Any) -> Any:
+    return treedef(
+        is_leaf, None if kind is None else (builder.value(kind), builder.value(data)), builder.value(children)
+    )
+
+
+def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:
+    """The definition of a tree, out of what `node_data` and `children` of another one gave."""
     from jax import tree_util
 
     if is_leaf:
         return tree_util.tree_structure(0)
-    node = None if kind is None else (builder.value(kind), builder.value(data))
-    registry: Any = tree_util.default_registry
     make: Any = tree_util.PyTreeDef.from_node_data_and_children
-    return make(registry, node, builder.value(children))
+    return make(tree_util.default_registry, node, list(children))
 
 
 @makes("device")

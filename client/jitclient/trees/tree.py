@@ -110,8 +110,10 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 # ---- structures as messages
 
 
-def encode(structure: Structure, ref: values.Ref = values.nowhere) -> values.Node | None:
-    """The message for a structure.
+def encode(
+    structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse
+) -> values.Node | None:
+    """The message for a structure. `rest` says what stands for what has no form of its own.
 
     Raises:
         CaptureError: a node's class or `meta` can neither be sent nor found in the capture.
@@ -119,14 +121,15 @@ def encode(structure: Structure, ref: values.Ref = values.nowhere) -> values.Nod
     if structure is LEAF:
         return None
     kind, meta, children = structure
-    kind_message = values.Named("builtins", "NoneType") if kind is type(None) else values.encode(kind, ref)
+    kind_message = values.Named("builtins", "NoneType") if kind is type(None) else values.encode(kind, ref, rest)
     order = _order_of(structure)
     if order is None:
-        return values.Node(kind_message, values.encode(meta, ref), tuple(encode(child, ref) for child in children))
+        parts = tuple(encode(child, ref, rest) for child in children)
+        return values.Node(kind_message, values.encode(meta, ref, rest), parts)
     names = order.sorted
     meta, children = order.rearranged(names, meta, children)
-    parts = tuple(encode(child, ref) for child in children)
-    return values.Node(kind_message, values.encode(meta, ref), parts, names.children, names.meta)
+    parts = tuple(encode(child, ref, rest) for child in children)
+    return values.Node(kind_message, values.encode(meta, ref, rest), parts, names.children, names.meta)
 
 
 def decode(node: values.Node | None, deref: values.Deref) -> Structure:

@@ -12,7 +12,7 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 from jitclient.wire.values import Node, Value
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -242,7 +242,7 @@ class Escape(Part, frozen=True):
 
 class Prepared(Message):
     """A program that the session holds: its name in calls, and what its results look like. One that `may_raise` calls
-    back into Python, or is checked while it runs.
+    back into Python, or is checked while it runs. `made` is what its trace made and `tree` names by negative positions.
     """
 
     executable: int
@@ -254,6 +254,7 @@ class Prepared(Message):
     warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
     verified: Verified | None = None  # where it was made now, and that was asked for
     escapes: tuple[Escape, ...] = ()  # from its trace
+    made: bytes = b""
 
 
 class Inspect(Message):

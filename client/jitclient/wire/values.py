@@ -16,6 +16,7 @@ from jitclient.errors import CaptureError, ProtocolError
 
 Ref = Callable[[Any], int | None]
 Deref = Callable[[int], Any]
+Rest = Callable[[Any], "Value"]
 
 
 class _Struct(msgspec.Struct, array_like=True, frozen=True):
@@ -23,7 +24,7 @@ class _Struct(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Position(_Struct, frozen=True, tag=1):
-    """An object that both sides hold in the capture."""
+    """An object that both sides hold in the capture; a negative one is among what a trace made."""
 
     index: int
 
@@ -97,8 +98,14 @@ def nothing(index: int) -> Any:
     raise ProtocolError(f"position {index} of a capture, where there is none")
 
 
-def encode(value: Any, ref: Ref = nowhere) -> Value:
-    """The message for a value.
+def refuse(value: Any) -> Value:
+    """A `Rest` that takes nothing."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise CaptureError(f"{kind} has no form that can be sent: {value!r:.80}")
+
+
+def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Value:
+    """The message for a value. `rest` says what stands for one that has no form of its own.
 
     Raises:
         CaptureError: it is neither plain, nor in the capture, nor held by an installed module.
@@ -116,13 +123,13 @@ def encode(value: Any, ref: Ref = nowhere) -> Value:
     if index is not None:
         return Position(index)
     if kind in (tuple, list):
-        return Sequence(kind.__name__, tuple(encode(item, ref) for item in value))
+        return Sequence(kind.__name__, tuple(encode(item, ref, rest) for item in value))
     if kind in (set, frozenset):
-        items = sorted((encode(item, ref) for item in value), key=msgspec.msgpack.encode)
+        items = sorted((encode(item, ref, rest) for item in value), key=msgspec.msgpack.encode)
         return Sequence(kind.__name__, tuple(items))
     if kind is dict:
-        return Mapping(tuple((encode(k, ref), encode(v, ref)) for k, v in value.items()))
-    return _named(value, ref)
+        return Mapping(tuple((encode(k, ref, rest), encode(v, ref, rest)) for k, v in value.items()))
+    return _named(value, ref) or rest(value)
 
 
 def decode(message: Value, deref: Deref) -> Any:
@@ -186,7 +193,7 @@ def resolve(module: str, name: str) -> Any:
     return holder
 
 
-def _named(value: Any, ref: Ref) -> Value:
+def _named(value: Any, ref: Ref) -> Named | Member | Number | None:
     if isinstance(value, enum.Enum):
         return Member(encode(type(value), ref), value.name)
     home = getattr(value, "__module__", None)
@@ -200,8 +207,7 @@ def _named(value: Any, ref: Ref) -> Value:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.dtype):
         return Number("dtype", value.name)
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise CaptureError(f"{kind} has no form that can be sent: {value!r:.80}")
+    return None
 
 
 def _held(module: str, name: str) -> Any:
