@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +27,9 @@ Say = Callable[[str], None]
 Deref = values.Deref
 
 TRACING = "tracing"
+
+_TRACES = threading.Lock()
+_PATIENCE_SECONDS = 10.0  # then a client traces itself
 
 
 @dataclasses.dataclass
@@ -185,7 +189,7 @@ def _lowered(
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
-    with _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused(), library_state.put_back():
+    with _alone(), _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused(), library_state.put_back():
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:
@@ -195,6 +199,21 @@ def _lowered(
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return _Lowered(traced, lowered)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One trace at a time: libraries keep what is open in their modules, and Python runs one thread at a time anyway.
+
+    Raises:
+        CaptureError: another trace takes long.
+    """
+    if not _TRACES.acquire(timeout=_PATIENCE_SECONDS):
+        raise CaptureError("the daemon is busy with a long trace")
+    try:
+        yield
+    finally:
+        _TRACES.release()
 
 
 def _build(
