@@ -32,6 +32,10 @@ _TRACES = threading.Lock()
 _PATIENCE_SECONDS = 10.0  # then a client traces itself
 
 
+class Busy(CaptureError):  # noqa: N818
+    """A function cannot be traced now."""
+
+
 @dataclasses.dataclass
 class Program:
     """An executable and what a caller must know of it. Runs on flat leaves: no user code runs with it."""
@@ -206,10 +210,10 @@ def _alone() -> Iterator[None]:
     """One trace at a time: libraries keep what is open in their modules, and Python runs one thread at a time anyway.
 
     Raises:
-        CaptureError: another trace takes long.
+        Busy: another trace takes long.
     """
     if not _TRACES.acquire(timeout=_PATIENCE_SECONDS):
-        raise CaptureError("the daemon is busy with a long trace")
+        raise Busy("the daemon is busy with a long trace")
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from jitserver.counters import Counters
 from jitserver.engine import ambient, context, explaining, keys, lasting, program
 from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.infos import info_of
-from jitserver.engine.program import TRACING, Program, Say
+from jitserver.engine.program import TRACING, Busy, Program, Say
 
 log = logging.getLogger(__name__)
 
@@ -252,7 +252,7 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
 
     What tracing raises here, it may not raise where the function was written.
     """
-    if isinstance(error, AmbientInput):
+    if isinstance(error, CaptureError) and not isinstance(error, Busy):
         return error
     if is_traced or not isinstance(error, Exception) or isinstance(error, (JitserverError, MemoryError)):
         return None

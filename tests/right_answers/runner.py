@@ -48,12 +48,20 @@ def rendered(value: Any) -> Any:
 
 def main(how: str, folder: str) -> None:
     sys.path.insert(0, folder)
-    counted: dict[str, int] = {"traced_here": 0, "ran_here": 0}
+    counted: dict[str, int] = {"traced_here": 0, "ran_here": 0, "traced_there": 0}
+    traces_there: Callable[[], int] = int
     if how == "served":
         import jitclient
+        from jitclient.sessions.handshake import ask
         from jitclient.sessions.session import Session
+        from jitclient.settings import Settings
+        from jitclient.wire.messages import Status, Verb
 
         jit: Any = jitclient.jit
+
+        def traces_there() -> int:
+            return ask(Settings.from_environment(), Verb.STATUS, None, Status).traces
+
         _count_calls(Session, "count_client_trace", counted, "traced_here")
         _count_calls(Session, "count_local_run", counted, "ran_here")
     else:
@@ -65,8 +73,11 @@ def main(how: str, folder: str) -> None:
         program = importlib.import_module(path.stem)
         for name, case in list(vars(program).items()):
             if name.startswith("case_"):
+                before = traces_there()
                 counted.update(traced_here=0, ran_here=0)
-                found[f"{path.stem}.{name}"] = {**outcome(case, jit), **counted}
+                answer = outcome(case, jit)
+                counted["traced_there"] = traces_there() - before
+                found[f"{path.stem}.{name}"] = {**answer, **counted}
     print(json.dumps(found))
 
 

@@ -4,7 +4,7 @@ Each daemon serves two clients whose hash seeds differ from its own and from eac
 the first one left in the daemon.
 
 A program may say of its cases, by name:
-    WARM: neither client traces or runs anything itself.
+    WARM: neither client traces or runs anything itself, and the daemon traces nothing for the second.
     LOCAL: they run in the client by design.
     SEEDED: clients trace them, once for each hash seed.
 """
@@ -65,7 +65,7 @@ def _run(how: str, seed: int, **environment: str) -> Outcomes:
     return outcomes
 
 
-Answers = Callable[[tuple[int, ...]], tuple[dict[int, Outcomes], dict[int, list[Outcomes]]]]
+Answers = Callable[[tuple[int, ...]], tuple[dict[int, Outcomes], dict[int, dict[str, Outcomes]]]]
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,14 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     """
 
     @functools.cache
-    def of(seeds: tuple[int, ...]) -> tuple[dict[int, Outcomes], dict[int, list[Outcomes]]]:
+    def of(seeds: tuple[int, ...]) -> tuple[dict[int, Outcomes], dict[int, dict[str, Outcomes]]]:
         plain = {seed: _run("plain", seed) for seed in seeds}
-        served: dict[int, list[Outcomes]] = {seed: [] for seed in seeds}
+        served: dict[int, dict[str, Outcomes]] = {seed: {} for seed in seeds}
         for first, second in zip(seeds, seeds[1:] + seeds[:1], strict=True):
             address = f"unix:{tmp_path_factory.mktemp('d')}/s"
             with new_daemon(address, env={"PYTHONHASHSEED": str(100 + first)}):
-                for seed in (first, second):
-                    served[seed].append(_run("served", seed, JITSERVER_ADDRESS=address))
+                served[first]["first"] = _run("served", first, JITSERVER_ADDRESS=address)
+                served[second]["second"] = _run("served", second, JITSERVER_ADDRESS=address)
         return plain, served
 
     return of
@@ -101,17 +101,18 @@ def test_is_what_plain_jax_gives_under_eight_seeds(case: str, answers: Answers) 
     _compare(case, *answers(SEEDS))
 
 
-def _compare(case: str, plain: dict[int, Outcomes], served: dict[int, list[Outcomes]]) -> None:
+def _compare(case: str, plain: dict[int, Outcomes], served: dict[int, dict[str, Outcomes]]) -> None:
     for seed, outcomes in plain.items():
         expected = outcomes[case]
         assert "returns" in expected or "_raises_" in case, f"plain JAX: {expected}"
-        for got in (outcomes[case] for outcomes in served[seed]):
+        for client, got in ((client, outcomes[case]) for client, outcomes in served[seed].items()):
             if "raises" in expected:
                 assert got.get("raises") == expected["raises"], f"seed {seed}: {got}"
             else:
                 assert got.get("returns") == expected["returns"], f"seed {seed}: {got}"
             if case in WARM:
                 assert got["traced_here"] == got["ran_here"] == 0, f"seed {seed}: {got}"
+                assert client == "first" or got["traced_there"] == 0, f"seed {seed}: {got}"
             if case not in LOCAL:
                 assert got["ran_here"] == 0, f"seed {seed}: {got}"
 

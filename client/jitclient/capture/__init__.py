@@ -21,7 +21,8 @@ What to change where:
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
   `make_values.py`; what captured code sees of the world: `sandbox.py`, `traps.py`; what its imports
   give: `private_imports.py`
-- which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`
+- which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`; classes that come there
+  late: `lazy_nodes.py`; what beartype makes: `beartyped.py`
 - whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
 - what keeps a value of a trace: `holders.py`, `tracers.py`
 - what the program changed of what is installed: `patches.py`, `registries.py`,

@@ -61,12 +61,13 @@ def _describe_definition(walker: Walker, node: Node, cls: type) -> None:
         for attribute, keyword in _REPLAY_KEYWORDS.items()
         if attribute in cls.__dict__ and mode == "replay"
     }
+    named = {} if cls.__qualname__ == cls.__name__ else {"__qualname__": cls.__qualname__}
     node.args = [
         mode,
         walker.value(type(cls)),
         cls.__name__,
         [walker.value(base) for base in cls.__bases__],
-        walker.pairs(body.namespace),
+        walker.pairs(named | body.namespace),
         walker.pairs(keywords),
     ]
     if body.imposed:

@@ -5,6 +5,7 @@ import inspect
 from types import CodeType
 from typing import Any, NamedTuple
 
+from .beartyped import lasting
 from .format import to_bytes
 from .inline import spell_constant
 
@@ -47,6 +48,7 @@ def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
 
 
 def _location(code: CodeType) -> Location:
+    code = lasting(code)
     return (
         code.co_filename,
         code.co_firstlineno,
@@ -60,6 +62,7 @@ def _location(code: CodeType) -> Location:
 
 def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
     codes.append(code)
+    code = lasting(code)
     new_name = _renamed_locals(code)
     bytecode, consts = _numbered_constants(code, keep_docs)
 

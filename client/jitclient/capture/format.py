@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-FORMAT = 4
+FORMAT = 5
 """Part of the context of every key: raise it whenever the same function gets other bytes."""
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})

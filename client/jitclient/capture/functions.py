@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from .beartyped import lasting_names
 from .bytecode import refs_of
 from .graph import Node, Value
 from .installed import is_user_module
@@ -44,7 +45,9 @@ def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
     if func.__defaults__:
         node.fill("defaults", walker.value(func.__defaults__), label="default")
     if func.__kwdefaults__:
-        node.fill("kwdefaults", walker.pairs(func.__kwdefaults__), label="default")
+        names = lasting_names(func.__code__)
+        defaults = {names.get(name, name): value for name, value in func.__kwdefaults__.items()}
+        node.fill("kwdefaults", walker.pairs(defaults), label="default")
     attributes = state_of(vars(func))
     if attributes:
         node.fill("attributes", walker.pairs(attributes))

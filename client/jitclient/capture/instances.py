@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import CaptureError
 from .ambient import noted_reads
 from .attributes import attributes_of, dict_of, slots_of, without_caches
+from .beartyped import is_settings, made_again
 from .functions import state_of
 from .graph import Node, Value
 from .installed import is_user_module
@@ -27,6 +28,9 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
     if type(obj).__module__ == "flax.ids":  # a counter of the process
         walker.uses_package("flax")
         return Node("fresh", obj, ["flax.ids", "uuid"])
+    if is_settings(obj):
+        walker.uses_package("beartype")
+        return Node("call", obj, [walker.value(made_again(obj)), ("t",)])
     node = Node("new", obj)
     walker.later(node, lambda: _describe(walker, node, obj))
     return node

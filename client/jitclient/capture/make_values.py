@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from . import lazy_nodes
 from .building import Builder, fills, makes
 from .calls import rebuild_jit
 
@@ -239,6 +240,8 @@ def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:
 
     if is_leaf:
         return tree_util.tree_structure(0)
+    if node is not None:
+        lazy_nodes.register(node[0])
     make: Any = tree_util.PyTreeDef.from_node_data_and_children
     return make(tree_util.default_registry, node, list(children))
 

@@ -74,11 +74,15 @@ def treedef_of(structure: Structure) -> Any:
     """JAX's own form of a structure. Imports jax."""
     from jax import tree_util
 
+    from jitclient.capture import lazy_nodes
+
     if structure is LEAF:
         return tree_util.tree_structure(0)
     kind, meta, children = structure
     if kind is StaticLeaf:
         static_leaves.register()
+    elif kind not in _BUILTIN:
+        lazy_nodes.register(kind)
     meta = list(meta) if kind is dict else meta
     data = None if kind is type(None) else (kind, meta)
     if data is None:

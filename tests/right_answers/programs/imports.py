@@ -85,7 +85,6 @@ WARM = [
     "case_missing_installed_module",
     "case_raises_import_error",
     "case_raises_missing_module",
-    "case_names_of_modules",
     "case_submodule_that_another_imported",
     "case_submodule_that_another_imported_from",
     "case_shared_state",

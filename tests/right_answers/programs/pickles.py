@@ -615,7 +615,6 @@ WARM = [
     "case_reduction_that_loses",
     "case_state_that_is_refused",
     "case_reduction_that_raises_inside",
-    "case_state_read_from_a_file",
     "case_slots",
     "case_state_without_a_file",
     "case_state_that_links_children",

@@ -5,7 +5,7 @@ import zlib
 
 import jax.numpy as jnp
 
-WARM = ["case_a_dataclass_beside"]
+WARM = ["case_a_dataclass_beside", "case_text_of_a_dataclass", "case_text_of_a_nested_dataclass"]
 
 
 class Outer:
@@ -26,6 +26,12 @@ class Scale:
         return x * self.factor
 
 
+class Holder:
+    @dataclasses.dataclass
+    class Nested:
+        factor: float = 3.0
+
+
 def _number(text):
     return zlib.crc32(text.encode()) % 1000
 
@@ -44,3 +50,19 @@ def case_module_of_a_function(jit):
 
 def case_a_dataclass_beside(jit):
     return jit(Scale().times)(jnp.float32(1.5))
+
+
+def case_text_of_a_dataclass(jit):
+    return jit(lambda x: x + _number(repr(Scale())))(jnp.float32(0))
+
+
+def case_text_of_a_nested_dataclass(jit):
+    return jit(lambda x: x + _number(f"{Holder.Nested()}"))(jnp.float32(0))
+
+
+def case_text_of_a_local_dataclass(jit):
+    @dataclasses.dataclass
+    class Local:
+        factor: float = 4.0
+
+    return jit(lambda x: x + _number(f"{Local()}"))(jnp.float32(0))

@@ -1,0 +1,33 @@
+"""What beartype generates: names of arguments that hold ids of this process, and settings that keep their own hash."""
+
+import functools
+import re
+from types import CodeType
+from typing import Any
+
+_ID = re.compile(r"__beartype_object_\d+")
+
+
+def lasting(code: CodeType) -> CodeType:
+    """The same code with names that every process gives."""
+    names = lasting_names(code)
+    return code.replace(co_varnames=tuple(names.get(name, name) for name in code.co_varnames)) if names else code
+
+
+def lasting_names(code: CodeType) -> dict[str, str]:
+    """For each name of an argument that holds an id, another one."""
+    if not code.co_filename.startswith("<@beartype("):
+        return {}
+    found = [name for name in code.co_varnames if _ID.fullmatch(name)]
+    return {name: f"__beartype_object_{number}" for number, name in enumerate(found)}
+
+
+def is_settings(obj: Any) -> bool:
+    """Whether an object is what beartype was configured with."""
+    return type(obj).__name__ == "BeartypeConf" and type(obj).__module__.startswith("beartype.")
+
+
+def made_again(settings: Any) -> Any:
+    """A call that makes the same settings."""
+    kind: Any = type(settings)
+    return functools.partial(kind, **settings.kwargs)
