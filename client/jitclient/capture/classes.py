@@ -61,7 +61,8 @@ def _describe_definition(walker: Walker, node: Node, cls: type) -> None:
         for attribute, keyword in _REPLAY_KEYWORDS.items()
         if attribute in cls.__dict__ and mode == "replay"
     }
-    named = {} if cls.__qualname__ == cls.__name__ else {"__qualname__": cls.__qualname__}
+    shows_name = "qualnames" in walker.options or "__dataclass_fields__" in vars(cls)
+    named = {"__qualname__": cls.__qualname__} if shows_name and cls.__qualname__ != cls.__name__ else {}
     node.args = [
         mode,
         walker.value(type(cls)),

@@ -24,6 +24,7 @@ from .watch import Watch
 _OPTIONS = {
     "docs": frozenset({"__doc__", "getdoc"}),
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
+    "qualnames": frozenset({"__qualname__"}),
 }
 """What is captured only if some code in reach uses one of these words."""
 

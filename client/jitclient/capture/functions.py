@@ -53,6 +53,8 @@ def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
         node.fill("attributes", walker.pairs(attributes))
     if "docs" in walker.options and func.__doc__ is not None:
         node.fill("attributes", [["__doc__", walker.value(func.__doc__)]])
+    if "qualnames" in walker.options and func.__qualname__ != func.__name__:
+        node.fill("attributes", [["__qualname__", walker.value(func.__qualname__)]])
     if "annotations" in walker.options and func.__annotations__:
         node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
     if private:

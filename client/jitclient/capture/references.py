@@ -10,15 +10,7 @@ from .graph import Node
 from .namespaces import bind, whole
 from .walker import Walker
 
-_READERS_OF_PLACES = {
-    "f_lineno",
-    "tb_lineno",
-    "co_filename",
-    "co_firstlineno",
-    "co_positions",
-    "__qualname__",
-    "__module__",
-}
+_READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
 
 
 def add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:

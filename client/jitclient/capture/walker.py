@@ -37,8 +37,8 @@ def describes(*kinds: type) -> Callable[[Describer], Describer]:
 class Walker:
     """Turns objects into nodes, each object once.
 
-    `options` name what is captured only because some code in reach reads it: "docs" and
-    "annotations". The walk finds out whether that is so; `dump.py` then walks again.
+    `options` name what is captured only because some code in reach reads it: "docs",
+    "annotations" and "qualnames". The walk finds out whether that is so; `dump.py` then walks again.
     """
 
     def __init__(self, describe_other: Describer, options: frozenset[str] = frozenset()) -> None:

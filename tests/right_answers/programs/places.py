@@ -5,7 +5,14 @@ import zlib
 
 import jax.numpy as jnp
 
-WARM = ["case_a_dataclass_beside", "case_text_of_a_dataclass", "case_text_of_a_nested_dataclass"]
+WARM = [
+    "case_a_dataclass_beside",
+    "case_qualified_name_of_a_class",
+    "case_qualified_name_of_functions",
+    "case_text_of_a_dataclass",
+    "case_text_of_a_nested_dataclass",
+    "case_text_of_a_local_dataclass",
+]
 
 
 class Outer:
@@ -38,6 +45,15 @@ def _number(text):
 
 def case_qualified_name_of_a_class(jit):
     return jit(Outer.Inner().seeded)(jnp.float32(0))
+
+
+def case_qualified_name_of_functions(jit):
+    def inner():
+        return None
+
+    return jit(lambda x: x + _number(inner.__qualname__ + Scale.times.__qualname__ + _number.__qualname__))(
+        jnp.float32(0)
+    )
 
 
 def case_module_of_a_class(jit):
