@@ -69,5 +69,5 @@ def function_key(fun: Callable[..., Any]) -> str:
         '5b1c0de3a4f7…'
     """
     if isinstance(fun, RemoteFunction):
-        return fun.current_capture().key
+        return fun.function_key()
     return capture(fun).key

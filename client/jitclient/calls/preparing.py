@@ -11,7 +11,7 @@ from typing import Any
 from jitclient.calls import device_options, escapes, key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, trace
-from jitclient.calls.deps import Input, stamp_of
+from jitclient.calls.deps import Deps, Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture, capture, library_state, process_state
@@ -57,12 +57,19 @@ class Identity:
         return key_parts.of_captured(self.wanted, self.captured, self.inputs + self.order, self.lookup.signature)
 
 
+def refuse_ambient(base: Capture, deps: Deps | None) -> None:
+    """Raise if a function reads what it does not declare."""
+    if base.ambient is not None and deps is None:
+        raise base.ambient.with_traceback(None)
+
+
 def identify(wanted: Specialisation, base: Capture) -> Identity:
     """What names the program of a captured function; `base` is the function's own capture.
 
     Raises:
         CaptureError: something cannot be captured, or no other process has the order that its sets have here.
     """
+    refuse_ambient(base, wanted.deps)
     check_carried(wanted.context)
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
@@ -92,8 +99,10 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
         BaseException: what the function raised, in this process where it could be traced here.
     """
     failure: BaseException | None = None
+    watched: Capture | None = None
     try:
-        return from_capture(session, wanted, base())
+        watched = base()
+        return from_capture(session, wanted, watched)
     except CaptureError as error:
         why = error
     except TraceFailed as failed:
@@ -101,7 +110,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
         why = CaptureError(str(failed))
     if failure is not None and not (_has_jax() and _can_leave(wanted)):
         raise failure
-    program = from_trace(session, wanted, why)
+    program = from_trace(session, wanted, why, watched)
     if failure is not None:
         warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
     return program
@@ -155,18 +164,18 @@ def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Call
     return placed
 
 
-def from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
-    """The program of a function that is traced here: the daemon has its text, or compiles it. Imports jax.
+def from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
+    """The program of a function that is traced here: the daemon has its text, or compiles it. Imports jax. `watched` is
+    the function's own capture, from before, as far as there is one: it tells when something that it reads is rebound.
 
     Raises:
         CaptureError: the program calls back into this process, and can run nowhere else.
         BaseException: what the function raised.
     """
-    return _while_inputs_hold(lambda: _from_trace(session, wanted, why))
+    return _while_inputs_hold(lambda: _from_trace(session, wanted, why, watched))
 
 
-def _from_trace(session: Session, wanted: Specialisation, why: CaptureError) -> Program:
-    watched = _watch_of(wanted.fun)  # before the trace, which may rebind something itself
+def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
     check_carried(wanted.context)
     _refuse_shardings(wanted)
     inputs = wanted.deps.now() if wanted.deps else ()
@@ -266,14 +275,6 @@ def _ask(
     if logs_compiles():
         account.log(prepared)
     return prepared, generation
-
-
-def _watch_of(fun: Callable[..., Any]) -> Capture | None:
-    """What tells when something that the function reads is rebound, as far as it can be captured."""
-    try:
-        return capture(fun, allow_ambient=True)
-    except CaptureError:
-        return None
 
 
 def _can_leave(wanted: Specialisation) -> bool:

@@ -11,7 +11,7 @@ from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
 from jitclient.calls.options import JitOptions, Static
-from jitclient.calls.preparing import program_of
+from jitclient.calls.preparing import program_of, refuse_ambient
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
@@ -189,19 +189,30 @@ class RemoteFunction:
         return self._wanted(shape, specs, statics, here), known
 
     def current_capture(self) -> Capture:
-        """The function's own capture, made anew if something that it went through was rebound.
+        """The function's own capture, made anew if something that it went through was rebound. It tells what it reads
+        from outside.
 
         Raises:
             CaptureError: it cannot be captured.
         """
         before = self._capture
         if before is None or not before.is_current():
-            self._capture = fresh = capture(self._fun, allow_ambient=self._deps is not None)
+            self._capture = fresh = capture(self._fun, allow_ambient=True)
             if before is not None and fresh.key != before.key and not before.unchanged():
                 self._programs.clear()
                 self._last = None
             return fresh
         return before
+
+    def function_key(self) -> str:
+        """The digest of all that it depends on, but for what it declares.
+
+        Raises:
+            CaptureError: it cannot be captured, or reads what it does not declare.
+        """
+        captured = self.current_capture()
+        refuse_ambient(captured, self._deps)
+        return captured.key
 
     # ---- on the daemon
 

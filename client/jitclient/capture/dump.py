@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from ..errors import CaptureError
+from ..errors import AmbientInput, CaptureError
 from . import containers, functions, wrappers  # noqa: F401  (they register describers)
 from .code import canonical_code
 from .failures import raise_needed
@@ -39,6 +39,7 @@ class Capture:
         packages: the installed packages that the capture refers to, by import name, sorted.
         set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
         holders: what can keep a value of a trace.
+        ambient: what the function reads from outside Python's objects, where that was allowed; None if nothing.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Capture:
         set_order: SetOrder | None,
         holders: Holders,
         located: list[Any],
+        ambient: AmbientInput | None,
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -63,6 +65,7 @@ class Capture:
         self._watch = watch
         self._numbering = numbering
         self._located = located
+        self.ambient = ambient
 
     def is_current(self) -> bool:
         """Whether a new trace of the function would be one of this capture."""
@@ -100,13 +103,12 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
     """
     try:
         walker, roots = _walk(fn, extras)
-        if walker.failed:
-            raise_needed(list(roots), allow_ambient)
+        ambient = raise_needed(list(roots), allow_ambient) if walker.failed else None
         refuse_patches(walker.packages, walker.patches, walker.made)
         order_sets(walker.unordered)
         schedule = Schedule()
         schedule.add(list(roots))
-        return _assemble(walker, schedule, roots, extras)
+        return _assemble(walker, schedule, roots, extras, ambient)
     except RecursionError as error:
         raise CaptureError("it is nested too deeply to be captured") from error
     except CaptureError:
@@ -129,7 +131,13 @@ def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[V
         options |= wanted
 
 
-def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value]], extras: tuple[Any, ...]) -> Capture:
+def _assemble(
+    walker: Walker,
+    schedule: Schedule,
+    roots: tuple[Value, list[Value]],
+    extras: tuple[Any, ...],
+    ambient: AmbientInput | None,
+) -> Capture:
     steps = []
     named = []
     for step in schedule.steps:
@@ -151,6 +159,7 @@ def _assemble(walker: Walker, schedule: Schedule, roots: tuple[Value, list[Value
         set_order(walker, list(roots)),
         Holders(schedule.steps),
         list(_located(schedule)),
+        ambient,
     )
 
 

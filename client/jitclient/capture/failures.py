@@ -10,8 +10,9 @@ from .graph import Node, Value, nodes_in
 Edge = tuple[Node, str]
 
 
-def raise_needed(roots: Value, allow_ambient: bool = False) -> None:
-    """Raise the first failure that is sure to be needed, with the way to it; or do nothing."""
+def raise_needed(roots: Value, allow_ambient: bool = False) -> AmbientInput | None:
+    """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned."""
+    allowed: AmbientInput | None = None
     came_from: dict[Node, tuple[Node | None, str]] = {}
     queue: deque[Node] = deque()
     for node in nodes_in(roots):
@@ -19,13 +20,17 @@ def raise_needed(roots: Value, allow_ambient: bool = False) -> None:
         queue.append(node)
     while queue:
         node = queue.popleft()
-        if node.error is not None and not (allow_ambient and isinstance(node.error, AmbientInput)):
+        if node.error is not None:
             way = " -> ".join(_way(node, came_from))
-            raise type(node.error)(f"{node.error}; reached by {way}") from node.error
+            failure = type(node.error)(f"{node.error}; reached by {way}")
+            if not (allow_ambient and isinstance(failure, AmbientInput)):
+                raise failure from node.error
+            allowed = allowed or failure
         for child, label in _sure_edges(node):
             if child not in came_from:
                 came_from[child] = (node, label)
                 queue.append(child)
+    return allowed
 
 
 def _sure_edges(node: Node) -> Iterator[Edge]:
