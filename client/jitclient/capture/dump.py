@@ -9,7 +9,7 @@ from ..errors import AmbientInput, CaptureError
 from . import containers, functions, wrappers  # noqa: F401  (they register describers)
 from .code import canonical_code
 from .failures import raise_needed
-from .format import FORMAT, NAMEABLE, digest, to_bytes
+from .format import FORMAT, NAMEABLE, SHARED, digest, to_bytes
 from .graph import Node, Value, renumbered
 from .holders import Holders
 from .numbering import Numbering
@@ -52,6 +52,7 @@ class Capture:
         set_order: SetOrder | None,
         holders: Holders,
         located: list[Any],
+        shared: dict[int | None, Any],
         ambient: AmbientInput | None,
     ) -> None:
         self.payload = payload
@@ -65,6 +66,7 @@ class Capture:
         self._watch = watch
         self._numbering = numbering
         self._located = located
+        self._shared = shared
         self.ambient = ambient
 
     def is_current(self) -> bool:
@@ -78,6 +80,10 @@ class Capture:
     def object_at(self, index: int) -> Any:
         """The object with this index; IndexError if there is none."""
         return self._numbering.object_at(index)
+
+    def made_at(self, number: int) -> Any:
+        """A captured object by the number that a load gives it; LookupError if it has no identity that counts."""
+        return self._shared[number]
 
     def code_at(self, owner: int, part: int) -> tuple[CodeType, dict[str, Any]]:
         """A code object by its place, and the names that it reads; LookupError if there is none."""
@@ -159,6 +165,7 @@ def _assemble(
         set_order(walker, list(roots)),
         Holders(schedule.steps),
         list(_located(schedule)),
+        {step.index: step.obj for step in schedule.steps if isinstance(step, Node) and step.op in SHARED},
         ambient,
     )
 

@@ -63,6 +63,9 @@ MAKING = frozenset(
 NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial"})
 """Objects that get an index that both sides know, after the extras."""
 
+SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "array", "object_array", "jax_array", "prng_key"}
+"""Objects that are the same one wherever a result holds them."""
+
 
 def to_bytes(value: Any) -> bytes:
     """Canonical bytes of plain data: a pickle without memo depends on values, never on identity."""

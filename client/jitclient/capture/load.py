@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import CaptureError
 from . import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from .building import Builder
-from .format import FORMAT, MAKING, NAMEABLE, from_bytes
+from .format import FORMAT, MAKING, NAMEABLE, SHARED, from_bytes
 from .frames import Frame, Places
 from .numbering import Numbering
 from .sharing import loading
@@ -27,6 +27,7 @@ class Loaded:
         ops = [step[0] for step in builder.steps if step[0] in MAKING]
         self.made: list[tuple[str, Any]] = list(zip(ops, builder.objects, strict=True))
         self._numbering = Numbering(extras, [obj for op, obj in self.made if op in NAMEABLE])
+        self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
         self._groups = builder.plan.groups()
         self._places = places
 
@@ -37,6 +38,10 @@ class Loaded:
     def object_at(self, index: int) -> Any:
         """The object with this index; IndexError if there is none."""
         return self._numbering.object_at(index)
+
+    def number_of(self, obj: object) -> int | None:
+        """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""
+        return self._numbers.get(id(obj))
 
     def place_of(self, code: CodeType) -> tuple[int, int] | None:
         """Which piece of the capture's code holds a code object, and its number there; `Capture.code_at` finds it."""

@@ -112,7 +112,10 @@ def restore(obj: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
     if attributes:
         object.__getattribute__(obj, "__dict__").update(attributes)
     for name, value in slots.items():
-        object.__setattr__(obj, name, value)
+        slot = next(vars(cls)[name] for cls in type(obj).__mro__ if name in vars(cls))
+        if not isinstance(slot, types.MemberDescriptorType):
+            raise CaptureError(f"{type(obj).__qualname__} has no slot {name!r}")
+        slot.__set__(obj, value)
 
 
 @_may_be_called

@@ -28,13 +28,13 @@ from jitclient.wire.values import Position
 MOST_BYTES = 1 << 20
 """Metadata beyond this is data, and should be a result."""
 
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, CellType})
+_ATOMS = frozenset({type(None), bool, int, float, str, bytes, tuple, frozenset})
 
 
 class Holder(Protocol):
     """What both sides hold: a capture."""
 
-    def index_of(self, obj: object) -> int | None:
+    def number_of(self, obj: object) -> int | None:
         """The number of an object, or None."""
 
     def place_of(self, code: CodeType) -> tuple[int, int] | None:
@@ -91,7 +91,7 @@ class _Pickler(pickle.Pickler):
         kind = type(obj)
         if kind is _CodeOf:
             return tuple(obj.place)
-        return None if kind in _ATOMS else self._holder.index_of(obj)
+        return None if kind in _ATOMS else self._holder.number_of(obj)
 
     def reducer_override(self, obj: Any) -> Any:
         if id(obj) in making.IDS:
@@ -114,12 +114,16 @@ class _Pickler(pickle.Pickler):
         place = places.place_of(func) if held is None else places.Place(None, *held, "")
         cells = func.__closure__ or ()
         state = (
-            tuple([(held, held.cell_contents) for held in cells if not _is_empty(held)]),
+            tuple([(cell, cell.cell_contents) for cell in cells if not self._is_given(cell)]),
             func.__defaults__,
             func.__kwdefaults__,
             _own_attributes(func),
         )
         return making.function, (_CodeOf(place), func.__name__, cells), state, None, None, making.finish
+
+    def _is_given(self, cell: CellType) -> bool:
+        """Whether there is nothing to fill in: it is the client's own, or empty."""
+        return self._holder.number_of(cell) is not None or _is_empty(cell)
 
 
 def _own_attributes(func: FunctionType) -> dict[str, Any]:

@@ -78,10 +78,13 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(file)
         self._capture = capture
         self.own: dict[int, Any] = {}  # what these bytes made, by id
+        self._captured: dict[int, Any] = {}  # what of the capture they name
 
     def persistent_load(self, pid: Any) -> Any:
         if type(pid) is int:
-            return self._capture.object_at(pid)
+            found = self._capture.made_at(pid)
+            self._captured[id(found)] = found
+            return found
         place = places.Place(*pid)
         if place.module is not None:
             return places.code_at(place)
@@ -99,9 +102,13 @@ class _Unpickler(pickle._Unpickler):
             raise ProtocolError(f"a daemon's bytes call a {type(maker).__qualname__}")
         if maker in (making.finish, making.restore):
             self.check_own(arguments[0])
+        if maker is making.finish:
+            for cell, _ in arguments[1][0]:
+                self.check_own(cell)
         elif maker is making.function:
             for cell in arguments[2]:
-                self.check_own(cell)
+                if id(cell) not in self._captured:
+                    self.check_own(cell)
         made = maker(*arguments)
         if maker in (making.function, making.cell, making.instance):
             self.own[id(made)] = made

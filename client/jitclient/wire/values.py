@@ -105,7 +105,7 @@ def refuse(value: Any) -> Value:
 
 
 def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Value:
-    """The message for a value. `rest` says what stands for one that has no form of its own.
+    """The message for a value. `rest` says what stands for one that has no form of its own, or that is changeable.
 
     Raises:
         CaptureError: it is neither plain, nor in the capture, nor held by an installed module.
@@ -122,6 +122,8 @@ def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Value:
     index = ref(value)
     if index is not None:
         return Position(index)
+    if kind in (list, set, dict) and rest is not refuse:
+        return rest(value)
     if kind in (tuple, list):
         return Sequence(kind.__name__, tuple(encode(item, ref, rest) for item in value))
     if kind in (set, frozenset):

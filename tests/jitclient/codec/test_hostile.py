@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import jitclient.calls.remote_function  # noqa: F401
 from jitclient.capture import capture
 from jitclient.codec import making, places
 from jitclient.codec.unpickler import Remade
@@ -93,6 +94,22 @@ HOSTILE = {
     ),
     "an object that does something when it goes": Reduced(making.instance, (named(*TEMPORARY),)),
     "an object of Python's own library": Reduced(making.instance, (named("logging", "Formatter"),)),
+    "content for a cell of an installed function": Reduced(
+        making.function,
+        (Held(("json", 0, 1, "dump")), "f", ()),
+        (((Reduced(making.cell, ()), 1), (named("json", "x"), 2)), None, None, {}),
+        None,
+        None,
+        making.finish,
+    ),
+    "a slot that is none": Reduced(
+        making.instance,
+        (named("jitclient.calls.remote_function", "RemoteFunction"),),
+        ({}, {"_jitted_here": 1}),
+        None,
+        None,
+        making.restore,
+    ),
     "no tuple at all": Reduced(making.tuple_of, (named("builtins", "dict"), ())),
     "a function of no place": Reduced(making.function, (1, "f", ())),
     "a place in no module": made_at("no_such_module", 0, 0, "f"),

@@ -40,6 +40,9 @@ WARM = [
     "case_a_wrapped_function_made_inside",
     "case_a_jitted_function_made_inside",
     "case_values_of_many_kinds_made_inside",
+    "case_what_is_captured_is_the_same_in_results",
+    "case_a_variable_that_is_shared_with_a_result",
+    "case_a_list_made_inside_is_one_list",
     "case_results_that_meet_a_local_jit",
 ]
 X = jnp.linspace(-1.0, 1.0, 8).reshape(4, 2)
@@ -320,6 +323,48 @@ def case_values_of_many_kinds_made_inside(jit):
     one, other = jit(make)(1.0)
     numbers, *rest = other.how
     return repr(one.how), numbers, repr(rest)
+
+
+CONFIG = {"factor": 2.0, "names": ["a", "b"]}
+TABLE = jnp.arange(3.0)
+
+
+def case_what_is_captured_is_the_same_in_results(jit):
+    offset = [1.0]
+
+    def make(x):
+        def shifted(y):
+            return y * CONFIG["factor"] + offset[0] + TABLE[1]
+
+        return Held(x, shifted), Held(x, CONFIG), Held(x, functools.partial(max, CONFIG["names"]))
+
+    one, other, third = jit(make)(1.0)
+    before = one.how(3.0)
+    CONFIG["factor"], offset[0] = 3.0, 2.0
+    after = one.how(3.0)
+    CONFIG["factor"] = 2.0
+    return before, after, other.how is CONFIG, third.how.args[0] is CONFIG["names"]
+
+
+def case_a_variable_that_is_shared_with_a_result(jit):
+    factor = 2.0
+
+    def make(x):
+        return Held(x, lambda y: y * factor)
+
+    made = jit(make)(1.0)
+    before, factor = made.how(3.0), 5.0
+    return before, made.how(3.0)
+
+
+def case_a_list_made_inside_is_one_list(jit):
+    make = jit(lambda x: (Held(x, [1, 2]), Held(x, CONFIG["names"])))
+    one, other = make(1.0), make(2.0)
+    return one[0].how is other[0].how, one[0].how == [1, 2], one[1].how is CONFIG["names"]
+
+
+def case_a_leaked_value_made_inside_raises_(jit):
+    return jit(lambda x: Held(x, lambda y: x * y))(1.0).how(2.0)
 
 
 def case_vjp_as_result(jit):
