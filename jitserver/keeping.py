@@ -70,7 +70,7 @@ class Keeping:
 
     def _key(self, message: Find | Keep) -> str:
         """With the versions of packages, as they are here, the key of what a name may hold."""
-        versions = self._engine.versions(message.packages)
+        versions = self._engine.versions_behind(message.packages)
         return (
             " ".join([message.key, *(f"{name}={version}" for name, version in versions.items())]) if message.key else ""
         )

@@ -130,9 +130,13 @@ class Engine:
         """Packages that this daemon has loaded and that the disk has otherwise by now."""
         return context.packages().replaced(names)
 
-    def versions(self, names: Iterable[str] = ("jax", "jaxlib")) -> dict[str, str]:
-        """The versions of packages; without names, of those that must agree with a client's."""
-        return {name: context.packages().version(name) for name in names}
+    def versions(self) -> dict[str, str]:
+        """The versions of the packages that must agree with a client's."""
+        return {name: context.packages().version(name) for name in ("jax", "jaxlib")}
+
+    def versions_behind(self, names: Iterable[str]) -> dict[str, str]:
+        """The versions of packages, and of all that they require."""
+        return context.packages().versions(names)
 
 
 @contextlib.contextmanager

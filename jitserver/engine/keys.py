@@ -13,7 +13,6 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 def parts(lookup: Lookup) -> dict[str, bytes]:
     """Everything that decides a program, by label."""
     signature = lookup.signature
-    packages = {name: context.packages().version(name) for name in lookup.packages}
     made = {
         "capture": lookup.capture_key.encode(),
         "tree": _encode(signature.tree),
@@ -22,7 +21,7 @@ def parts(lookup: Lookup) -> dict[str, bytes]:
         "donated": _encode(signature.donated),
         "options": _encode(signature.options),
         "settings": _encode(signature.context),
-        "packages": _encode(packages),
+        "packages": _encode(context.packages().versions(lookup.packages)),
         "process": _encode(context.of_process()),
     }
     if signature.shardings is not None:

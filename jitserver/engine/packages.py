@@ -3,6 +3,7 @@
 import contextlib
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,11 +21,13 @@ class Packages:
 
     def __init__(self) -> None:
         self._met: dict[str, tuple[str, list[tuple[Path, Stamp]]]] = {}
+        self._required: dict[str, tuple[str, ...]] = {}  # the distributions behind each package, met too
+        self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(OURS)
         self._distributions = dict(importlib.metadata.packages_distributions())
         for name in OURS:
-            self._met[name] = self._meet(name)
+            self._met[name] = _meet(self._distributions.get(name, [name]), name)
         self.meet_loaded()
 
     def version(self, name: str) -> str:
@@ -32,8 +35,30 @@ class Packages:
         if name not in self._met:
             if name not in self._distributions:
                 self._distributions = dict(importlib.metadata.packages_distributions())
-            self._met[name] = self._meet(name)
+            self._met[name] = _meet(self._distributions.get(name, [name]), name)
         return self._met[name][0]
+
+    def versions(self, names: Iterable[str]) -> dict[str, str]:
+        """The versions of packages and of all that they require: what one computes may be another one's doing."""
+        found = {name: self.version(name) for name in names}
+        behind = {each for name in found for each in self._behind(name)}
+        return found | {each: self._met[each][0] for each in sorted(behind)}
+
+    def _behind(self, name: str) -> tuple[str, ...]:
+        """The distributions that a package requires, and those that these require."""
+        if name not in self._required:
+            todo = [_normal(each) for each in self._distributions.get(name, ())]
+            if not self._installed.keys() >= set(todo):
+                self._installed = {_normal(each.name): each for each in importlib.metadata.distributions()}
+            installed = self._installed
+            found: dict[str, None] = {}
+            for each in todo:  # grows while it is read
+                if each in installed and each not in found:
+                    found[each] = None
+                    todo += _requirements(installed[each])
+                    self._met.setdefault(each, _met(installed[each]))
+            self._required[name] = tuple(found)
+        return self._required[name]
 
     def meet_loaded(self) -> None:
         """Meets the packages that were imported since the last time, also those that no lookup names."""
@@ -51,16 +76,33 @@ class Packages:
 
     def replaced(self, names: Iterable[str] = ()) -> list[str]:
         """Those of `names`, and of the packages that are loaded, that were upgraded or removed since."""
-        wanted = sorted(self._loaded.union(names))
+        named = list(names)
+        behind = {each for name in named for each in self._required.get(name, ())}
+        wanted = sorted(self._loaded.union(named, behind))
         return [name for name in wanted if name in self._met and _was_replaced(self._met[name][1])]
 
-    def _meet(self, name: str) -> tuple[str, list[tuple[Path, Stamp]]]:
-        for found in self._distributions.get(name, [name]):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                distribution = importlib.metadata.distribution(found)
-                files = [Path(str(f.locate())) for f in distribution.files or () if f.name == "METADATA"]
-                return distribution.version, [(file, _stamp(file)) for file in files]
-        return str(getattr(sys.modules.get(name), "__version__", "unknown")), []
+
+def _meet(distributions: Iterable[str], name: str) -> tuple[str, list[tuple[Path, Stamp]]]:
+    for found in distributions:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return _met(importlib.metadata.distribution(found))
+    return str(getattr(sys.modules.get(name), "__version__", "unknown")), []
+
+
+def _met(distribution: importlib.metadata.Distribution) -> tuple[str, list[tuple[Path, Stamp]]]:
+    files = [Path(str(f.locate())) for f in distribution.files or () if f.name == "METADATA"]
+    return distribution.version, [(file, _stamp(file)) for file in files]
+
+
+def _requirements(distribution: importlib.metadata.Distribution) -> list[str]:
+    """The distributions that one requires; its extras are nobody's duty."""
+    return [_normal(line) for line in distribution.requires or () if "extra ==" not in line]
+
+
+def _normal(requirement: str) -> str:
+    """The name in a requirement as all of them are compared: `Foo_Bar>=1; python_version > "3"` is foo-bar."""
+    name = re.match(r"[\w.-]*", requirement.strip())
+    return re.sub(r"[-_.]+", "-", name.group() if name else "").lower()
 
 
 def _was_replaced(files: list[tuple[Path, Stamp]]) -> bool:

@@ -1,7 +1,9 @@
 """An upgrade under a running daemon is noticed before a stale version serves."""
 
+import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,21 @@ LIBRARY = "upgradable"
 
 def install(site: Path, version: str, factor: int) -> None:
     """What `pip install --target SITE --upgrade` leaves of a small package."""
-    for old in site.glob(f"{LIBRARY}*"):
-        for file in old.iterdir():
-            file.unlink()
-        old.rmdir()
-    package, metadata = site / LIBRARY, site / f"{LIBRARY}-{version}.dist-info"
+    install_package(site, LIBRARY, version, f"def scaled(x):\n    return x * {factor}\n")
+
+
+def install_package(site: Path, name: str, version: str, source: str, requires: str = "") -> None:
+    """What `pip install --target SITE --upgrade` leaves of a package that requires another one."""
+    for old in [*site.glob(name), *site.glob(f"{name}-*")]:
+        shutil.rmtree(old)
+    package, metadata = site / name, site / f"{name}-{version}.dist-info"
     package.mkdir(parents=True)
     metadata.mkdir()
-    (package / "__init__.py").write_text(f"def scaled(x):\n    return x * {factor}\n")
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {LIBRARY}\nVersion: {version}\n")
-    (metadata / "RECORD").write_text(f"{LIBRARY}/__init__.py,,\n{LIBRARY}-{version}.dist-info/METADATA,,\n")
-    (metadata / "top_level.txt").write_text(LIBRARY)
+    (package / "__init__.py").write_text(source)
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (metadata / "METADATA").write_text(about + (f"Requires-Dist: {requires}\n" if requires else ""))
+    (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n{name}-{version}.dist-info/METADATA,,\n")
+    (metadata / "top_level.txt").write_text(name)
 
 
 def test_versions_are_those_that_were_met_first(tmp_path: Path) -> None:
@@ -100,5 +106,63 @@ def test_a_daemon_that_has_an_old_version_begins_anew(
         install(site, "1.1", 3)
         assert run_script(PROGRAM, env=env) == 3, "never the old version's value"
         assert counts(address)["captures_loaded"] == 1, "it began anew, with nothing"
+    finally:
+        cli("stop", env=env)
+
+
+FRONT = f"""
+    import {LIBRARY}
+
+    def scaled(x):
+        return {LIBRARY}.scaled(x)
+
+    def maker():
+        return {LIBRARY}.maker()
+"""
+
+BEHIND = """
+    def scaled(x):
+        return x * FACTOR
+
+    def maker():
+        def inner(x):
+            return x * FACTOR
+        return inner
+"""
+
+MADE = """
+    import json, jax, flax, jitclient, front
+
+    @flax.struct.dataclass
+    class Held:
+        value: object
+        how: object = flax.struct.field(pytree_node=False)
+
+    @jitclient.jit
+    def fun(x):
+        return Held(front.scaled(x), front.maker())
+
+    made = fun(1.0)
+    print(json.dumps([float(made.value), made.how(1.0)]))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_what_a_package_requires_counts_with_it(
+    short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
+) -> None:
+    site, address = short_path / "site", f"unix:{short_path}/d.sock"
+    env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
+    front, behind = textwrap.dedent(FRONT), textwrap.dedent(BEHIND)
+    install_package(site, "front", "1.0", front, requires=f"{LIBRARY} (>=1.0) ; python_version > '3'")
+    install_package(site, LIBRARY, "1.0", behind.replace("FACTOR", "2"))
+    try:
+        assert run_script(MADE, env=env) == [2, 2]
+        cli("restart", env=env)
+        assert run_script(MADE, env=env) == [2, 2]
+        assert counts(address)["traces"] == 0, "the disk has it"
+
+        install_package(site, LIBRARY, "1.1", behind.replace("FACTOR", "3"))
+        assert run_script(MADE, env=env) == [3, 3], "never what another version gave"
     finally:
         cli("stop", env=env)
