@@ -113,7 +113,7 @@ def _facts(unit: Target) -> dict[str, Any]:
 
 def _tell_to_stop(address: Address) -> int:
     """Has the daemon there end, and its sessions with it; returns its process id."""
-    handshake.ask(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
+    handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     return int(address.lock_path.read_text())
 
 

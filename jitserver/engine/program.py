@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,19 +20,12 @@ from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
-from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, warned
+from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, turns, warned
 
 Say = Callable[[str], None]
 Deref = values.Deref
 
 TRACING = "tracing"
-
-_TRACES = threading.Lock()
-_PATIENCE_SECONDS = 10.0  # then a client traces itself
-
-
-class Busy(CaptureError):  # noqa: N818
-    """A function cannot be traced now."""
 
 
 @dataclasses.dataclass
@@ -193,7 +185,13 @@ def _lowered(
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
-    with _alone(), _timed(seconds, "trace", say, TRACING), printed.held(), ambient.refused(), library_state.put_back():
+    with (
+        turns.traces.taken(),
+        _timed(seconds, "trace", say, TRACING),
+        printed.held(),
+        ambient.refused(),
+        library_state.put_back(),
+    ):
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     if traced.jaxpr.effects:
@@ -203,21 +201,6 @@ def _lowered(
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return _Lowered(traced, lowered)
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """One trace at a time: libraries keep what is open in their modules, and Python runs one thread at a time anyway.
-
-    Raises:
-        Busy: another trace takes long.
-    """
-    if not _TRACES.acquire(timeout=_PATIENCE_SECONDS):
-        raise Busy("the daemon is busy with a long trace")
-    try:
-        yield
-    finally:
-        _TRACES.release()
 
 
 def _build(

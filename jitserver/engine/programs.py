@@ -19,7 +19,8 @@ from jitserver.counters import Counters
 from jitserver.engine import ambient, context, explaining, keys, lasting, program
 from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.infos import info_of
-from jitserver.engine.program import TRACING, Busy, Program, Say
+from jitserver.engine.program import TRACING, Program, Say
+from jitserver.engine.turns import Busy
 
 log = logging.getLogger(__name__)
 

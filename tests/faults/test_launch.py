@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from jitclient.sessions import handshake, launch
 from jitclient.sessions import session as client_session
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
+from jitclient.wire.messages import Status, Verb
 
 ONE = """
     print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
@@ -130,6 +133,23 @@ def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypa
     answers += [errors.DaemonDraining("it stops")]
     with pytest.raises(errors.DaemonUnavailable, match="it stops"):
         handshake.reach(Settings())
+
+
+def test_a_question_that_an_ending_daemon_leaves_open_is_asked_of_what_follows(short_path: Path) -> None:
+    path = short_path / "s"
+    with socket.create_server(str(path), family=socket.AF_UNIX) as door:
+
+        def hang_up_and_go() -> None:
+            asker, _ = door.accept()
+            asker.recv(1)
+            path.unlink()
+            asker.close()
+
+        ending = threading.Thread(target=hang_up_and_go)
+        ending.start()
+        with pytest.raises(errors.DaemonUnavailable, match="no daemon answers"):
+            handshake.ask(Settings(address=f"unix:{path}"), Verb.STATUS, None, Status)
+        ending.join()
 
 
 OTHERS = {

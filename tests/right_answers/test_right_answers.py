@@ -99,8 +99,8 @@ def test_is_what_plain_jax_gives(case: str, answers: Answers) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("case", _cases())
-def test_is_what_plain_jax_gives_under_eight_seeds(case: str, answers: Answers) -> None:
-    _compare(case, *answers(SEEDS))
+def test_is_what_plain_jax_gives_under_the_other_seeds(case: str, answers: Answers) -> None:
+    _compare(case, *answers(SEEDS[2:]))
 
 
 def _compare(case: str, plain: dict[int, Outcomes], served: dict[int, dict[str, Outcomes]]) -> None:

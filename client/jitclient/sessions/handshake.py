@@ -7,7 +7,8 @@ import secrets
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
 if TYPE_CHECKING:
     from jitclient.wire.connection import ClientConnection
 
+_Answer = TypeVar("_Answer")
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 _RETRY_SHARE = 9  # a daemon that cannot be had costs its callers a tenth of their time at most
@@ -86,13 +88,18 @@ def reach(chosen: Settings, who: "Identity | None" = None) -> Reached:
         DaemonSilent: it does not answer, but it is there.
         Incompatible: it runs another version of something that matters.
     """
+    return _past_an_end(lambda: _reach(chosen, who or Identity()))
+
+
+def _past_an_end(attempt: Callable[[], _Answer]) -> _Answer:
+    """Tries again while a daemon is ending, whose socket goes a moment later."""
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:
-            return _reach(chosen, who or Identity())
+            return attempt()
         except DaemonSilent:
             raise
-        except (DaemonLost, DaemonDraining) as error:  # it is ending, and its socket goes a moment later
+        except (DaemonLost, DaemonDraining) as error:
             if time.monotonic() > deadline:
                 raise DaemonUnavailable(f"the daemon is ending: {error}") from error
             time.sleep(_POLL_SECONDS)
@@ -122,9 +129,20 @@ def _reach(chosen: Settings, who: Identity) -> Reached:
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
+    """What the daemon that runs answers to a question that may be asked twice. Starts none by itself.
+
+    Raises:
+        DaemonUnavailable: no daemon answers.
+        Incompatible: it does not understand the question.
+    """
+    return _past_an_end(lambda: ask_once(chosen, verb, message, answer))
+
+
+def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
     """What the daemon that runs answers to one question, over a connection without a session. Starts none by itself.
 
     Raises:
+        DaemonLost: it ended before it answered.
         DaemonUnavailable: no daemon answers.
         Incompatible: it does not understand the question.
     """

@@ -88,6 +88,18 @@ def test_it_is_traced_here_and_its_program_is_shared(use: str, own: Any, run_scr
     assert (again["client_traces"], again["compiles"], again["hits"], again["traces"]) == (1, 0, 1, 0)
 
 
+def test_what_no_daemon_can_send_is_traced_there_once_for_all(own: Any, run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, jax, jitclient
+        value, pull = jitclient.jit(lambda x: jax.vjp(lambda y: y**3, x))(2.0)
+        print(json.dumps([float(value), *map(float, pull(1.0))]))
+    """
+    for traces in (1, 0):
+        assert run_script(program, env=own.env) == [8, 12]
+        made = own()
+        assert (made["traces"], made["client_traces"], made["local_runs"]) == (traces, 1, 0)
+
+
 def test_another_input_is_another_program(own: Any, run_script: Callable[..., Any]) -> None:
     program = READS.format(use=USES["environment"], file="")
     first = run_script(program, env=own.env)
