@@ -1,4 +1,4 @@
-"""What the bytes of a made value may call: what is marked here and nothing else, and none of it calls what they name."""
+"""What the bytes of a made value may call: what is marked here, nothing else; and nothing here calls what they name."""
 
 import collections
 import functools
