@@ -15,6 +15,7 @@ NAMES = (
     "clients",
     "tracing",
     "imports",
+    "capture",
     "unchanged",
     "command_line",
     "catalog",

@@ -54,17 +54,19 @@ def _function(folder: Path, helpers: int) -> Iterator[Callable[..., Any]]:
     calls = " + ".join(f"helper_{number}(x)" for number in range(helpers))
     path = folder / f"benchmark_helpers_{helpers}.py"
     path.write_text("\n".join([*lines, f"def total(x):\n    return {calls}\n"]))
-    module = _loaded(path)
-    try:
+    with loaded(path) as module:
         yield module.total
-    finally:
-        del sys.modules[path.stem]
 
 
-def _loaded(path: Path) -> ModuleType:
+@contextlib.contextmanager
+def loaded(path: Path) -> Iterator[ModuleType]:
+    """A module that is imported from a file, and forgotten afterwards."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[path.stem]
