@@ -10,7 +10,7 @@ import pytest
 from rpyc.core import brine, consts
 
 from jitclient.capture import capture
-from jitclient.capture.format import digest
+from jitclient.capture.pickler import digest
 from jitclient.errors import ArrayLost, CaptureError, ProtocolError
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Node, Value
+from .graph import Node, Reduced, Value
 from .instances import describe_instance
 from .names import lookup
 from .walker import Walker, describes
@@ -41,10 +41,10 @@ def describe_dtype(walker: Walker, dtype: Any) -> Value:
         return describe_instance(walker, dtype)
     if dtype.type.__module__ == "ml_dtypes":
         walker.uses_package("ml_dtypes")
-        return ("d", dtype.name)
+        return Reduced("dtype", (dtype.name,))
     if dtype.kind == "T":  # StringDType has parameters
         return describe_instance(walker, dtype)
-    return ("d", dtype.str)
+    return Reduced("dtype", (dtype.str,))
 
 
 def is_ufunc(obj: Any) -> bool:

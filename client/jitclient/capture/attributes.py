@@ -5,9 +5,9 @@ import sys
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
-from .format import to_bytes
-from .inline import is_plain, spell_constant
 from .names import MISSING
+from .pickler import to_bytes
+from .plain import is_plain
 from .usercode import is_made_in_c, is_user_function
 
 _PURE = (
@@ -63,11 +63,7 @@ def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bo
     if not is_plain(value):
         return False
     again = _from_plain_values(prop.func, type(obj), {k: v for k, v in state.items() if k != name})
-    return again is not MISSING and is_plain(again) and _spelled(again) == _spelled(value)
-
-
-def _spelled(value: Any) -> bytes:
-    return to_bytes(spell_constant(value))
+    return again is not MISSING and is_plain(again) and to_bytes(again) == to_bytes(value)
 
 
 def _class_attribute(cls: type, name: Any) -> Any:

@@ -1,15 +1,18 @@
-"""The interpreter of a capture's program: one object per making step, then its completion."""
+"""Runs a capture's program: what its pickle calls makes one object each, or completes one made before."""
 
+import io
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
 from .code_objects import build_code
-from .format import MAKING
-from .inline import installed_module, read_value
+from .installed_values import VALUES, installed_module
+from .kinds import COMPLETES
+from .reading import head_of, read_program
 from .sandbox import Sandbox
 from .sharing import Plan
+from .unpickler import Unpickler
 
 Maker = Callable[..., Any]
 
@@ -37,38 +40,52 @@ def fills(op: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return register
 
 
-class Builder:
+class Builder(Unpickler):
     """Runs one program."""
 
-    def __init__(self, steps: list[list[Any]], codes: list[Any]) -> None:
-        self.steps = steps
+    def __init__(self, payload: bytes, codes: list[Any]) -> None:
+        super().__init__(io.BytesIO(payload))
+        self._payload = payload
+        self.ops: list[str] = []
         self.objects: list[Any] = []
-        self.named: list[Any] = []
         self.located: list[Any] = []  # functions and module bodies, in the order of locations
         self.sandbox = Sandbox()
-        self.plan = Plan(steps)
+        self.plan = Plan([])
         self.ran_user_code = False
         self._codes = codes
         self._n_codes = 0
+        self._numbers: dict[int, int] = {}  # of namespaces
+        self._callables: dict[str, Maker] = dict(VALUES)
         self._again: list[Callable[[], None]] = []
         self._at_end: list[Callable[[], None]] = []
 
-    def run(self) -> None:
-        """Run all steps. Values that user code changed as classes were made are put back."""
-        for step in self.steps:
-            if step[0] in MAKING:
-                self._make(step)
-            else:
-                self._fill(step)
+    def run(self) -> tuple[Any, list[Any]]:
+        """Runs all steps; gives the function and its extras. Values that user code changed meanwhile are put back."""
+        head = head_of(self.load())
+        self.plan = Plan(read_program(self._payload).items if head.has_classes else [])
+        self.load()
         if self.ran_user_code:
             for fill in self._again:
                 fill()
         for finish in self._at_end:
             finish()
+        fn, extras = self.load()
+        return fn, extras
 
-    def value(self, raw: Any) -> Any:
-        """The object that a value of a step stands for."""
-        return read_value(raw, self.objects)
+    def object_at(self, number: int) -> Any:
+        """The object with that number."""
+        return self.objects[number]
+
+    def maker(self, name: str) -> Maker:
+        """What a step or a value is made by."""
+        found = self._callables.get(name)
+        if found is None:
+            if name.startswith(COMPLETES):
+                found = partial(self._fill, FILLERS[name.removeprefix(COMPLETES)])
+            else:
+                found = partial(self._make, name, MAKERS[name])
+            self._callables[name] = found
+        return found
 
     def code(self, body: Any) -> CodeType:
         """The next code object, at its place in the user's files."""
@@ -76,30 +93,30 @@ class Builder:
         self._n_codes += 1
         return build_code(body, self._codes[n] if n < len(self._codes) else ())
 
-    def home(self, raw: Any) -> dict[str, Any]:
+    def namespace(self) -> ModuleType:
+        """A new module, which is the object that is being made."""
+        module = self.sandbox.new_module()
+        self._numbers[id(module)] = len(self.objects)
+        return module
+
+    def home(self, home: str | ModuleType) -> dict[str, Any]:
         """The globals of the function that is being made."""
-        if isinstance(raw, str):
-            installed: ModuleType = installed_module(raw)
-            return vars(installed)
+        module: ModuleType = installed_module(home) if isinstance(home, str) else home
         group = self.plan.group_of.get(len(self.objects))
-        if group is not None:
-            return vars(group.module(raw[0], self.sandbox.new_module))
-        module: ModuleType = self.value(raw)
+        if group is not None and module is home:
+            module = group.module(self._numbers[id(home)], self.sandbox.new_module)
         return vars(module)
 
-    def views(self, raw: Any) -> Iterator[tuple[ModuleType, Callable[[Any], Any]]]:
-        """The namespaces in which the name that is being bound is read.
+    def views(self, home: ModuleType, value: Any) -> Iterator[tuple[ModuleType, Any]]:
+        """The namespaces in which the name that is being bound is read, each with the value that it has there.
 
-        Each comes with what gives values there: a group of shared classes has modules of its own.
+        A group of shared classes has modules of its own.
         """
-        yield self.value(raw), self.value
+        yield home, value
         for group in self.plan.readers.get(len(self.objects), ()):
             module = partial(group.module, new=self.sandbox.new_module)
-
-            def value(raw: Any, module: Any = module) -> Any:
-                return module(raw[0]) if self.plan.is_namespace(raw) else self.value(raw)
-
-            yield module(raw[0]), value
+            number = self._numbers.get(id(value))
+            yield module(self._numbers[id(home)]), value if number is None else module(number)
 
     def again(self, fill: Callable[[], None]) -> None:
         """Remember a completion that user code may undo."""
@@ -109,21 +126,21 @@ class Builder:
         """Remember what is to be done when all objects are made."""
         self._at_end.append(finish)
 
-    def _make(self, step: list[Any]) -> None:
+    def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
-        op, _, *args = step
         shared = self.plan.shared.get(number)
         if shared is not None:
             obj = shared.objects[number]
             if op == "function":
                 self._n_codes += 1
         else:
-            obj = MAKERS[op](self, *args)
+            obj = maker(self, *args)
+        self.ops.append(op)
         self.objects.append(obj)
         if op in ("function", "source"):
             self.located.append(obj)
+        return obj
 
-    def _fill(self, step: list[Any]) -> None:
-        op, (number,), *args = step
+    def _fill(self, filler: Callable[..., None], number: int, *args: Any) -> None:
         if number not in self.plan.shared:
-            FILLERS[op](self, self.objects[number], *args)
+            filler(self, self.objects[number], *args)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .class_body import body_of
-from .graph import Node, Value
+from .graph import Node, Reduced, Value
 from .names import home_of
 from .registry import refuse_registered, registration_of
 from .usercode import is_user_class, refuse_patched
@@ -33,7 +33,7 @@ def describe_class(walker: Walker, cls: type) -> Value:
         return node
     refuse_registered(cls)
     if cls in _NAMES_IN_TYPES:
-        return ("g", "types", _NAMES_IN_TYPES[cls])
+        return Reduced("installed", ("types", _NAMES_IN_TYPES[cls]))
     home = home_of(cls)
     if home is None:
         return walker.by_reference(cls)

@@ -6,8 +6,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from .beartyped import lasting
-from .format import to_bytes
-from .inline import spell_constant
+from .pickler import to_bytes
 
 _FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
 """Code that uses one of these may read the names of local variables, so they stay."""
@@ -70,9 +69,7 @@ def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
         return [new_name.get(name, name) for name in names]
 
     def constant(value: Any) -> Any:
-        if isinstance(value, CodeType):
-            return [_body(value, keep_docs, codes)]
-        return spell_constant(value)
+        return [_body(value, keep_docs, codes)] if isinstance(value, CodeType) else value
 
     return [
         code.co_argcount,

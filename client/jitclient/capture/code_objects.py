@@ -5,7 +5,6 @@ from types import CodeType
 from typing import Any
 
 from .code import Location
-from .inline import read_value
 
 _NOWHERE = "<captured>"
 
@@ -22,7 +21,7 @@ def _build(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
     file, first_line, lines = location[:3] if location else (_NOWHERE, 1, b"")
     if location:
         varnames, freevars, cellvars = location[4:7]
-    made = [_build(c[0], locations) if type(c) is list else read_value(c, ()) for c in consts]
+    made = [_build(const[0], locations) if type(const) is list else const for const in consts]
     return CodeType(
         argcount,
         posonly,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from .format import to_bytes
 from .graph import Node, Value
-from .inline import is_plain
 from .namespaces import namespace_of, whole
+from .pickler import to_bytes
+from .plain import ATOMS, is_plain
 from .walker import Walker, describes
 
 
@@ -31,10 +31,14 @@ def _dict(walker: Walker, mapping: dict[Any, Any]) -> Value:
 
     def describe() -> None:
         if mapping:
-            node.fill("update", walker.pairs(mapping))
+            node.fill("update", dict(mapping) if _holds_atoms(mapping) else walker.pairs(mapping))
 
     walker.later(node, describe)
     return node
+
+
+def _holds_atoms(mapping: dict[Any, Any]) -> bool:
+    return ATOMS.issuperset(map(type, mapping)) and ATOMS.issuperset(map(type, mapping.values()))
 
 
 @describes(set)
@@ -64,10 +68,10 @@ def _in_canonical_order(walker: Walker, node: Node, items: Any) -> list[Value]:
     """Values of a set; objects with an identity come last, put in order once all is described."""
     plain = [item for item in items if is_plain(item)]
     others = [item for item in items if not is_plain(item)]
-    spelled = sorted((walker.value(item) for item in plain), key=to_bytes)
+    in_order = sorted((walker.value(item) for item in plain), key=to_bytes)
     if others:
         walker.unordered.append(node)
-    return spelled + [walker.value(item) for item in others]
+    return in_order + [walker.value(item) for item in others]
 
 
 @describes(bytearray)

@@ -5,10 +5,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .format import reference, references, to_bytes
+from .graph import COMPOUND, Reduced
 from .part_names import Names
 from .part_texts import Texts
+from .pickler import Reference, to_bytes
 from .reading import Item, Reading
+from .unpickler import references
 
 _MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
 _MOST_ITEMS = 200
@@ -78,19 +80,17 @@ class Drafts:
 
     def add(self, label: str, *content: Any) -> None:
         """Adds values to a part."""
-        self.draft(label).content.append([self._spelled(label, value) for value in content])
+        self.draft(label).content.append([self._told(label, value) for value in content])
 
     def slot(self, label: str, value: Any) -> None:
         """Makes a part of a place that holds a value: a name, a default, an entry of a container."""
         draft = self.draft(label)
         draft.text = draft.text or self._texts.of(value)
-        number = reference(value)
-        if number is not None and number not in self._handles:
-            self._heads.add(number)
-        is_tuple = type(value) is tuple and value[0] == "t"
-        if is_tuple and self._has_room(label, len(value)) and any(references(list(value[1:]))):
+        if type(value) is Reference and value not in self._handles:
+            self._heads.add(value)
+        if type(value) is tuple and self._has_room(label, len(value)) and references(value):
             self.add(label, "tuple", len(value))
-            for position, held in enumerate(value[1:]):
+            for position, held in enumerate(value):
                 self.slot(inside(label, f"[{position}]"), held)
         else:
             self.add(label, value)
@@ -111,8 +111,7 @@ class Drafts:
 
     def function_in(self, value: Any) -> int | None:
         """The number of the function that a value refers to."""
-        number = reference(value)
-        return number if number is not None and self.items[number].op == "function" else None
+        return value if type(value) is Reference and self.items[value].op == "function" else None
 
     def claim(self, number: int, label: str) -> str:
         """What parts say of an object. If it is met for the first time and has no name, it goes to the part `label`."""
@@ -128,15 +127,14 @@ class Drafts:
     def _has_room(self, label: str, size: int) -> bool:
         return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _LONGEST_LABEL
 
-    def _spelled(self, label: str, value: Any) -> Any:
-        number = reference(value)
-        if number is not None:
-            item = self.items[number]
-            return ("code", item.args[0]) if item.op == "code" else ("at", self.claim(number, label))
-        if type(value) is tuple:
-            return tuple([self._spelled(label, part) for part in value])
-        if type(value) is list:
-            return [self._spelled(label, part) for part in value]
+    def _told(self, label: str, value: Any) -> Any:
+        if type(value) is Reference:
+            item = self.items[value]
+            return ("code", item.args[0]) if item.op == "code" else ("at", self.claim(value, label))
+        if type(value) is Reduced:
+            return Reduced(value.maker, self._told(label, value.args))
+        if type(value) in COMPOUND:
+            return type(value)([self._told(label, part) for part in value])
         if type(value) is bytes and len(value) > _LONG_BYTES:
             return ("digest", self._reading.digest(value))
         return value
@@ -157,7 +155,7 @@ class Drafts:
                 home, name, dotted, _ = item.args
                 return f"global {self.names.within(home, '.'.join([name, *dotted]))}"
             case "namespace":
-                return f"module {self.names.within((number,), '')}"
+                return f"module {self.names.within(Reference(number), '')}"
             case "source" | "alias":
                 return f"module {item.args[0]}: code"
         return None

@@ -1,5 +1,6 @@
 """The client's half: from a function to its capture."""
 
+import io
 import pickle
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
@@ -9,13 +10,14 @@ from ..errors import AmbientInput, CaptureError
 from . import containers, functions, wrappers  # noqa: F401  (they register describers)
 from .code import canonical_code
 from .failures import raise_needed
-from .format import FORMAT, NAMEABLE, SHARED, digest, to_bytes
-from .graph import Node, Value, renumbered
+from .graph import Node, Reduced, Value
 from .holders import Holders
+from .kinds import COMPLETES, NAMEABLE, SHARED
 from .numbering import Numbering
 from .others import describe_other
 from .patches import refuse_patches
-from .schedule import Schedule, order_sets
+from .pickler import Head, Pickler, digest
+from .schedule import Schedule, Step, order_sets
 from .set_order import SetOrder, set_order
 from .tracers import holds_tracer
 from .walker import Walker
@@ -144,39 +146,37 @@ def _assemble(
     extras: tuple[Any, ...],
     ambient: AmbientInput | None,
 ) -> Capture:
-    steps = []
-    named = []
-    for step in schedule.steps:
-        if isinstance(step, Node):
-            needs = [need for need, _ in step.needs]
-            steps.append(_encoded([step.op, needs, *step.args]))
-            if step.op in NAMEABLE:
-                named.append(step.obj)
-        else:
-            node, fill = step
-            steps.append(_encoded([fill.op, node, *fill.args]))
-    payload = to_bytes((FORMAT, steps, _encoded(roots[0]), _encoded(roots[1])))
+    made = [step for step in schedule.steps if isinstance(step, Node)]
     return Capture(
-        payload,
+        _pickled(schedule.steps, roots),
         _locations(schedule),
         tuple(sorted(walker.packages)),
         walker.watch,
-        Numbering(extras, named),
-        set_order(walker, list(roots)),
+        Numbering(extras, [node.obj for node in made if node.op in NAMEABLE]),
+        set_order(list(roots)),
         Holders(schedule.steps),
         list(_located(schedule)),
-        {step.index: step.obj for step in schedule.steps if isinstance(step, Node) and step.op in SHARED},
+        {node.index: node.obj for node in made if node.op in SHARED},
         ambient,
     )
 
 
-def _encoded(value: Value) -> Value:
-    return renumbered(value, _index)
+def _pickled(steps: list[Step], roots: tuple[Value, list[Value]]) -> bytes:
+    """Three pickles: of what wrote them, of the steps, and of what these were made for."""
+    file = io.BytesIO()
+    pickler = Pickler(file)
+    has_classes = any(step.op == "class" for step in steps if isinstance(step, Node))
+    pickler.dump(tuple(Head(has_classes=has_classes)))
+    pickler.dump([_reduced(step) for step in steps])
+    pickler.dump(roots)
+    return file.getvalue()
 
 
-def _index(node: Node) -> int:
-    assert node.index is not None, node.op
-    return node.index
+def _reduced(step: Step) -> Reduced:
+    if isinstance(step, Node):
+        return Reduced(step.op, ([need.index for need, _ in step.needs], *step.args))
+    node, fill = step
+    return Reduced(COMPLETES + fill.op, (node.index, *fill.args))
 
 
 def _locations(schedule: Schedule) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .beartyped import lasting_names
 from .bytecode import refs_of
-from .graph import Node, Value
+from .graph import Node, Reduced, Value
 from .installed import is_user_module
 from .names import home_of
 from .namespaces import namespace_of
@@ -127,6 +127,6 @@ def _method(walker: Walker, method: MethodType) -> Value:
 def _builtin(walker: Walker, func: Any) -> Value:
     owner = func.__self__
     if owner is not None and not isinstance(owner, ModuleType):
-        return ("a", walker.value(owner), func.__name__)
+        return Reduced("attribute", (walker.value(owner), func.__name__))
     home = home_of(func)
     return walker.by_reference(func) if home is None else walker.installed(home)

@@ -1,10 +1,17 @@
 """The graph of what a capture holds: one node per object with an identity."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Value = Any
-"""As in `format.py`, with nodes where the bytes have numbers."""
+"""A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
+
+
+class Reduced(NamedTuple):
+    """A value without an identity that counts: what a maker gives for these arguments, as pickles have it."""
+
+    maker: str
+    args: tuple[Value, ...]
 
 
 class Fill(NamedTuple):
@@ -43,7 +50,7 @@ class Node:
     def children(self) -> list["Node"]:
         """What must exist before this can be made; ask only when the graph is complete."""
         if self._children is None:
-            self._children = list(nodes_in(self.args))
+            self._children = nodes_in(self.args)
         return self._children
 
     def replace_args(self, args: list[Value]) -> None:
@@ -51,27 +58,34 @@ class Node:
         self.args, self._children = args, None
 
 
-def nodes_in(value: Value) -> Iterator[Node]:
+COMPOUND = frozenset({tuple, list, Reduced})
+"""What a value may be that has values inside."""
+
+
+def nodes_in(value: Value) -> list[Node]:
     """The nodes that a value mentions."""
+    if type(value) is Node:
+        return [value]
+    found: list[Node] = []
+    if type(value) in COMPOUND:
+        _collect(value, found)
+    return found
+
+
+def _collect(value: Value, found: list[Node]) -> None:
+    for part in value:
+        if type(part) is Node:
+            found.append(part)
+        elif type(part) in COMPOUND:
+            _collect(part, found)
+
+
+def with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
+    """The value with what `reference` gives, unless that is None, in place of what stands for an object."""
     kind = type(value)
-    if kind is Node:
-        yield value
-    elif kind is tuple or kind is list:
-        for part in value:
-            if type(part) in _COMPOUND:
-                yield from nodes_in(part)
-
-
-_COMPOUND = frozenset({Node, tuple, list})
-
-
-def renumbered(value: Value, number: Callable[[Node], int]) -> Value:
-    """The value with `(number,)` in place of each node."""
-    kind = type(value)
-    if kind is Node:
-        return (number(value),)
-    if kind is tuple:
-        return tuple([renumbered(p, number) if type(p) in _COMPOUND else p for p in value])
-    if kind is list:
-        return [renumbered(p, number) if type(p) in _COMPOUND else p for p in value]
-    return value
+    if kind is Reduced:
+        return Reduced(value.maker, with_references(value.args, reference))
+    if kind in COMPOUND:
+        return kind([with_references(part, reference) for part in value])
+    found = reference(value)
+    return value if found is None else found

@@ -10,7 +10,7 @@ from .ambient import noted_reads
 from .attributes import attributes_of, dict_of, slots_of, without_caches
 from .beartyped import is_settings, made_again
 from .functions import state_of
-from .graph import Node, Value
+from .graph import Node, Reduced, Value
 from .installed import is_user_module
 from .layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
 from .pickles import Parts, forgotten, is_own_hash, maker_of, may_forget, names_of, says_itself
@@ -30,7 +30,7 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
         return Node("fresh", obj, ["flax.ids", "uuid"])
     if is_settings(obj):
         walker.uses_package("beartype")
-        return Node("call", obj, [walker.value(made_again(obj)), ("t",)])
+        return Node("call", obj, [walker.value(made_again(obj)), ()])
     node = Node("new", obj)
     walker.later(node, lambda: _describe(walker, node, obj))
     return node
@@ -52,7 +52,7 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
         module = pickle.whichmodule(obj, parts)  # type: ignore[attr-defined]
         if is_user_module(module):
             raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
-        node.op, node.args = "call", [("g", "builtins", "getattr"), ("t", ("m", module), parts)]
+        node.op, node.args = "call", [walker.value(getattr), (Reduced("module", (module,)), parts)]
     elif parts is not None:
         _describe_by_parts(walker, node, obj, parts)
 

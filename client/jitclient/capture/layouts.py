@@ -66,7 +66,7 @@ def make_base(walker: Walker, node: Node, obj: Any) -> None:
     if layout is object:
         node.op, node.args = "bare", [cls]
     elif layout is np.ndarray:
-        node.op, node.args = "call", [walker.value(np.ndarray.view), ("t", *parts, cls)]
+        node.op, node.args = "call", [walker.value(np.ndarray.view), (*parts, cls)]
     else:
         node.op, node.args = "new", [cls, parts, walker.value(layout)]
     for method, arguments in base.calls:

@@ -6,10 +6,11 @@ from typing import Any
 from ..errors import CaptureError
 from . import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from .building import Builder
-from .format import FORMAT, MAKING, NAMEABLE, SHARED, from_bytes
 from .frames import Frame, Places
+from .kinds import NAMEABLE, SHARED
 from .numbering import Numbering
 from .sharing import loading
+from .unpickler import from_bytes
 
 
 class Loaded:
@@ -24,8 +25,7 @@ class Loaded:
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
         self.fn = fn
         self.extras = extras
-        ops = [step[0] for step in builder.steps if step[0] in MAKING]
-        self.made: list[tuple[str, Any]] = list(zip(ops, builder.objects, strict=True))
+        self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
         self._numbering = Numbering(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
         self._groups = builder.plan.groups()
@@ -69,16 +69,12 @@ def load(payload: bytes, locations: bytes = b"") -> Loaded:
         CaptureError: the payload is not one of this format, or what it needs is missing here.
     """
     try:
-        version, steps, raw_fn, raw_extras = from_bytes(payload)
-        if version != FORMAT:
-            raise CaptureError(f"the capture has format {version}, not {FORMAT}")
         codes = _codes(locations) if locations else []
         with loading:
-            builder = Builder(steps, codes)
-            builder.run()
-            fn, extras = builder.value(raw_fn), tuple(builder.value(raw_extras))
+            builder = Builder(payload, codes)
+            fn, extras = builder.run()
             builder.plan.publish(builder.objects)
-        return Loaded(builder, fn, extras, Places(builder.located, codes))
+        return Loaded(builder, fn, tuple(extras), Places(builder.located, codes))
     except CaptureError:
         raise
     except Exception as error:

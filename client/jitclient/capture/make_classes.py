@@ -15,19 +15,19 @@ from .usercode import is_user_class
 
 @makes("class")
 def _class(builder: Builder, mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
-    metaclass, parents = builder.value(meta), tuple(builder.value(bases))
+    parents = tuple(bases)
     names = {
         "__module__": captured.__name__,
         "__qualname__": name,
-        **dict(builder.value(namespace)),
+        **dict(namespace),
     }
     if mode == "exact":
-        cls = _make_exactly(metaclass, name, parents, names)
+        cls = _make_exactly(meta, name, parents, names)
     else:
         builder.ran_user_code = True
         if mode == "restored_enum":
             names.update(__new__=_plain_member, __init__=_do_nothing)
-        cls = _make_as_stated(metaclass, name, parents, names, dict(builder.value(keywords)))
+        cls = _make_as_stated(meta, name, parents, names, dict(keywords))
         if mode == "restored_enum":
             for attribute in ("__init__", "__new_member__"):
                 type.__delattr__(cls, attribute)
@@ -94,14 +94,14 @@ def _make_as_stated(
 @fills("restore_members")
 def _restore_members(builder: Builder, cls: Any, members: Any) -> None:
     """Give the members of an enum the attributes that its own code gave them."""
-    for name, state in builder.value(members):
+    for name, state in members:
         vars(cls.__members__[name]).update(dict(state))
 
 
 @fills("impose")
 def _impose(builder: Builder, cls: type, attributes: Any) -> None:
     """Give a class what a decorator made of it, unless its metaclass has done so itself."""
-    imposed = dict(builder.value(attributes))
+    imposed = dict(attributes)
     if "__dataclass_fields__" in imposed and "__dataclass_fields__" in vars(cls):
         return
     for name, value in list(vars(cls).items()):
@@ -113,15 +113,15 @@ def _impose(builder: Builder, cls: type, attributes: Any) -> None:
 
 @fills("set_attribute")
 def _set_attribute(builder: Builder, cls: type, name: str, value: Any) -> None:
-    type.__setattr__(cls, name, builder.value(value))
+    type.__setattr__(cls, name, value)
 
 
 @fills("register_abc")
 def _register_abc(builder: Builder, cls: Any, subclasses: Any) -> None:
-    for subclass in builder.value(subclasses):
+    for subclass in subclasses:
         abc.ABCMeta.register(cls, subclass)
 
 
 @fills("register")
 def _register(builder: Builder, cls: type, kind: str, arguments: Any) -> None:
-    register(cls, kind, tuple(builder.value(arguments)))
+    register(cls, kind, tuple(arguments))

@@ -4,10 +4,10 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from .building import Builder, fills, makes
-from .format import from_bytes
-from .inline import installed_attribute
+from .installed_values import installed_attribute
 from .private_imports import Source
 from .traps import ModuleView, Trap, arm, guarded, viewed
+from .unpickler import from_bytes
 
 
 @makes("code")
@@ -17,31 +17,30 @@ def _code(builder: Builder, blob: bytes) -> Any:
 
 @makes("function")
 def _function(builder: Builder, code: Any, home: Any, name: str, closure: list[Any], rebinds: bool) -> FunctionType:
-    cells = tuple(builder.value(cell) for cell in closure)
-    func = FunctionType(builder.code(builder.value(code)), builder.home(home), name, None, cells)
+    func = FunctionType(builder.code(code), builder.home(home), name, None, tuple(closure))
     func.__qualname__ = name
     return func
 
 
 @fills("defaults")
 def _defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__defaults__ = builder.value(defaults)
+    func.__defaults__ = defaults
 
 
 @fills("kwdefaults")
 def _keyword_defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__kwdefaults__ = dict(builder.value(defaults))
+    func.__kwdefaults__ = dict(defaults)
 
 
 @fills("attributes")
 def _attributes(builder: Builder, func: FunctionType, attributes: Any) -> None:
-    for name, value in builder.value(attributes):
+    for name, value in attributes:
         setattr(func, name, value)
 
 
 @fills("annotations")
 def _annotations(builder: Builder, func: FunctionType, annotations: Any) -> None:
-    func.__annotations__ = dict(builder.value(annotations))
+    func.__annotations__ = dict(annotations)
 
 
 @makes("cell")
@@ -51,23 +50,22 @@ def _cell(builder: Builder) -> CellType:
 
 @fills("set_cell")
 def _set_cell(builder: Builder, cell: CellType, content: Any) -> None:
-    cell.cell_contents = builder.value(content)
+    cell.cell_contents = content
 
 
 @makes("method")
 def _method(builder: Builder, func: Any, owner: Any) -> MethodType:
-    return MethodType(builder.value(func), builder.value(owner))
+    return MethodType(func, owner)
 
 
 @makes("namespace")
 def _namespace(builder: Builder) -> ModuleType:
-    return builder.sandbox.new_module()
+    return builder.namespace()
 
 
 @makes("bind")
-def _bind(builder: Builder, home: Any, name: str, raw: Any) -> None:
-    for module, value_of in builder.views(home):
-        value = value_of(raw)
+def _bind(builder: Builder, home: ModuleType, name: str, bound: Any) -> None:
+    for module, value in builder.views(home, bound):
         if isinstance(value, ModuleType) and value.__name__ != "numpy":
             value = guarded(value)
         names = vars(module)
@@ -76,9 +74,8 @@ def _bind(builder: Builder, home: Any, name: str, raw: Any) -> None:
 
 
 @makes("patch")
-def _patch(builder: Builder, home: Any, name: str, dotted: list[str], raw: Any) -> None:
-    for module, value_of in builder.views(home):
-        value = value_of(raw)
+def _patch(builder: Builder, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
+    for module, value in builder.views(home, put):
         names = vars(module)
         if not isinstance(value, Trap) and _is_as_installed(names[name], dotted, value):
             continue
@@ -106,21 +103,20 @@ def _whole(builder: Builder, home: Any) -> None:
 
 
 @makes("names")
-def _names(builder: Builder, home: Any) -> dict[str, Any]:
-    module: ModuleType = builder.value(home)
-    return vars(module)
+def _names(builder: Builder, home: ModuleType) -> dict[str, Any]:
+    return vars(home)
 
 
 @makes("source")
 def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
-    body = builder.code(builder.value(code))
-    builder.sandbox.imports.add(name, Source(name, is_package, body, builder.value(home), gone))
+    body = builder.code(code)
+    builder.sandbox.imports.add(name, Source(name, is_package, body, home, gone))
     return body
 
 
 @makes("alias")
 def _alias(builder: Builder, name: str, home: Any) -> None:
-    builder.sandbox.imports.add_alias(name, builder.value(home))
+    builder.sandbox.imports.add_alias(name, home)
 
 
 @makes("trap")

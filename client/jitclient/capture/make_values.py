@@ -19,10 +19,8 @@ def _list(builder: Builder) -> list[Any]:
 
 @fills("extend")
 def _extend(builder: Builder, target: list[Any], items: Any) -> None:
-    content = builder.value(items)
-
     def fill() -> None:
-        target[:] = content
+        target[:] = items
 
     fill()
     builder.again(fill)
@@ -35,11 +33,9 @@ def _dict(builder: Builder) -> dict[Any, Any]:
 
 @fills("update")
 def _update(builder: Builder, target: dict[Any, Any], pairs: Any) -> None:
-    content = builder.value(pairs)
-
     def fill() -> None:
         target.clear()
-        target.update(content)
+        target.update(pairs)
 
     fill()
     builder.again(fill)
@@ -52,11 +48,9 @@ def _set(builder: Builder) -> set[Any]:
 
 @fills("add")
 def _add(builder: Builder, target: set[Any], items: Any) -> None:
-    content = builder.value(items)
-
     def fill() -> None:
         target.clear()
-        target.update(content)
+        target.update(items)
 
     fill()
     builder.again(fill)
@@ -64,7 +58,7 @@ def _add(builder: Builder, target: set[Any], items: Any) -> None:
 
 @makes("frozenset")
 def _frozenset(builder: Builder, items: Any) -> frozenset[Any]:
-    return frozenset(builder.value(items))
+    return frozenset(items)
 
 
 @makes("bytearray")
@@ -74,61 +68,58 @@ def _bytearray(builder: Builder, data: bytes) -> bytearray:
 
 @makes("call")
 def _call(builder: Builder, func: Any, arguments: Any) -> Any:
-    return builder.value(func)(*builder.value(arguments))
+    return func(*arguments)
 
 
 @makes("new")
 def _new(builder: Builder, cls: Any, arguments: Any, maker: Any) -> Any:
-    kind = builder.value(cls)
-    return (builder.value(maker) or kind).__new__(kind, *builder.value(arguments))
+    return (maker or cls).__new__(cls, *arguments)
 
 
 @makes("bare")
 def _bare(builder: Builder, cls: Any) -> Any:
-    return object.__new__(builder.value(cls))
+    return object.__new__(cls)
 
 
 @fills("state")
 def _state(builder: Builder, target: Any, attributes: Any, slots: Any) -> None:
-    state = builder.value(attributes)
-    if state:
+    if attributes:
         # not getattr: a class may compute its attributes from the very ones that are restored
-        object.__getattribute__(target, "__dict__").update(state)
-    for name, value in builder.value(slots):
+        object.__getattribute__(target, "__dict__").update(attributes)
+    for name, value in slots:
         object.__setattr__(target, name, value)
 
 
 @fills("setstate")
 def _setstate(builder: Builder, target: Any, state: Any) -> None:
-    target.__setstate__(builder.value(state))
+    target.__setstate__(state)
 
 
 @fills("call_setter")
 def _call_setter(builder: Builder, target: Any, setter: Any, state: Any) -> None:
-    builder.value(setter)(target, builder.value(state))
+    setter(target, state)
 
 
 @fills("call_on")
 def _call_on(builder: Builder, target: Any, method: Any, arguments: Any) -> None:
-    builder.value(method)(target, *builder.value(arguments))
+    method(target, *arguments)
 
 
 @fills("append")
 def _append(builder: Builder, target: Any, items: Any) -> None:
-    for item in builder.value(items):
+    for item in items:
         target.append(item)
 
 
 @fills("set_items")
 def _set_items(builder: Builder, target: Any, pairs: Any) -> None:
-    for key, value in builder.value(pairs):
+    for key, value in pairs:
         target[key] = value
 
 
 @makes("partial")
 def _partial(builder: Builder, kind: Any, func: Any, args: Any, keywords: Any) -> Any:
-    make = builder.value(kind)
-    return make(builder.value(func), *builder.value(args), **dict(builder.value(keywords)))
+    return kind(func, *args, **dict(keywords))
 
 
 @makes("lock")
@@ -143,8 +134,7 @@ def _fresh(builder: Builder, module: str, name: str) -> Any:
 
 @makes("weakref")
 def _weak_reference(builder: Builder, target: Any) -> Callable[[], Any]:
-    obj = builder.value(target)
-    return (lambda: None) if obj is None else weakref.ref(obj)
+    return (lambda: None) if target is None else weakref.ref(target)
 
 
 @makes("typevar")
@@ -161,15 +151,12 @@ def _type_variable(
     if infers_variance:  # since Python 3.12
         variances["infer_variance"] = True
     make: Any = typing.TypeVar
-    return make(name, *builder.value(constraints), bound=builder.value(bound), **variances)
+    return make(name, *constraints, bound=bound, **variances)
 
 
 @makes("typed_dict")
 def _typed_dict(builder: Builder, name: str, fields: Any, required: list[str]) -> Any:
-    types = {
-        field: typing.Required[kind] if field in required else typing.NotRequired[kind]
-        for field, kind in builder.value(fields)
-    }
+    types = {field: typing.Required[kind] if field in required else typing.NotRequired[kind] for field, kind in fields}
     make: Any = typing.TypedDict
     return make(name, types)
 
@@ -179,7 +166,7 @@ def _array(builder: Builder, dtype: Any, shape: list[int], data: bytes, is_write
     import numpy as np
 
     order: Any = "F" if by_column else "C"
-    array = np.frombuffer(data, builder.value(dtype)).reshape(shape, order=order).copy(order)
+    array = np.frombuffer(data, dtype).reshape(shape, order=order).copy(order)
     array.flags.writeable = is_writeable
     return array
 
@@ -189,14 +176,14 @@ def _object_array(builder: Builder, shape: list[int], items: Any) -> Any:
     import numpy as np
 
     array = np.empty(len(items), object)
-    for position, item in enumerate(builder.value(items)):
+    for position, item in enumerate(items):
         array[position] = item
     return array.reshape(shape)
 
 
 @makes("jax_array")
 def _jax_array(builder: Builder, data: Any, is_weak: bool) -> Any:
-    return jax_array(builder.value(data), is_weak)
+    return jax_array(data, is_weak)
 
 
 def jax_array(numbers: Any, is_weak: bool) -> Any:
@@ -219,19 +206,17 @@ def jax_array(numbers: Any, is_weak: bool) -> Any:
 def _prng_key(builder: Builder, implementation: str, data: Any) -> Any:
     import jax
 
-    return jax.random.wrap_key_data(jax.numpy.asarray(builder.value(data)), impl=implementation)
+    return jax.random.wrap_key_data(jax.numpy.asarray(data), impl=implementation)
 
 
 @makes("jit")
 def _jit(builder: Builder, func: Any, options: Any) -> Any:
-    return rebuild_jit(builder.value(func), dict(builder.value(options)))
+    return rebuild_jit(func, dict(options))
 
 
 @makes("treedef")
 def _tree(builder: Builder, is_leaf: bool, kind: Any, data: Any, children: Any) -> Any:
-    return treedef(
-        is_leaf, None if kind is None else (builder.value(kind), builder.value(data)), builder.value(children)
-    )
+    return treedef(is_leaf, None if kind is None else (kind, data), children)
 
 
 def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:

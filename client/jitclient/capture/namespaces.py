@@ -15,10 +15,10 @@ from typing import Any
 from .ambient import AMBIENT_MODULES, ambient_name
 from .ambient_inputs import DIFFERENT_IN_EACH_PROCESS
 from .bytecode import Chain
-from .graph import Node, Value
-from .inline import is_plain
+from .graph import Node, Reduced, Value
 from .installed import is_user_module
 from .names import MISSING, home_of
+from .plain import is_plain
 from .registry import refuse_registered
 from .usercode import functions_in, is_user_class, is_user_function, is_user_made, refuse_patched
 from .walker import Walker, describes
@@ -117,7 +117,7 @@ def whole(walker: Walker, names: dict[str, Any]) -> Node:
 def _module(walker: Walker, module: ModuleType) -> Value:
     if not is_user_module(module.__name__):
         walker.uses_package(module.__name__)
-        return ("m", module.__name__)
+        return Reduced("module", (module.__name__,))
     node = namespace_of(walker, vars(module))
     node.needs.append((whole(walker, vars(module)), True))
     return node
@@ -168,9 +168,8 @@ def _patch(walker: Walker, names: dict[str, Any], name: str, dotted: Chain, held
     at = (id(names), name, dotted)
     node = walker.bindings.get(at)
     if node is None:
-        spelled = walker.value(held)
         node = walker.bindings[at] = Node("patch", None)
-        node.args = [namespace_of(walker, names), name, list(dotted), spelled]
+        node.args = [namespace_of(walker, names), name, list(dotted), walker.value(held)]
     return node
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .format import to_bytes
-from .inline import is_plain, spell_constant
+from .pickler import to_bytes
+from .plain import is_plain
 
 
 class Numbering:
@@ -32,4 +32,4 @@ class Numbering:
 
 
 def _key(obj: Any) -> int | bytes:
-    return to_bytes(spell_constant(obj)) if is_plain(obj) else id(obj)
+    return to_bytes(obj) if is_plain(obj) else id(obj)

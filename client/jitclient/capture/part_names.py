@@ -6,8 +6,9 @@ from pathlib import PurePath
 from typing import Any
 
 from .code import Location
-from .format import from_bytes, reference, references
+from .pickler import Reference
 from .reading import Item, Reading
+from .unpickler import from_bytes, references
 
 
 class Names:
@@ -28,15 +29,14 @@ class Names:
 
     def within(self, home: Any, name: str) -> str:
         """A name in the namespace that `home` refers to: `um.scale`."""
-        number = reference(home)
-        if number is None or home == self._home:
+        if type(home) is not Reference or home == self._home:
             return name
-        module = self._items[number].module
+        module = self._items[home].module
         return f"{module}.{name}" if module else name
 
     def argument_names(self, item: Item) -> tuple[list[str], list[str]]:
         """The positional arguments of a function, and what its closure holds."""
-        (blob,) = self._items[item.args[0][0]].args
+        (blob,) = self._items[item.args[0]].args
         body = from_bytes(blob)
         variables, free = (item.places[0][4], item.places[0][5]) if item.places else (body[9], body[12])
         return list(variables[: body[0]]), list(free)

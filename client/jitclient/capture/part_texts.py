@@ -1,17 +1,19 @@
 """Captured values in a few words: `0.001`, `float32[32,8] 5b1c0de3`, `function um.scale`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .format import ATOMS, reference
-from .inline import read_value
+from .graph import Reduced
+from .installed_values import dtype as dtype_of
+from .pickler import Reference, to_bytes
+from .plain import ATOMS
 from .reading import Item, Reading
 
 _LONGEST = 60
 _MOST_ITEMS = 6
 _MOST_SHOWN = 4
 _DEEPEST = 3
-_BRACKETS = {"t": "()", "f": "{}", "list": "[]", "set": "{}", "frozenset": "{}"}
+_BRACKETS = {"list": "[]", "set": "{}", "frozenset": "{}"}
 _CONTAINERS = {"list": "extend", "set": "add", "dict": "update"}
 
 
@@ -25,34 +27,32 @@ class Texts:
 
     def of(self, value: Any, depth: int = _DEEPEST) -> str:
         """A short text for a value; values that differ may have the same one."""
-        number = reference(value)
-        if number is not None:
-            return _cut(self._of_item(number, depth))
         kind = type(value)
+        if kind is Reference:
+            return _cut(self._of_item(value, depth))
         if kind is bytes and len(value) > _LONGEST:
             return f"{len(value):,} bytes {self._digest(value)[:4].hex()}"
         if kind in ATOMS:
             return _cut(repr(value))
         if kind is list:
             return _cut(self._listed("[]", value, depth))
-        return _cut(self._of_spelled(value, depth))
+        if kind is tuple:
+            return _cut(self._listed("()", value, depth))
+        if kind is frozenset:
+            return _cut(self._listed("{}", sorted(value, key=to_bytes), depth))
+        return _cut(self._of_reduced(value, depth) if kind is Reduced else repr(value))
 
-    def _of_spelled(self, value: Any, depth: int) -> str:
-        code, *parts = value
-        match code:
-            case "t" | "f":
-                return self._listed(_BRACKETS[code], parts, depth)
-            case "m":
-                return f"module {parts[0]}"
-            case "g":
-                return f"{parts[0]}.{parts[1]}".removeprefix("builtins.")
-            case "a":
-                return f"{self.of(parts[0], depth)}.{parts[1]}"
-            case "d":
-                return f"dtype {parts[0]}"
-            case "k" | "c" | "r":
-                return repr(read_value(value, ()))
-        return str(code)
+    def _of_reduced(self, value: Reduced, depth: int) -> str:
+        match value:
+            case Reduced("module", (name,)):
+                return f"module {name}"
+            case Reduced("installed", (module, name)):
+                return f"{module}.{name}".removeprefix("builtins.")
+            case Reduced("attribute", (owner, name)):
+                return f"{self.of(owner, depth)}.{name}"
+            case Reduced("dtype", (name,)):
+                return f"dtype {name}"
+        return value.maker
 
     def _of_item(self, number: int, depth: int) -> str:
         item = self._items[number]
@@ -87,7 +87,7 @@ class Texts:
         shown = [f"{self.of(key, depth - 1)}: {self.of(value, depth - 1)}" for key, value in pairs[:_MOST_ITEMS]]
         return "{" + _joined(shown, len(pairs)) + "}"
 
-    def _listed(self, brackets: str, values: list[Any], depth: int) -> str:
+    def _listed(self, brackets: str, values: Sequence[Any], depth: int) -> str:
         left, right = brackets[0], brackets[1]
         if depth <= 0:
             return f"{left}…{right}" if values else brackets
@@ -104,7 +104,7 @@ def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
     import numpy as np
 
     dtype, shape, data, _, by_column = item.args
-    found = np.frombuffer(data, read_value(dtype, ())) if type(dtype) is tuple and dtype[0] == "d" else None
+    found = np.frombuffer(data, dtype_of(*dtype.args)) if type(dtype) is Reduced and dtype.maker == "dtype" else None
     if found is None:
         return f"array[{','.join(map(str, shape))}] {digest(data)[:4].hex()}"
     spec = f"{found.dtype.name}[{','.join(map(str, shape))}]"
@@ -118,10 +118,9 @@ def _scalar_text(item: Item) -> str | None:
     import numpy as np
 
     function, arguments = item.args
-    if type(function) is tuple and function[::2] == ("g", "scalar") and type(arguments[1]) is tuple:
-        dtype, data = arguments[1:3]
-        if dtype[0] == "d" and type(data) is bytes:
-            (found,) = np.frombuffer(data, read_value(dtype, ()))
+    match function, arguments:
+        case Reduced("installed", (_, "scalar")), (Reduced("dtype", (name,)), bytes(data)):
+            (found,) = np.frombuffer(data, dtype_of(name))
             return f"{found.dtype.name} {found.item()!r}"
     return None
 

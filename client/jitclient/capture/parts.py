@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .drafts import Drafts, Part, inside
-from .format import from_bytes, references
 from .part_names import place_of
 from .reading import Item, read
+from .unpickler import from_bytes, references
 
 
 def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None) -> tuple[Part, ...]:
@@ -43,12 +43,12 @@ def _take_function(drafts: Drafts, number: int, item: Item, label: str) -> None:
     name = drafts.names.of(number)
     arguments, free = drafts.names.argument_names(item)
     for cell, variable in zip(closure, free, strict=False):
-        drafts.claim(cell[0], f"closure {variable} of {name}")
+        drafts.claim(cell, f"closure {variable} of {name}")
     drafts.draft(label).where = place_of(item.places)
     drafts.add(label, code, home, own_name, closure, rebinds)
     for op, *args in item.fills:
         if op == "defaults":
-            defaults = args[0][1:]
+            defaults = args[0]
             for variable, value in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True):
                 drafts.slot(f"default {variable} of {name}", value)
         elif op == "kwdefaults":
@@ -86,7 +86,7 @@ def _take_attributes(drafts: Drafts, attributes: list[Any], label: str) -> None:
 def _take_source(drafts: Drafts, number: int, item: Item, label: str) -> None:
     """The body of a module, with the functions that it defines told apart."""
     name, is_package, code, home, gone = item.args
-    body = from_bytes(drafts.items[code[0]].args[0])
+    body = from_bytes(drafts.items[code].args[0])
     nested = 1  # places are in the order of the code objects, those nested in nested ones included
     for n, constant in enumerate(body[_CONSTANTS]):
         if type(constant) is list:

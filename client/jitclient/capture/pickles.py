@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from ..errors import CaptureError
 from .ambient import noted_reads
 from .attributes import attributes_of, dict_of, slots_of
-from .format import to_bytes
-from .inline import is_plain, spell_constant
 from .installed import OURS
 from .layouts import NEW, base_of
 from .names import MISSING
+from .pickler import to_bytes
+from .plain import is_plain
 from .schedule import fingerprint_of, order_sets
 from .unharmed import Unharmed
 from .usercode import is_user_class, is_user_function
@@ -188,7 +188,7 @@ def _same(walker: Walker, one: Any, other: Any, pair: tuple[Any, Any]) -> bool:
     if type(one) is not type(other):
         return False
     if is_plain(one):
-        return is_plain(other) and to_bytes(spell_constant(one)) == to_bytes(spell_constant(other))
+        return is_plain(other) and to_bytes(one) == to_bytes(other)
     if type(one) is types.MethodType:
         return one.__func__ is other.__func__ and _same(walker, one.__self__, other.__self__, pair)
     if type(one) in (list, tuple):

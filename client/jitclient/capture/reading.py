@@ -1,11 +1,16 @@
-"""A capture's program as plain data, with the places of its code: read to tell about it, not to run it."""
+"""A capture's program as data, with the places of its code: read to tell about it, not to run it."""
 
 import dataclasses
 import hashlib
+import io
 from typing import Any
 
+from ..errors import CaptureError
 from .code import Location
-from .format import MAKING, from_bytes
+from .installed_values import VALUES
+from .kinds import COMPLETES
+from .pickler import FORMAT, Head, Reference
+from .unpickler import Unpickler, from_bytes
 
 
 @dataclasses.dataclass
@@ -13,7 +18,7 @@ class Item:
     """One object of a program: how it is made, what completes it, and what is known of it beside the bytes."""
 
     op: str
-    needs: list[Any]
+    needs: list[Reference]
     args: list[Any]
     fills: list[list[Any]] = dataclasses.field(default_factory=list)  # [op, *args]
     places: tuple[Location, ...] = ()  # of the code of a function or module, then of those nested in it
@@ -38,17 +43,53 @@ class Reading:
 
 def read(payload: bytes, locations: bytes) -> Reading:
     """Reads the program of a capture."""
-    _, steps, root, extras = from_bytes(payload)
+    reading = read_program(payload)
     codes, modules = map(iter, from_bytes(locations))
-    items: list[Item] = []
-    for op, first, *args in steps:
-        if op not in MAKING:
-            items[first[0]].fills.append([op, *args])
-            continue
-        item = Item(op, first, args)
-        if op in ("function", "source"):
+    for item in reading.items:
+        if item.op in ("function", "source"):
             item.places = next(codes, ())
-        elif op == "namespace":
+        elif item.op == "namespace":
             item.module = next(modules, ("", None))[0] or ""
-        items.append(item)
-    return Reading(items, root, extras)
+    return reading
+
+
+def read_program(payload: bytes) -> Reading:
+    """Reads the program of a capture, without the places."""
+    reader = _Reader(io.BytesIO(payload))
+    head_of(reader.load())
+    reader.load()
+    root, extras = reader.load()
+    return Reading(reader.items, root, extras)
+
+
+class _Reader(Unpickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.items: list[Item] = []
+
+    def maker(self, name: str) -> Any:
+        if name in VALUES:
+            return super().maker(name)
+        if name.startswith(COMPLETES):
+            op = name.removeprefix(COMPLETES)
+            return lambda number, *args: self.items[number].fills.append([op, *map(_as_pairs, args)])
+        return lambda needs, *args: self._made(Item(name, list(map(Reference, needs)), list(args)))
+
+    def _made(self, item: Item) -> Reference:
+        self.items.append(item)
+        return Reference(len(self.items) - 1)
+
+
+def _as_pairs(value: Any) -> Any:
+    return [list(pair) for pair in value.items()] if type(value) is dict else value
+
+
+def head_of(found: Any) -> Head:
+    """What the first pickle of a capture says.
+
+    Raises:
+        CaptureError: the rest is of another format.
+    """
+    if found[0] != FORMAT:
+        raise CaptureError(f"the capture has format {found[0]}, not {FORMAT}")
+    return Head(*found)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection
 
 from ..errors import CaptureError
-from .digest import fingerprint
+from .fingerprint import fingerprint
 from .graph import Fill, Node, Value, nodes_in
 
 _RUN_CODE = frozenset({"call", "new", "jit", "partial", "frozenset", "treedef"})
@@ -99,7 +99,7 @@ class Schedule:
         return True
 
     def _try_fill(self, node: Node, fill: Fill) -> bool:
-        children = list(nodes_in(fill.args))
+        children = nodes_in(fill.args)
         if not all(child.index is not None or self._can_make(child) for child in children):
             return False
         for child in children:
@@ -146,7 +146,7 @@ class Schedule:
 
 def _keys(fill: Fill) -> list[Node]:
     """Keys of a dictionary are hashed when it is filled, which may run their class's code."""
-    if fill.op != "update":
+    if fill.op != "update" or type(fill.args[0]) is dict:
         return []
     return [node for key, _ in fill.args[0] for node in nodes_in(key)]
 

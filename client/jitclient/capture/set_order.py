@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
-from .format import to_bytes
 from .functions import has_private_globals
-from .graph import Fill, Node, Value, nodes_in
-from .inline import is_plain, spell_constant
+from .graph import COMPOUND, Fill, Node, Value, nodes_in
+from .pickler import to_bytes
+from .plain import is_plain
 from .set_use import SEEDED, UNKNOWN, Sets, uses_of_order
 from .usercode import is_user_class
-from .walker import Walker
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -47,9 +46,9 @@ class SetOrder(NamedTuple):
         return f"the order of a set may show in {self.where}, and every process has another: sorted(...) cures it"
 
 
-def set_order(walker: Walker, roots: Value) -> SetOrder | None:
+def set_order(roots: Value) -> SetOrder | None:
     """How what was walked depends on the order of sets; None if it does not."""
-    found = _Found(walker)
+    found = _Found()
     for node in _reached(roots):
         found.add_code_of(node)
         for name, value in _slots(node):
@@ -67,12 +66,11 @@ def set_order(walker: Walker, roots: Value) -> SetOrder | None:
 class _Found:
     """The sets that a capture holds, under their names where they have one, and the code that may use them."""
 
-    def __init__(self, walker: Walker) -> None:
+    def __init__(self) -> None:
         self.codes: list[CodeType] = []
         self.sets = Sets()
         self.unnamed: list[tuple[str, str]] = []
         self.orders: set[tuple[bytes, ...]] = set()
-        self._objects = {id(spelled): obj for spelled, obj in walker.frozensets}
 
     def kind_of(self, items: Any) -> str | None:
         """What decides the order of a set; None where the daemon's copy has the same order as this one."""
@@ -80,11 +78,11 @@ class _Found:
             return None
         if not all(map(is_plain, items)):
             return UNKNOWN
-        spelled = {item: to_bytes(spell_constant(item)) for item in items}
-        in_order = sorted(items, key=spelled.__getitem__)
+        pickled = {item: to_bytes(item) for item in items}
+        in_order = sorted(items, key=pickled.__getitem__)
         if all(type(item) in _NUMBERS for item in items) and list(type(items)(in_order)) == list(items):
             return None
-        self.orders.add(tuple(spelled[item] for item in items))
+        self.orders.add(tuple(pickled[item] for item in items))
         return SEEDED if all(map(_is_hashed_by_value, items)) else UNKNOWN
 
     def add_code_of(self, node: Node) -> None:
@@ -126,7 +124,7 @@ class _Found:
     def _set_of(self, value: Value) -> Any:
         if type(value) is Node:
             return value.obj if value.op in ("set", "frozenset") or _is_odd_set(value) else None
-        return self._objects.get(id(value)) if type(value) is tuple and value and value[0] == "f" else None
+        return value if type(value) is frozenset else None
 
 
 def _is_of_dataclass(func: Any) -> bool:
@@ -146,13 +144,13 @@ def _is_hashed_by_value(item: Any) -> bool:
 
 
 def _sets_in(value: Value) -> Iterator[Value]:
-    """The sets that a value spells out or refers to directly."""
+    """The sets that a value is, has inside or refers to."""
     if type(value) is Node:
         if value.op in ("set", "frozenset") or _is_odd_set(value):
             yield value
-    elif type(value) is tuple and value and value[0] == "f":
+    elif type(value) is frozenset:
         yield value
-    elif type(value) in (tuple, list):
+    elif type(value) in COMPOUND:
         for part in value:
             yield from _sets_in(part)
 
@@ -201,7 +199,7 @@ def _slots_of_function(node: Node) -> Iterator[tuple[Any, Value]]:
     names = func.__code__.co_varnames[: func.__code__.co_argcount]
     for fill in node.fills:
         if fill.op == "defaults" and type(fill.args[0]) is tuple:
-            given = fill.args[0][1:]
+            given = fill.args[0]
             yield from (((func.__code__, n), v) for n, v in zip(names[len(names) - len(given) :], given, strict=True))
         elif fill.op == "kwdefaults":
             yield from (((func.__code__, name), value) for name, value in fill.args[0])

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .digest import fingerprint
-from .format import MAKING, reference, references, to_bytes
+from .fingerprint import fingerprint
+from .graph import Reduced
+from .pickler import Reference, to_bytes
+from .reading import Item
 from .registry import is_registered
+from .unpickler import references
 
 _lock = threading.RLock()
 _living: "weakref.WeakValueDictionary[bytes, Group]" = weakref.WeakValueDictionary()
@@ -115,34 +118,23 @@ class Shared:
 class Plan:
     """Which objects of a program exist already, and which are to be shared from now on."""
 
-    def __init__(self, steps: list[list[Any]]) -> None:
-        self._making: list[list[Any]] = []
-        self._filling: dict[int, list[list[Any]]] = {}
-        for step in steps:
-            if step[0] in MAKING:
-                self._making.append(step)
-            else:
-                self._filling.setdefault(step[1][0], []).append(step)
-        self._numbers = {id(step): number for number, step in enumerate(self._making)}
+    def __init__(self, items: list[Item]) -> None:
+        self._items = items
+        self._mentioned: dict[int, list[int]] = {}
         self.shared: dict[int, Shared] = {}
         self.new_groups: list[Group] = []
         self.group_of: dict[int, Group] = {}
         self.readers: dict[int, list[Group]] = {}
         self._inert = self._parts_of_definitions()
         self._rank = self._ranks()
-        for number, step in enumerate(self._making):
-            if step[0] == "class" and number not in self.shared:
+        for number, item in enumerate(self._items):
+            if item.op == "class" and number not in self.shared:
                 self._plan_class(number)
 
     def publish(self, objects: list[Any]) -> None:
         """Offer what this load made to later ones."""
         for group in self.new_groups:
             group.publish(objects)
-
-    def is_namespace(self, raw: Any) -> bool:
-        """Whether a value of a step is a user module."""
-        number = reference(raw)
-        return number is not None and self._making[number][0] == "namespace"
 
     def groups(self) -> list[Group]:
         """All groups that this load uses: they live as long as it does."""
@@ -157,7 +149,7 @@ class Plan:
         if reached is None:
             return
         key = self._key(number, reached)
-        numbers = [n for n in reached if self._making[n][0] not in _NOT_SUBSTITUTED]
+        numbers = [n for n in reached if self._items[n].op not in _NOT_SUBSTITUTED]
         group = _living.get(key)
         if group is not None and group.is_intact():
             shared = Shared(group, numbers)
@@ -167,7 +159,7 @@ class Plan:
         group = Group(key, numbers)
         self.new_groups.append(group)
         for n in reached:
-            if self._making[n][0] in ("bind", "patch"):
+            if self._items[n].op in ("bind", "patch"):
                 self.readers.setdefault(n, []).append(group)
             elif n not in self.shared:
                 self.group_of.setdefault(n, group)
@@ -175,86 +167,95 @@ class Plan:
     def _key(self, number: int, reached: list[int]) -> bytes:
         """The definition of a class, and which of several equal ones it and those it reaches are."""
         ranks = [(place, self._rank[n]) for place, n in enumerate(reached) if n in self._rank]
-        return fingerprint(number, self._parts, reference) + to_bytes(ranks)
+        return fingerprint(number, self._parts, _reference) + to_bytes(ranks)
 
     def _ranks(self) -> dict[int, int]:
         """For every class that has a namesake: how many earlier classes have the same definition."""
         named: dict[Any, list[int]] = {}
-        for number, step in enumerate(self._making):
-            if step[0] == "class":
-                named.setdefault(step[4], []).append(number)
+        for number, item in enumerate(self._items):
+            if item.op == "class":
+                named.setdefault(item.args[2], []).append(number)
         earlier: Counter[bytes] = Counter()
         ranks: dict[int, int] = {}
         for namesakes in named.values():
             for number in namesakes if len(namesakes) > 1 else ():
-                definition = fingerprint(number, self._parts, reference)
+                definition = fingerprint(number, self._parts, _reference)
                 ranks[number] = earlier[definition]
                 earlier[definition] += 1
         return {number: rank for number, rank in ranks.items() if rank}
 
     def _parts(self, number: int) -> list[Any]:
-        return [self._making[number], [[s[0], *s[2:]] for s in self._filling.get(number, ())]]
+        item = self._items[number]
+        return [item.op, item.needs, item.args, item.fills]
+
+    def _references(self, number: int) -> list[int]:
+        """What the steps of an object mention."""
+        if number not in self._mentioned:
+            self._mentioned[number] = references(self._parts(number))
+        return self._mentioned[number]
 
     def _reached(self, start: int) -> list[int] | None:
         """All that a definition reaches, in canonical order; None if some of it is mutable."""
         order, seen = [start], {start}
         for number in order:  # grows while it is read
-            if number not in self._inert and self._is_mutable(self._making[number]):
+            if number not in self._inert and self._is_mutable(self._items[number]):
                 return None
-            for other in references(self._parts(number)):
+            for other in self._references(number):
                 if other not in seen:
                     seen.add(other)
                     order.append(other)
         return order
 
-    def _is_mutable(self, step: list[Any]) -> bool:
-        op = step[0]
-        if op in ("new", "call", "bare"):
-            return not self._makes_immutable(step[2])
-        if op == "function":
-            return bool(step[6])  # it rebinds names
-        if op == "array":
-            return bool(step[5])  # it can be written to
-        return op in _MUTABLE
+    def _is_mutable(self, item: Item) -> bool:
+        if item.op in ("new", "call", "bare"):
+            return not self._makes_immutable(item.args[0])
+        if item.op == "function":
+            return bool(item.args[4])  # it rebinds names
+        if item.op == "array":
+            return bool(item.args[3])  # it can be written to
+        return item.op in _MUTABLE
 
     def _makes_immutable(self, maker: Any) -> bool:
-        if type(maker) is tuple and maker[0] == "g":
-            if maker[1] == "builtins":
-                return maker[2] in _IMMUTABLE_BUILTINS
-            return any(f"{maker[1]}.".startswith(f"{home}.") for home in _IMMUTABLE_MAKERS)
-        number = reference(maker)
-        if number is None or self._making[number][0] != "call":
+        if type(maker) is Reduced and maker.maker == "installed":
+            module, name = maker.args
+            if module == "builtins":
+                return name in _IMMUTABLE_BUILTINS
+            return any(f"{module}.".startswith(f"{home}.") for home in _IMMUTABLE_MAKERS)
+        if type(maker) is not Reference or self._items[maker].op != "call":
             return False
-        return not self._is_mutable(self._making[number])
+        return not self._is_mutable(self._items[maker])
 
     def _parts_of_definitions(self) -> set[int]:
         """Containers that only describe: of classes, of installed objects, of installed closures."""
-        todo = [n for step in self._making for n in self._described_by(step)]
+        todo = [n for number in range(len(self._items)) for n in self._described_by(number)]
         inert: set[int] = set()
         for number in todo:  # grows while it is read
-            if number not in inert and self._making[number][0] in _CONTAINERS:
+            if number not in inert and self._items[number].op in _CONTAINERS:
                 inert.add(number)
-                todo += references(self._parts(number))
+                todo += self._references(number)
         return inert
 
-    def _described_by(self, step: list[Any]) -> Iterator[int]:
-        op = step[0]
-        if op == "class":
-            yield from self._description_of(step[6])
-            for fill in self._filling.get(self._numbers[id(step)], ()):
-                if fill[0] == "impose":
-                    yield from self._description_of(fill[2])
-        elif op in ("new", "call", "bare") and self._makes_immutable(step[2]):
-            number = self._numbers[id(step)]
-            yield from references(self._parts(number))
-        elif op == "function" and isinstance(step[3], str):
-            for cell in references(step[5]):
-                yield from references(self._parts(cell))
+    def _described_by(self, number: int) -> Iterator[int]:
+        item = self._items[number]
+        if item.op == "class":
+            yield from self._description_of(item.args[4])
+            for op, *args in item.fills:
+                if op == "impose":
+                    yield from self._description_of(args[0])
+        elif item.op in ("new", "call", "bare") and self._makes_immutable(item.args[0]):
+            yield from self._references(number)
+        elif item.op == "function" and isinstance(item.args[1], str):
+            for cell in references(item.args[3]):
+                yield from self._references(cell)
 
     def _description_of(self, namespace: list[Any]) -> Iterator[int]:
         for name, raw in namespace:
             if name == "_field_defaults" or _is_dunder(name):
                 yield from references(raw)
+
+
+def _reference(value: Any) -> Reference | None:
+    return value if type(value) is Reference else None
 
 
 def _is_dunder(name: Any) -> bool:

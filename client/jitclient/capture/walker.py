@@ -1,7 +1,7 @@
 """The walk from a function to all that it depends on; the result is a graph of nodes.
 
 How each kind of object is described stands in the files that register a describer here. A
-describer returns at once with a node or a spelled value; what it holds is described later, from a
+describer returns at once with a node or another value; what it holds is described later, from a
 queue, so that deep structures do not exhaust the stack.
 """
 
@@ -12,11 +12,10 @@ from typing import Any
 from ..errors import AmbientInput, CaptureError
 from .ambient import ambient_name, message_of
 from .code import canonical_code
-from .format import ATOMS
-from .graph import Node, Value
-from .inline import PLAIN, is_plain, spell_plain
+from .graph import Node, Reduced, Value
 from .installed import package_of
 from .names import Home, holder_of
+from .plain import ATOMS, PLAIN, is_plain
 from .watch import Watch
 
 Describer = Callable[["Walker", Any], Value]
@@ -48,7 +47,6 @@ class Walker:
         self.watch = Watch()
         self.failed: list[Node] = []
         self.unordered: list[Node] = []
-        self.frozensets: list[tuple[Value, frozenset[Any]]] = []  # those that are spelled out, in sorted order
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
         self.caches: set[int] = set()
@@ -70,11 +68,12 @@ class Walker:
         kind = type(obj)
         if kind in ATOMS:
             return obj
-        if kind in PLAIN and (kind is not frozenset or is_plain(obj)):
-            spelled = spell_plain(obj, self.value)
-            if kind is frozenset:
-                self.frozensets.append((spelled, obj))
-            return spelled
+        if kind is tuple:
+            return tuple([self.value(part) for part in obj])
+        if kind is slice:
+            return Reduced("slice", (self.value(obj.start), self.value(obj.stop), self.value(obj.step)))
+        if kind in PLAIN and is_plain(obj):
+            return obj
         known = self._known.get(id(obj))
         if known is None:
             known = self._known[id(obj)] = self._described(obj)
@@ -88,7 +87,7 @@ class Walker:
     def installed(self, home: Home) -> Value:
         """What stands for an object of an installed module."""
         self.uses_package(home[0])
-        return ("g", *home)
+        return Reduced("installed", home)
 
     def by_reference(self, obj: Any) -> Value:
         """What stands for an object that only an installed module can tell."""

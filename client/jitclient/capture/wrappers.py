@@ -11,8 +11,10 @@ import typing
 import weakref
 from typing import Any
 
+import cloudpickle
+
 from ..errors import CaptureError
-from .graph import Node, Value
+from .graph import Node, Reduced, Value
 from .names import home_of
 from .walker import Walker, describes, type_name
 
@@ -56,14 +58,25 @@ def describe_partial(walker: Walker, partial: Any) -> Value:
     return node
 
 
+_AS_CLOUDPICKLE = (
+    *(classmethod, staticmethod, types.MappingProxyType, logging.Logger, logging.RootLogger),
+    *(
+        type(view())
+        for mapping in (dict[str, int](), collections.OrderedDict[str, int]())
+        for view in (mapping.keys, mapping.values, mapping.items)
+    ),
+)
+
+
+@describes(*_AS_CLOUDPICKLE)
+def _as_cloudpickle_does(walker: Walker, obj: Any) -> Value:
+    make, args = cloudpickle.Pickler.dispatch_table[type(obj)](obj)
+    return called(walker, obj, make, *args)
+
+
 @describes(property)
 def _property(walker: Walker, prop: property) -> Value:
     return called(walker, prop, property, prop.fget, prop.fset, prop.fdel)
-
-
-@describes(staticmethod, classmethod)
-def _method_wrapper(walker: Walker, wrapper: Any) -> Value:
-    return called(walker, wrapper, type(wrapper), wrapper.__func__)
 
 
 @describes(functools.cached_property)
@@ -81,7 +94,7 @@ def _dispatching_method(walker: Walker, method: Any) -> Value:
     node = Node("call", method)
 
     def describe() -> None:
-        node.args = [walker.value(type(method)), ("t", walker.value(method.func))]
+        node.args = [walker.value(type(method)), (walker.value(method.func),)]
         node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
 
     walker.later(node, describe)
@@ -99,7 +112,7 @@ def _lru_cache(walker: Walker, cached: Any) -> Value:
 
     def describe() -> None:
         made = made_by(walker, None, "call", maker, (parameters["maxsize"], parameters["typed"]))
-        node.args = [made, ("t", walker.value(cached.__wrapped__))]
+        node.args = [made, (walker.value(cached.__wrapped__),)]
 
     walker.later(node, describe)
     return node
@@ -113,27 +126,17 @@ def _lru_cache(walker: Walker, cached: Any) -> Value:
     types.GetSetDescriptorType,
 )
 def _descriptor(walker: Walker, descriptor: Any) -> Value:
-    return ("a", walker.value(descriptor.__objclass__), descriptor.__name__)
+    return Reduced("attribute", (walker.value(descriptor.__objclass__), descriptor.__name__))
 
 
 @describes(types.MethodWrapperType)
 def _bound_slot(walker: Walker, method: Any) -> Value:
-    return ("a", walker.value(method.__self__), method.__name__)
-
-
-@describes(types.MappingProxyType)
-def _mapping_proxy(walker: Walker, proxy: Any) -> Value:
-    return called(walker, proxy, types.MappingProxyType, dict(proxy))
+    return Reduced("attribute", (walker.value(method.__self__), method.__name__))
 
 
 @describes(*_LOCKS)
 def _lock(walker: Walker, lock: Any) -> Value:
     return Node("lock", lock, ["RLock" in type(lock).__name__])
-
-
-@describes(logging.Logger, logging.RootLogger)
-def _logger(walker: Walker, logger: logging.Logger) -> Value:
-    return called(walker, logger, logging.getLogger, logger.name)
 
 
 @describes(weakref.ReferenceType)
@@ -147,11 +150,11 @@ def _weak_container(walker: Walker, container: Any) -> Value:
     node = Node("call", container)
 
     def describe() -> None:
-        node.args = [walker.value(type(container)), ("t",)]
+        node.args = [walker.value(type(container)), ()]
         if id(container) in walker.caches:
             return
         is_set = isinstance(container, weakref.WeakSet)
-        held = walker.value(set(container)) if is_set else ("t", *(("t", *pair) for pair in walker.pairs(container)))
+        held = walker.value(set(container)) if is_set else tuple(map(tuple, walker.pairs(container)))
         if len(container):
             node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
 
@@ -219,18 +222,13 @@ def _generic_alias(walker: Walker, alias: Any) -> Value:
 def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:
     kind = type(member)
     if member._name_ in kind.__members__:
-        return ("a", walker.value(kind), member._name_)
+        return Reduced("attribute", (walker.value(kind), member._name_))
     return called(walker, member, kind, member._value_)
 
 
 @describes(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType)
 def _running(walker: Walker, running: Any) -> Value:
     raise CaptureError(f"{type_name(running)} cannot be captured: it is in the middle of its work")
-
-
-@describes(type({}.keys()), type({}.values()), type({}.items()))
-def _dict_view(walker: Walker, view: Any) -> Value:
-    return called(walker, view, list, list(view))
 
 
 @describes(collections.ChainMap)

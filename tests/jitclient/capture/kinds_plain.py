@@ -6,6 +6,18 @@ docstrings that nothing reads: axes of the matrix rewrite both. Each edit change
 """
 
 KINDS = {
+    "views_of_a_dict": {
+        "source": """
+TABLE = {"a": 2.0, "b": 3.0}
+NAMES, ITEMS = TABLE.keys(), TABLE.items()
+
+def fn(x):
+    '''DOC'''
+    local_v = x * len(NAMES & {"a"})
+    return local_v + sum(value for _, value in ITEMS)
+""",
+        "edits": [("2.0", "4.0"), ('"b"', '"a"')],
+    },
     "lambda_": {"source": "fn = lambda x: x * 2.0\n", "edits": [("2.0", "3.0")]},
     "constant_global": {
         "source": 'LR = 0.5\n\ndef fn(x):\n    """DOC"""\n    local_v = x * LR\n    return local_v\n',

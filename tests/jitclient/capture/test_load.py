@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from jitclient.capture import FORMAT, capture, load
-from jitclient.capture.format import to_bytes
+from jitclient.capture.graph import Reduced
+from jitclient.capture.pickler import Reference, to_bytes
 from jitclient.errors import CaptureError
 
 SOURCE = """
@@ -23,21 +24,27 @@ def fn(x):
 """
 
 
+def program(*steps, fn=None, extras=(), written_by=FORMAT):
+    return b"".join(map(to_bytes, [(written_by, "", False), list(steps), (fn, list(extras))]))
+
+
 @pytest.mark.parametrize(
     "payload",
     [
         b"",
         b"nonsense",
         to_bytes(None),
-        to_bytes((FORMAT + 1, [], None, [])),
-        to_bytes((FORMAT, [["no such step"]], None, [])),
-        to_bytes((FORMAT, [["list", []], ["extend", (7,), []]], None, [])),
-        to_bytes((FORMAT, [], (3,), [])),
-        to_bytes((FORMAT, [["function", [], (0,), (0,), "f", [], False]], (0,), [])),
-        to_bytes((FORMAT, [], ("g", "no_such_module_at_all", "x"), [])),
-        to_bytes((FORMAT, [], ("g", "math", "no_such_name"), [])),
-        to_bytes((FORMAT, 5, None, [])),
+        to_bytes((FORMAT, "", False)),
+        program(written_by=FORMAT + 1),
+        program(Reduced("no such step", ([],))),
+        program(Reduced("list", ([],)), Reduced("+extend", (7, []))),
+        program(fn=Reference(3)),
+        program(Reduced("function", ([], Reference(0), Reference(0), "f", [], False)), fn=Reference(0)),
+        program(fn=Reduced("installed", ("no_such_module_at_all", "x"))),
+        program(fn=Reduced("installed", ("math", "no_such_name"))),
+        program(fn=Reduced("no such value", ())),
         b"\x80\x05cos\nsystem\n.",
+        to_bytes((FORMAT, "", False)) + b"\x80\x05cos\nsystem\n.",
     ],
 )
 def test_malformed_payloads_are_refused(payload):

@@ -1,0 +1,61 @@
+"""How the pickle of a capture is read: as data, by whoever tells about it; `load.py` runs it."""
+
+import builtins
+import io
+import pickle
+from typing import Any
+
+from .graph import COMPOUND, Reduced
+from .pickler import Reference
+
+_WORDS = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
+"""What plain values are pickled with."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads a pickle as data: what it makes stands there as `Reduced`, and objects as `Reference`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Of what is named by its module, plain values only."""
+        if module != "builtins" or name not in _WORDS:
+            raise pickle.UnpicklingError(f"a capture names {module}.{name}")
+        return getattr(builtins, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        """What `Pickler.persistent_id` stands for."""
+        kind = type(pid)
+        if kind is int:
+            return self.object_at(pid)
+        if kind is str:
+            return self.maker(pid)
+        if kind is list:
+            return frozenset(pid)
+        raise pickle.UnpicklingError(f"a capture names {pid!r:.80}")
+
+    def object_at(self, number: int) -> Any:
+        """What an object that was made before is."""
+        return Reference(number)
+
+    def maker(self, name: str) -> Any:
+        """What a maker is."""
+        return lambda *args: Reduced(name, args)
+
+
+def from_bytes(data: bytes) -> Any:
+    """The inverse of `to_bytes`."""
+    return Unpickler(io.BytesIO(data)).load()
+
+
+def references(value: Any) -> "list[int]":
+    """The numbers of the objects that a value mentions."""
+    found: list[int] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[int]) -> None:
+    if type(value) is Reference:
+        found.append(int(value))
+    elif type(value) in COMPOUND:
+        for part in value:
+            _collect(part, found)
