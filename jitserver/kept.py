@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from jitclient.wire.messages import Spec
-from jitclient.wire.values import Node
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class KeptTree:
 
     key: str
     specs: tuple[Spec, ...]
-    tree: Node | None
+    tree: bytes
     label: str
     arrays: Sequence[Any]
     ttl: float | None

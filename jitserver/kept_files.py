@@ -16,7 +16,6 @@ import msgspec
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
 from jitclient.wire.messages import Spec
-from jitclient.wire.values import Node
 from jitserver import array_file
 from jitserver.cache import folder
 from jitserver.engine import arrays, spilling
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 Place = tuple[str, float, int]
 """Where an array is kept: the name, when that came to hold its tree, and the leaf of that."""
 
-_MARK = b"jitserver kept 1\n"
+_MARK = b"jitserver kept 2\n"
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -37,7 +36,7 @@ class Record(msgspec.Struct, array_like=True):
     name: str
     key: str
     specs: tuple[Spec, ...]
-    tree: Node | None
+    tree: bytes
     label: str
     ttl: float | None
     created: float

@@ -1,6 +1,6 @@
 """A capture's payload on its way in, part by part, and the proof that it is the one its key names."""
 
-from jitclient.capture.pickler import digest
+from jitclient.codec.pickler import digest
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
 

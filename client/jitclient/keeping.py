@@ -12,6 +12,7 @@ from jitclient.calls.deps import Deps, Input
 from jitclient.calls.names import Name
 from jitclient.capture import Capture, capture, world
 from jitclient.capture.ambient import noted_reads
+from jitclient.codec import values
 from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable, Incompatible, ProtocolError
 from jitclient.local_jax import client_device, context
 from jitclient.notices.warned import warn
@@ -19,11 +20,9 @@ from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.trees import tree
-from jitclient.wire import values
 from jitclient.wire.messages import Spec
 
 DAY = 24 * 3600.0
-_NAMELESS = values.Node(values.Position(0), None, ())  # of a capture that nobody has
 _warned: set[str] = set()
 
 
@@ -120,12 +119,12 @@ def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
     return tree.unflattener_of_sent(structure)(arrays)
 
 
-def _node(structure: tree.Structure) -> values.Node | None:
+def _node(structure: tree.Structure) -> bytes:
     """The tree in words that any program may know."""
     try:
         return tree.encode(structure)
     except CaptureError:
-        return _NAMELESS
+        return tree.UNKNOWN
 
 
 def _flat(name: str, value: Any, settings_now: context.Context) -> tuple[list[Any], tree.Structure, tuple[Spec, ...]]:

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from jitclient.capture import Loaded
 from jitclient.capture.attributes import dict_of
+from jitclient.codec import values
 from jitclient.errors import CaptureError
-from jitclient.wire import values
 from jitclient.wire.messages import Failure, Frame
 
 _DEEPEST_CAUSE = 5
@@ -39,7 +37,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
 
     text = placed(text_of(error))
     return Failure(
-        types=tuple(_type(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
+        types=tuple(values.encode_class(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
         text=text,
         arguments=_arguments(error, text, ref),
         frames=_frames(error, loaded, locations),
@@ -58,16 +56,14 @@ def _context(error: BaseException, loaded: Loaded | None) -> BaseException | Non
     return context if is_users else None
 
 
-def _attributes(
-    error: BaseException, placed: Callable[[str], str], ref: values.Ref
-) -> tuple[tuple[str, values.Value], ...]:
+def _attributes(error: BaseException, placed: Callable[[str], str], ref: values.Ref) -> tuple[tuple[str, bytes], ...]:
     """What an exception keeps beside its arguments, as far as it can be sent."""
-    sent: list[tuple[str, values.Value]] = []
+    sent: list[tuple[str, bytes]] = []
     room = _MOST_TEXT
     for name, value in dict_of(error).items():
         try:
             pair = text_of(name), values.encode(placed(value) if type(value) is str else value, ref)
-            room -= len(msgspec.msgpack.encode(pair))
+            room -= len(pair[1])
         except (CaptureError, UnicodeEncodeError, RecursionError):
             continue
         if name != "__notes__" and room >= 0:
@@ -75,17 +71,12 @@ def _attributes(
     return tuple(sent)
 
 
-def _type(cls: type, ref: values.Ref) -> values.Value:
-    index = ref(cls)
-    return values.Position(index) if index is not None else values.Named(cls.__module__, cls.__qualname__)
-
-
-def _arguments(error: BaseException, text: str, ref: values.Ref) -> values.Value:
+def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
     if error.args == (text_of(error),):
         return values.encode((text,))  # with the places that it quotes put right
     try:
         arguments = values.encode(error.args, ref)
-        if len(msgspec.msgpack.encode(arguments)) <= _MOST_TEXT:
+        if len(arguments) <= _MOST_TEXT:
             return arguments
     except (CaptureError, UnicodeEncodeError, RecursionError):
         pass

@@ -2,8 +2,8 @@
 
 import time
 
+from jitclient.codec import values
 from jitclient.notices import labels
-from jitclient.wire import values
 from jitclient.wire.messages import EntryInfo, Prepare, Signature
 from jitserver.engine import context
 from jitserver.engine.program import Program
@@ -36,10 +36,8 @@ def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
 
 
 def _options_text(signature: Signature) -> str:
-    def text(value: values.Value) -> str:
-        if isinstance(value, values.Sequence):
-            return "(" + ", ".join(map(text, value.items)) + ")"
-        return "<object>" if isinstance(value, (values.Position, values.Mapping)) else repr(value)
+    def text(value: bytes) -> str:
+        return values.text_of(values.read(value))
 
     options = [f"{name}={text(value)}" for name, value in signature.options]
     options += [f"donated leaves={signature.donated}"] if signature.donated else []

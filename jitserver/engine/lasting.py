@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import msgspec
 from jax.experimental import serialize_executable
 
-from jitclient.wire import values
+from jitclient.codec import values
 from jitclient.wire.messages import Escape, Message, Spec, Warned
 from jitserver.engine import arrays
 from jitserver.engine.program import Program
@@ -20,17 +20,17 @@ class Facts(Message):
 
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
-    tree: values.Node | None
+    tree: bytes
     donated: tuple[int, ...]
     may_raise: bool
-    settings: tuple[tuple[str, values.Value], ...]
+    settings: tuple[tuple[str, bytes], ...]
     code_bytes: int
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
     made: bytes = b""
 
 
-def facts_of(program: Program, settings: tuple[tuple[str, values.Value], ...]) -> bytes:
+def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
     """All of a program but its executable."""
     return msgspec.msgpack.encode(
         Facts(

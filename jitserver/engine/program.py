@@ -11,12 +11,12 @@ from jax import export
 from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.capture import Loaded, library_state, load
-from jitclient.codec.pickler import Made
+from jitclient.codec import values
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
+from jitclient.made.pickler import Made
 from jitclient.trees import tree
-from jitclient.wire import values
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
@@ -36,7 +36,7 @@ class Program:
     specs: tuple[Spec, ...]  # of the arguments' leaves
     landings: tuple[arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
     results: tuple[Spec, ...]
-    tree: values.Node | None  # of the results, as a message
+    tree: bytes  # of the results
     donated: tuple[int, ...]
     may_raise: bool
     settings: tuple[tuple[str, Any], ...]
@@ -226,7 +226,7 @@ def _build(
         specs=signature.leaves,
         landings=tuple(map(arrays.landing, signature.leaves)),
         results=placed.results(traced.out_avals, compiled, signature),
-        tree=None,
+        tree=tree.UNKNOWN,
         donated=signature.donated,
         may_raise=calls_back(traced.jaxpr) or context.checks_values(settings),
         settings=settings,

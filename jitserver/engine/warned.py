@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from jitclient.codec import values
 from jitclient.errors import CaptureError
-from jitclient.wire import values
 from jitclient.wire.messages import Warned
 
 _OWN_CACHE = "persistent compilation cache entry"
@@ -43,7 +43,7 @@ def collected() -> Iterator[dict[Warned, None]]:
         _here.found = before
 
 
-def _named(category: type[Warning]) -> values.Value:
+def _named(category: type[Warning]) -> bytes:
     try:
         return values.encode(category)
     except CaptureError:  # a class of the user's own

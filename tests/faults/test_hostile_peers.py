@@ -10,8 +10,9 @@ import pytest
 from rpyc.core import brine, consts
 
 from jitclient.capture import capture
-from jitclient.capture.pickler import digest
+from jitclient.codec.pickler import digest
 from jitclient.errors import ArrayLost, CaptureError, ProtocolError
+from jitclient.trees import tree
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import (
     BUSY,
@@ -32,7 +33,6 @@ from jitclient.wire.messages import (
     Upload,
     Verb,
 )
-from jitclient.wire.values import Node
 
 encode = msgspec.msgpack.encode
 
@@ -77,7 +77,7 @@ REFUSED = {
     "a message that nests too deep": request("lookup", b"\x91" * 100_000),
     "a lookup before hello": request(
         "lookup",
-        encode(Lookup("k", "k", (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=()))),
+        encode(Lookup("k", "k", (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=()))),
     ),
     "an upload before hello": request("upload", encode(Upload("k", 0, b"x"))),
     "a goodbye before hello": request("goodbye", encode(None)),
@@ -172,11 +172,11 @@ def peer_run(peer: Any, run: Run) -> Done:
 
 # ---- captures
 
-TREE = Node("tuple", None, (Node("tuple", None, ()), Node("dict", Node("tuple", None, ()).kind, ())))
+TREE = tree.encode(tree.structure_of(tree.flatten(((), {}))[1]))
 
 
 def preparing(key: str) -> Prepare:
-    lookup = Lookup(key, key, (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=()))
+    lookup = Lookup(key, key, (), Signature(tree=TREE, leaves=(), statics=(), donated=(), options=(), context=()))
     return Prepare(lookup, "function", "nowhere.py:1")
 
 
@@ -232,9 +232,7 @@ def test_an_interrupted_upload_begins_anew(peer: Any) -> None:
     captured = capture(lambda: 2)
     peer.ask(Verb.UPLOAD, Upload(captured.key, 0, captured.payload[:10]))
     upload(peer, captured.key, captured.payload)
-    with pytest.raises(Exception) as caught:  # noqa: PT011
-        peer.ask(Verb.PREPARE, preparing(captured.key), Prepared)
-    assert not isinstance(caught.value, ProtocolError)
+    assert len(peer.ask(Verb.PREPARE, preparing(captured.key), Prepared).results) == 1
 
 
 def test_uploads_that_never_end_take_no_memory_of_note(peer: Any, unharmed: Any) -> None:

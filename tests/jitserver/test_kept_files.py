@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jitclient.trees import tree as trees
 from jitclient.wire.messages import Spec
-from jitclient.wire.values import Named, Node
 from jitserver import kept_files
 from jitserver.engine import arrays
 from jitserver.kept import Kept, KeptTree
 
-TREE = Node(Named("builtins", "list"), None, (None, None, None))
+TREE = trees.encode(trees.structure_of(trees.flatten([0, 0, 0])[1]))
 
 
 def filled(where: Path, *names: str) -> Kept:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.capture.pickler import digest
+from jitclient.codec.pickler import digest
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import Upload
 from jitserver.uploads import Incoming

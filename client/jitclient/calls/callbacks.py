@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.capture.code import canonical_code
-from jitclient.wire import values
+from jitclient.codec import values
 
 
 def calls_back(jaxpr: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from jitclient.capture.plain import is_plain
+from jitclient.codec.plain import is_plain
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.calls.options import JitOptions
+from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.notices.warned import warn
 from jitclient.trees import tree
-from jitclient.wire import values
 from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 
 
@@ -37,7 +37,7 @@ def jit_shardings(
         return None
     one = _one_device(options)
     if one is not None:
-        return JitShardings((one,) * tree.size(structure), Outputs(None, (one,)))
+        return JitShardings((one,) * tree.size(structure), Outputs(tree.encode(tree.LEAF), (one,)))
     inputs = outputs = None
     if options.in_shardings is not None:
         inputs = _inputs(options.in_shardings, structure)

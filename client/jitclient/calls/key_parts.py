@@ -11,10 +11,10 @@ from jitclient.calls.deps import Input
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture
 from jitclient.capture.parts import parts_of
+from jitclient.codec import values
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.trees import tree
 from jitclient.trees.naming import argument_name, leaf_names, shown
-from jitclient.wire import values
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
 from jitclient.wire.shardings import Sharding

@@ -11,13 +11,13 @@ from jitclient.arrays.array import Array
 from jitclient.calls.arguments import value_of
 from jitclient.calls.putting import put
 from jitclient.capture import Capture
+from jitclient.codec import values
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.trees.naming import shown
-from jitclient.wire import values
 from jitclient.wire.arrays import raw_bytes
 from jitclient.wire.keeping import Find, Forget, Found, Keep, KeptInfo
 from jitclient.wire.messages import Spec, Verb
@@ -64,10 +64,10 @@ def label_of(structure: tree.Structure, specs: Sequence[Spec]) -> str:
     return shown(structure, map(of_spec, specs))
 
 
-def find(here: Session, name: Name) -> tuple[list[Array], values.Node | None] | None:
+def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
     """Handles on what a name holds, with its tree, if it is of that key."""
 
-    def ask() -> tuple[list[Array], values.Node | None] | None:
+    def ask() -> tuple[list[Array], bytes] | None:
         with here:
             first = here.new_handles(0)
             message = Find(name.text, name.key, name.packages, first, name.ttl)
@@ -81,7 +81,7 @@ def find(here: Session, name: Name) -> tuple[list[Array], values.Node | None] | 
 
 
 def publish(
-    here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: values.Node | None, label: str
+    here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: bytes, label: str
 ) -> list[Array]:
     """Has a name hold leaves of those specs, and nothing else any more; returns handles on them.
 

@@ -15,15 +15,15 @@ from jitclient.calls.deps import Deps, Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture, capture, library_state, process_state
-from jitclient.codec.unpickler import Remade
+from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
+from jitclient.made.unpickler import Remade
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
-from jitclient.wire import values
 from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Signature, Traced, Verb
 from jitclient.wire.shardings import JitShardings, Sharding
 
@@ -181,7 +181,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
     inputs = wanted.deps.now() if wanted.deps else ()
     traced, seconds = _traced(session, wanted, inputs)
     signature = Signature(
-        tree=None,
+        tree=tree.UNKNOWN,
         leaves=wanted.specs_sent,
         statics=(),
         donated=wanted.donated_sent,
@@ -189,7 +189,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
         context=_encoded(wanted.context),
     )
     lookup = Lookup(traced.key, "", (), signature)
-    request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, None))
+    request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, tree.UNKNOWN))
     account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
     account.traced_seconds = seconds
     prepared, generation = _ask(session, lookup, lambda: (request, traced.program), account, values.nothing)
@@ -288,7 +288,7 @@ def _refuse_shardings(wanted: Specialisation) -> None:
         raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
 
 
-def _encoded(context: Context) -> tuple[tuple[str, values.Value], ...]:
+def _encoded(context: Context) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, values.encode(value)) for name, value in context)
 
 

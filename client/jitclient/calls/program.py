@@ -8,13 +8,13 @@ from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture
+from jitclient.codec import values
 from jitclient.errors import ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
-from jitclient.wire import values
 from jitclient.wire.arrays import HostArray, nbytes_of
 from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
 
@@ -127,7 +127,7 @@ class Program:
                 arrays[n].set_value(value)
 
 
-def _category(named: values.Value) -> type[Warning]:
+def _category(named: bytes) -> type[Warning]:
     try:
         found = values.decode(named, values.nothing)
     except ProtocolError:  # of a package that this process has not loaded

@@ -17,7 +17,7 @@ What to change where:
 - what of an object its pickle forgets: `pickles.py`, with `unharmed.py` for what a copy may touch; what an object
   is then captured by: `attributes.py`, and `layouts.py` for what a class made in C keeps
 - in which order a program makes things, and so how they are numbered: `schedule.py`
-- how a program is written: `pickler.py`, on cloudpickle's; read: `unpickler.py`, `reading.py`
+- what the pickles of a capture hold: `format.py`; read as data: `reading.py`
 - how its steps are run (daemon): `building.py`, `make_functions.py`, `make_classes.py`,
   `make_values.py`; what captured code sees of the world: `sandbox.py`, `traps.py`; what its imports
   give: `private_imports.py`
@@ -32,9 +32,9 @@ What to change where:
 
 from .calls import own_attributes, rebuild_jit
 from .dump import Capture, capture
+from .format import FORMAT
 from .frames import Frame
 from .load import Loaded, load
-from .pickler import FORMAT
 from .sharing import class_count
 from .tracers import holds_tracer
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Node, Reduced, Value
+from ..codec.words import Reduced
+from .graph import Node, Value
 from .instances import describe_instance
 from .names import lookup
 from .walker import Walker, describes

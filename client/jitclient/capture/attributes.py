@@ -5,9 +5,9 @@ import sys
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
+from ..codec.pickler import to_bytes
+from ..codec.plain import is_plain
 from .names import MISSING
-from .pickler import to_bytes
-from .plain import is_plain
 from .usercode import is_made_in_c, is_user_function
 
 _PURE = (

@@ -6,13 +6,13 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
+from ..codec.unpickler import Unpickler
 from .code_objects import build_code
+from .format import COMPLETES
 from .installed_values import VALUES, installed_module
-from .kinds import COMPLETES
 from .reading import head_of, read_program
 from .sandbox import Sandbox
 from .sharing import Plan
-from .unpickler import Unpickler
 
 Maker = Callable[..., Any]
 

@@ -8,8 +8,9 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+from ..codec.words import Reduced
 from .class_body import body_of
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .names import home_of
 from .registry import refuse_registered, registration_of
 from .usercode import is_user_class, refuse_patched

@@ -5,8 +5,8 @@ import inspect
 from types import CodeType
 from typing import Any, NamedTuple
 
+from ..codec.pickler import to_bytes
 from .beartyped import lasting
-from .pickler import to_bytes
 
 _FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
 """Code that uses one of these may read the names of local variables, so they stay."""

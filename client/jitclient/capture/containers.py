@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ..codec.pickler import to_bytes
+from ..codec.plain import ATOMS, is_plain
 from .graph import Node, Value
 from .namespaces import namespace_of, whole
-from .pickler import to_bytes
-from .plain import ATOMS, is_plain
 from .walker import Walker, describes
 
 

@@ -5,12 +5,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .graph import COMPOUND, Reduced
+from ..codec.pickler import to_bytes
+from ..codec.unpickler import references
+from ..codec.words import COMPOUND, Reduced, Reference
 from .part_names import Names
 from .part_texts import Texts
-from .pickler import Reference, to_bytes
 from .reading import Item, Reading
-from .unpickler import references
 
 _MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
 _MOST_ITEMS = 200

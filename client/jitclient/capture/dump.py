@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from ..codec.pickler import Pickler, digest
+from ..codec.words import Reduced
 from ..errors import AmbientInput, CaptureError
 from . import containers, functions, wrappers  # noqa: F401  (they register describers)
 from .code import canonical_code
 from .failures import raise_needed
-from .graph import Node, Reduced, Value
+from .format import COMPLETES, NAMEABLE, SHARED, Head
+from .graph import Node, Value
 from .holders import Holders
-from .kinds import COMPLETES, NAMEABLE, SHARED
 from .numbering import Numbering
 from .others import describe_other
 from .patches import refuse_patches
-from .pickler import Head, Pickler, digest
 from .schedule import Schedule, Step, order_sets
 from .set_order import SetOrder, set_order
 from .tracers import holds_tracer

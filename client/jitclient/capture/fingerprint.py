@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from ..codec.pickler import to_bytes
+from ..codec.words import Reference
 from .graph import with_references
-from .pickler import Reference, to_bytes
 
 
 def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callable[[Any], Any]) -> bytes:

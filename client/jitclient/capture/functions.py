@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..codec.words import Reduced
 from .beartyped import lasting_names
 from .bytecode import refs_of
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .installed import is_user_module
 from .names import home_of
 from .namespaces import namespace_of

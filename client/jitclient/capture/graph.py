@@ -3,15 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..codec.words import COMPOUND, Numbered, Reduced
+
 Value = Any
 """A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
-
-
-class Reduced(NamedTuple):
-    """A value without an identity that counts: what a maker gives for these arguments, as pickles have it."""
-
-    maker: str
-    args: tuple[Value, ...]
 
 
 class Fill(NamedTuple):
@@ -24,14 +19,14 @@ class Fill(NamedTuple):
     """What it leads to may not be needed: what cannot be captured there fails when it is used."""
 
 
-class Node:
+class Node(Numbered):
     """An object to be made: by `op` with `args`, which must exist; then completed by `fills`.
 
     `needs` are nodes that must be there before the object is used, without being part of it: the
     globals that a function reads.
     """
 
-    __slots__ = ("_children", "args", "error", "fills", "index", "needs", "obj", "op")
+    __slots__ = ("_children", "args", "error", "fills", "needs", "obj", "op")
 
     def __init__(self, op: str, obj: Any = None, args: list[Value] | None = None) -> None:
         self.op = op
@@ -39,7 +34,7 @@ class Node:
         self.args: list[Value] = args if args is not None else []
         self.fills: list[Fill] = []
         self.needs: list[tuple[Node, bool]] = []  # (node, whether it may fail when used)
-        self.index: int | None = None
+        self.index = None
         self.error: Exception | None = None
         self._children: list[Node] | None = None
 
@@ -56,10 +51,6 @@ class Node:
     def replace_args(self, args: list[Value]) -> None:
         """Change what this is made from."""
         self.args, self._children = args, None
-
-
-COMPOUND = frozenset({tuple, list, Reduced})
-"""What a value may be that has values inside."""
 
 
 def nodes_in(value: Value) -> list[Node]:

@@ -5,12 +5,13 @@ import pickle
 import warnings
 from typing import Any
 
+from ..codec.words import Reduced
 from ..errors import CaptureError
 from .ambient import noted_reads
 from .attributes import attributes_of, dict_of, slots_of, without_caches
 from .beartyped import is_settings, made_again
 from .functions import state_of
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .installed import is_user_module
 from .layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
 from .pickles import Parts, forgotten, is_own_hash, maker_of, may_forget, names_of, says_itself

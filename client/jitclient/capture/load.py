@@ -3,14 +3,14 @@
 from types import CodeType, TracebackType
 from typing import Any
 
+from ..codec.unpickler import from_bytes
 from ..errors import CaptureError
 from . import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from .building import Builder
+from .format import NAMEABLE, SHARED
 from .frames import Frame, Places
-from .kinds import NAMEABLE, SHARED
 from .numbering import Numbering
 from .sharing import loading
-from .unpickler import from_bytes
 
 
 class Loaded:

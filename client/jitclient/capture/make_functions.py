@@ -3,11 +3,11 @@
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..codec.unpickler import from_bytes
 from .building import Builder, fills, makes
 from .installed_values import installed_attribute
 from .private_imports import Source
 from .traps import ModuleView, Trap, arm, guarded, viewed
-from .unpickler import from_bytes
 
 
 @makes("code")

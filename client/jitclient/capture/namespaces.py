@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
+from ..codec.plain import is_plain
+from ..codec.words import Reduced
 from .ambient import AMBIENT_MODULES, ambient_name
 from .ambient_inputs import DIFFERENT_IN_EACH_PROCESS
 from .bytecode import Chain
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .installed import is_user_module
 from .names import MISSING, home_of
-from .plain import is_plain
 from .registry import refuse_registered
 from .usercode import functions_in, is_user_class, is_user_function, is_user_made, refuse_patched
 from .walker import Walker, describes

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .pickler import to_bytes
-from .plain import is_plain
+from ..codec.pickler import to_bytes
+from ..codec.plain import is_plain
 
 
 class Numbering:

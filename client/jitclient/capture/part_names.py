@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from ..codec.unpickler import from_bytes, references
+from ..codec.words import Reference
 from .code import Location
-from .pickler import Reference
 from .reading import Item, Reading
-from .unpickler import from_bytes, references
 
 
 class Names:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .graph import Reduced
+from ..codec.pickler import to_bytes
+from ..codec.plain import ATOMS
+from ..codec.words import Reduced, Reference
 from .installed_values import dtype as dtype_of
-from .pickler import Reference, to_bytes
-from .plain import ATOMS
 from .reading import Item, Reading
 
 _LONGEST = 60

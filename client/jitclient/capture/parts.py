@@ -8,10 +8,10 @@ read from the bytes of a capture; whoever needs none pays nothing.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..codec.unpickler import from_bytes, references
 from .drafts import Drafts, Part, inside
 from .part_names import place_of
 from .reading import Item, read
-from .unpickler import from_bytes, references
 
 
 def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None) -> tuple[Part, ...]:

@@ -10,14 +10,14 @@ import threading
 import types
 from typing import Any, NamedTuple
 
+from ..codec.pickler import to_bytes
+from ..codec.plain import is_plain
 from ..errors import CaptureError
 from .ambient import noted_reads
 from .attributes import attributes_of, dict_of, slots_of
 from .installed import OURS
 from .layouts import NEW, base_of
 from .names import MISSING
-from .pickler import to_bytes
-from .plain import is_plain
 from .schedule import fingerprint_of, order_sets
 from .unharmed import Unharmed
 from .usercode import is_user_class, is_user_function

@@ -5,12 +5,12 @@ import hashlib
 import io
 from typing import Any
 
+from ..codec.unpickler import Unpickler, from_bytes
+from ..codec.words import Reference
 from ..errors import CaptureError
 from .code import Location
+from .format import COMPLETES, FORMAT, Head
 from .installed_values import VALUES
-from .kinds import COMPLETES
-from .pickler import FORMAT, Head, Reference
-from .unpickler import Unpickler, from_bytes
 
 
 @dataclasses.dataclass

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
+from ..codec.pickler import to_bytes
+from ..codec.plain import is_plain
+from ..codec.words import COMPOUND
 from .functions import has_private_globals
-from .graph import COMPOUND, Fill, Node, Value, nodes_in
-from .pickler import to_bytes
-from .plain import is_plain
+from .graph import Fill, Node, Value, nodes_in
 from .set_use import SEEDED, UNKNOWN, Sets, uses_of_order
 from .usercode import is_user_class
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ..codec.pickler import to_bytes
+from ..codec.unpickler import references
+from ..codec.words import Reduced, Reference
 from .fingerprint import fingerprint
-from .graph import Reduced
-from .pickler import Reference, to_bytes
 from .reading import Item
 from .registry import is_registered
-from .unpickler import references
 
 _lock = threading.RLock()
 _living: "weakref.WeakValueDictionary[bytes, Group]" = weakref.WeakValueDictionary()

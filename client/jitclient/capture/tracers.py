@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from .plain import ATOMS
+from ..codec.plain import ATOMS
 
 _DEEPEST = 3
 

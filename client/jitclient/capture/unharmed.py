@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Self
 
+from ..codec.plain import ATOMS
 from ..errors import CaptureError
 from .attributes import dict_of
 from .names import MISSING
-from .plain import ATOMS
 
 _MOST = 5_000  # of an object's own, or it costs more than it is worth
 _DEEPEST = 2  # objects in objects: a copy is told to its children, hardly to theirs

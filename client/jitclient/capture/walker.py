@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..codec.plain import ATOMS, PLAIN, is_plain
+from ..codec.words import Reduced
 from ..errors import AmbientInput, CaptureError
 from .ambient import ambient_name, message_of
 from .code import canonical_code
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .installed import package_of
 from .names import Home, holder_of
-from .plain import ATOMS, PLAIN, is_plain
 from .watch import Watch
 
 Describer = Callable[["Walker", Any], Value]

@@ -13,8 +13,9 @@ from typing import Any
 
 import cloudpickle
 
+from ..codec.words import Reduced
 from ..errors import CaptureError
-from .graph import Node, Reduced, Value
+from .graph import Node, Value
 from .names import home_of
 from .walker import Walker, describes, type_name
 

@@ -1,8 +1,8 @@
-"""What a trace made on the daemon, as part of its results' trees: as bytes, and made again in the client.
+"""Python values as bytes that are the same wherever the values mean the same: cloudpickle's pickler, and a reader.
 
-No code travels. A function is the place of its code in what both sides have, and what its closure and defaults hold.
-
-- `places.py`: where code lies in installed modules
-- `pickler.py`: the daemon's half
-- `making.py`: what the bytes may call; `unpickler.py`: the client's half, which lets them call nothing else
+- `plain.py`: which values are the same wherever they are equal
+- `words.py`: what stands for what is made by name, and for what has a number
+- `pickler.py`: writes them
+- `unpickler.py`: reads them as data, and calls nothing
+- `values.py`: messages' values: statics, options, metadata of trees, exceptions, warnings
 """

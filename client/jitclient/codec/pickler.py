@@ -1,237 +1,69 @@
-"""The daemon's half: what a trace made and its results' trees hold, as bytes that call `making` only."""
+"""How values are written: as pickles that never remember what they wrote.
 
-import collections
-import enum
+So the bytes depend on values, not on which of them are one object in this process. What has an identity that counts
+has a number.
+"""
+
 import functools
+import hashlib
 import io
-import pickle
-import sys
-import types
-import weakref
-from collections.abc import Callable
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
+import cloudpickle
 
-from jitclient.capture.attributes import attributes_of, slots_of
-from jitclient.capture.calls import own_attributes, rebuild_jit
-from jitclient.capture.installed import is_user_module
-from jitclient.capture.jax_values import jit_options
-from jitclient.capture.layouts import layout_of
-from jitclient.capture.make_values import jax_array, treedef
-from jitclient.capture.names import constant_home, home_of
-from jitclient.codec import making, places
-from jitclient.errors import CaptureError
-from jitclient.wire.values import Position
+from .plain import ATOMS
+from .words import Numbered, Reduced, Reference
 
-MOST_BYTES = 1 << 20
-"""Metadata beyond this is data, and should be a result."""
-
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, tuple, frozenset})
+VERSION: str = cloudpickle.__version__
 
 
-class Holder(Protocol):
-    """What both sides hold: a capture."""
+class _Maker:
+    """Stands for what is called to make something: a pickle has its name, and its reader knows what that means."""
 
-    def number_of(self, obj: object) -> int | None:
-        """The number of an object, or None."""
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def place_of(self, code: CodeType) -> tuple[int, int] | None:
-        """The place of a code object, or None."""
-
-
-class Made:
-    """Collects the values that messages name by negative positions, as they are in nothing that both sides hold."""
-
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
-        self._values: list[Any] = []
-        self._numbers: dict[int, int] = {}
-
-    def add(self, value: Any) -> Position:
-        """The position of a value, from now on."""
-        number = self._numbers.get(id(value))
-        if number is None:
-            number = self._numbers[id(value)] = len(self._values)
-            self._values.append(value)
-        return Position(-1 - number)
-
-    def to_bytes(self) -> bytes:
-        """All of them, for `unpickler.Remade`; nothing where there are none.
-
-        Raises:
-            CaptureError: one of them cannot be made again without its code or its trace.
-        """
-        if not self._values:
-            return b""
-        file = io.BytesIO()
-        try:
-            _Pickler(file, self._holder).dump(tuple(self._values))
-        except (pickle.PicklingError, TypeError, RecursionError) as error:
-            raise CaptureError(f"what the trace made cannot be sent: {error}") from error
-        if file.tell() > MOST_BYTES:
-            raise CaptureError(f"the static part of its results takes {file.tell()} bytes")
-        return file.getvalue()
+    def __call__(self) -> None:
+        raise NotImplementedError("it is named only")  # pickle wants what it names to be callable
 
 
-class _CodeOf:
-    """Stands for the code of a function."""
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes plain values, and those of `words.py`."""
 
-    def __init__(self, place: places.Place) -> None:
-        self.place = place
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, holder: Holder) -> None:
+    def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
-        self._holder = holder
+        self.fast = True
 
     def persistent_id(self, obj: Any) -> Any:
+        """An int for an object by its number, a list for what a frozenset holds, a str for a maker."""
         kind = type(obj)
-        if kind is _CodeOf:
-            return tuple(obj.place)
-        return None if kind in _ATOMS else self._holder.number_of(obj)
+        if kind in ATOMS:
+            return None
+        if kind is Reference:
+            return int(obj)
+        if issubclass(kind, Numbered):
+            return obj.index
+        if kind is frozenset:
+            return sorted(obj, key=to_bytes)
+        return obj.name if kind is _Maker else None
 
     def reducer_override(self, obj: Any) -> Any:
-        if id(obj) in making.IDS:
-            return NotImplemented
-        reducer = _REDUCERS.get(type(obj))
-        if reducer is not None:
-            return reducer(self, obj)
-        home = home_of(obj) or constant_home(obj)
-        if home is not None:
-            return making.named, home
-        if isinstance(obj, type):
-            raise CaptureError(f"class {obj.__qualname__} was made while the function was traced")
-        return next(reducer for is_one, reducer in _OTHERS if is_one(obj))(self, obj)
-
-    def function(self, func: FunctionType) -> Any:
-        home = home_of(func)
-        if home is not None:
-            return making.named, home
-        held = self._holder.place_of(func.__code__)
-        place = places.place_of(func) if held is None else places.Place(None, *held, "")
-        cells = func.__closure__ or ()
-        state = (
-            tuple([(cell, cell.cell_contents) for cell in cells if not self._is_given(cell)]),
-            func.__defaults__,
-            func.__kwdefaults__,
-            _own_attributes(func),
-        )
-        return making.function, (_CodeOf(place), func.__name__, cells), state, None, None, making.finish
-
-    def _is_given(self, cell: CellType) -> bool:
-        """Whether there is nothing to fill in: it is the client's own, or empty."""
-        return self._holder.number_of(cell) is not None or _is_empty(cell)
+        """Says of a `Reduced` how it is made; the rest is cloudpickle's."""
+        if type(obj) is Reduced:
+            return _maker(obj.maker), obj.args
+        return super().reducer_override(obj)
 
 
-def _own_attributes(func: FunctionType) -> dict[str, Any]:
-    """Without those that `functools.wraps` brings."""
-    brought = getattr(getattr(func, "__wrapped__", None), "__dict__", {})
-    return {name: v for name, v in vars(func).items() if name == "__wrapped__" or brought.get(name, func) is not v}
+_maker = functools.cache(_Maker)
 
 
-def _is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
+def to_bytes(value: Any) -> bytes:
+    """The canonical bytes of a value."""
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
 
 
-def _class(pickler: _Pickler, cls: type) -> Any:
-    if cls is type(None):
-        return making.plain, ("NoneType", ())
-    home = home_of(cls)
-    if home is None:
-        raise CaptureError(f"class {cls.__qualname__} was made while the function was traced")
-    return making.named, home
-
-
-def _module(pickler: _Pickler, module: ModuleType) -> Any:
-    if is_user_module(module.__name__):
-        raise CaptureError(f"module {module.__name__} is part of its results")
-    return making.module, (module.__name__,)
-
-
-def _array(pickler: _Pickler, array: np.ndarray[Any, Any]) -> Any:
-    if array.dtype.hasobject or array.nbytes > MOST_BYTES:
-        raise CaptureError("an array is part of the static data of its results")
-    return making.array, (array.dtype, array.shape, array.tobytes())
-
-
-def _dtype(pickler: _Pickler, dtype: np.dtype[Any]) -> Any:
-    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
-        raise CaptureError(f"{dtype} has no name")
-    return making.dtype, (dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str,)
-
-
-def _is_array_of_jax(obj: Any) -> bool:
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(obj, jax.Array)
-
-
-def _array_of_jax(pickler: _Pickler, array: Any) -> Any:
-    import jax
-
-    if isinstance(array, jax.core.Tracer) or jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
-        raise CaptureError("a value of the trace is part of the static data of its results")
-    return jax_array, (np.asarray(array), bool(array.weak_type))
-
-
-def _treedef(pickler: _Pickler, tree: Any) -> Any:
-    data = tree.node_data()
-    return treedef, (data is None and tree.num_leaves == 1, data, tree.children())
-
-
-def _jitted(pickler: _Pickler, jitted: Any) -> Any:
-    if own_attributes(jitted, jitted._fun):
-        raise CaptureError("a jitted function with attributes of its own is part of its results")
-    return rebuild_jit, (jitted._fun, jit_options(jitted._jit_info))
-
-
-def _instance(pickler: _Pickler, obj: Any) -> Any:
-    cls = type(obj)
-    layout = layout_of(cls)
-    if layout is tuple and not slots_of(obj) and not attributes_of(obj):
-        return making.tuple_of, (cls, tuple(tuple.__iter__(obj)))
-    if layout is not object:
-        raise CaptureError(f"{cls.__module__}.{cls.__qualname__} is part of its results: {obj!r:.80}")
-    return making.instance, (cls,), (attributes_of(obj), slots_of(obj)), None, None, making.restore
-
-
-_REDUCERS: dict[type, Callable[[_Pickler, Any], Any]] = {
-    FunctionType: _Pickler.function,
-    type: _class,
-    CellType: lambda _, cell: (making.cell, ()),
-    MethodType: lambda _, method: (making.method, (method.__func__, method.__self__)),
-    ModuleType: _module,
-    functools.partial: lambda _, p: (making.partial, ("functools", p.func, p.args, p.keywords)),
-    complex: lambda _, number: (making.plain, ("complex", (number.real, number.imag))),
-    slice: lambda _, cut: (making.plain, ("slice", (cut.start, cut.stop, cut.step))),
-    range: lambda _, numbers: (making.plain, ("range", (numbers.start, numbers.stop, numbers.step))),
-    type(...): lambda _, dots: (making.plain, ("ellipsis", ())),
-    type(NotImplemented): lambda _, no: (making.plain, ("NotImplementedType", ())),
-    types.MappingProxyType: lambda _, proxy: (making.plain, ("mappingproxy", (dict(proxy),))),
-    collections.OrderedDict: lambda _, d: (making.plain, ("OrderedDict", (tuple(d.items()),))),
-    collections.defaultdict: lambda _, d: (making.plain, ("defaultdict", (d.default_factory, tuple(d.items())))),
-    weakref.ReferenceType: lambda _, reference: (making.weak, (reference(),)),
-    np.ndarray: _array,
-}
-
-_OTHERS: tuple[tuple[Callable[[Any], bool], Callable[[_Pickler, Any], Any]], ...] = (
-    (lambda obj: isinstance(obj, enum.Enum), lambda _, obj: (making.member, (type(obj), obj.name))),
-    (lambda obj: isinstance(obj, np.dtype), _dtype),
-    (lambda obj: isinstance(obj, np.generic), lambda _, obj: (making.scalar, (obj.dtype, obj.tobytes()))),
-    (_is_array_of_jax, _array_of_jax),
-    (lambda obj: type(obj).__name__ == "PyTreeDef", _treedef),
-    (lambda obj: type(obj).__name__ == "PjitFunction", _jitted),
-    (
-        lambda obj: type(obj).__name__ == "Partial" and isinstance(obj, functools.partial),
-        lambda _, p: (making.partial, ("jax", p.func, p.args, p.keywords)),
-    ),
-    (lambda obj: type(obj).__module__ == "flax.ids", lambda _, obj: (making.fresh_id, ())),
-    (lambda obj: True, _instance),
-)
-"""Asked one after the other."""
+def digest(data: bytes) -> str:
+    """The hex digest that serves as a key."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from jitclient.codec import values
 from jitclient.errors import ProtocolError, RemoteError
-from jitclient.wire import values
 from jitclient.wire.messages import OK, Failure, Frame
 
 
@@ -60,7 +60,7 @@ def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, An
             continue
 
 
-def _class_of(named: values.Value, deref: values.Deref) -> type[BaseException] | None:
+def _class_of(named: bytes, deref: values.Deref) -> type[BaseException] | None:
     try:
         found = values.decode(named, deref)
     except (ProtocolError, LookupError):
@@ -113,8 +113,7 @@ def _text_of(error: BaseException) -> str | None:
 
 
 def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Deref) -> BaseException:
-    exact = failure.types[0]
-    name = exact.name if isinstance(exact, values.Named) else nearest.__qualname__
+    name = values.name_of(failure.types[0]) or nearest.__qualname__
     wanted = (RemoteError,) if nearest in (Exception, BaseException, RuntimeError) else (RemoteError, nearest)
     for bases in (wanted, (RemoteError,)):
         try:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from jitclient.codec import values
 from jitclient.errors import (
     ArrayLost,
     CaptureError,
@@ -35,7 +36,6 @@ from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import Finder, Identity
 from jitclient.sessions.pipeline import Pipeline
 from jitclient.settings import Settings
-from jitclient.wire import values
 from jitclient.wire.address import Address
 from jitclient.wire.arrays import HostArray, shaped, unpack
 from jitclient.wire.connection import ClientConnection

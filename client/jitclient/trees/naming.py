@@ -5,9 +5,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from jitclient.codec import values
 from jitclient.trees import static_leaves, tree
 from jitclient.trees.static_leaves import StaticLeaf
-from jitclient.wire import values
 
 
 def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iterable[int | str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Pytrees, with jax where the program has loaded it and without it where not: leaves, and a structure.
 
 A structure is `LEAF` or a `Branch`: the class of the node, what the node keeps beside its children (`meta`, the same
-that `PyTreeDef.node_data` gives), and the children's structures. Both sides of the wire use it; only its message form
-crosses.
+that `PyTreeDef.node_data` gives), and the children's structures. Both sides of the wire use it; what crosses are
+its bytes.
 """
 
 import collections
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jitclient.errors import CaptureError
+from jitclient.codec import values
+from jitclient.errors import CaptureError, ProtocolError
 from jitclient.trees import node_order, static_leaves
 from jitclient.trees.static_leaves import StaticLeaf
-from jitclient.wire import values
 
 
 class Branch(NamedTuple):
@@ -24,6 +24,9 @@ class Branch(NamedTuple):
     meta: Any
     children: "tuple[Structure, ...]"
 
+
+UNKNOWN = b""
+"""The bytes of a structure that only its own process knows."""
 
 LEAF = None
 Structure = Branch | None
@@ -111,45 +114,59 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
         yield from paths(child, prefix + label)
 
 
-# ---- structures as messages
+# ---- structures as bytes
 
 
-def encode(
-    structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse
-) -> values.Node | None:
-    """The message for a structure. `rest` says what stands for what has no form of its own.
+def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
+    """The bytes of a structure. `rest` says what stands for what has no form of its own.
 
     Raises:
         CaptureError: a node's class or `meta` can neither be sent nor found in the capture.
     """
+    return values.to_bytes(_data_of(structure, ref, rest))
+
+
+def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
+    """None for a leaf; for a branch its class, `meta` and children, and where each process may have these in an order
+    of its own, the attributes that they are, sorted by name.
+    """
     if structure is LEAF:
         return None
     kind, meta, children = structure
-    kind_message = values.Named("builtins", "NoneType") if kind is type(None) else values.encode(kind, ref, rest)
+    if kind is type(None):
+        return ()
     order = _order_of(structure)
-    if order is None:
-        parts = tuple(encode(child, ref, rest) for child in children)
-        return values.Node(kind_message, values.encode(meta, ref, rest), parts)
-    names = order.sorted
-    meta, children = order.rearranged(names, meta, children)
-    parts = tuple(encode(child, ref, rest) for child in children)
-    return values.Node(kind_message, values.encode(meta, ref, rest), parts, names.children, names.meta)
+    names: tuple[Any, ...] = ()
+    if order is not None:
+        names = order.sorted
+        meta, children = order.rearranged(order.sorted, meta, children)
+    parts = tuple([_data_of(child, ref, rest) for child in children])
+    return values.data_of(kind, ref, rest), values.data_of(meta, ref, rest), parts, *names
 
 
-def decode(node: values.Node | None, deref: values.Deref) -> Structure:
-    """The structure of a message, as this process has it.
+def decode(data: bytes, deref: values.Deref) -> Structure:
+    """The structure of such bytes, as this process has it.
 
     Raises:
         CaptureError: a class flattens to other attributes here.
+        ProtocolError: they name what this process does not hold, or are none of ours.
     """
-    if node is None:
+    return _structure_of(values.read(data), deref)
+
+
+def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
+    if data is None:
         return LEAF
-    if node.kind == values.Named("builtins", "NoneType"):
+    if data == ():
         return Branch(type(None), None, ())
-    kind = values.decode(node.kind, deref)
-    meta, children = values.decode(node.meta, deref), tuple(decode(child, deref) for child in node.children)
-    if node.child_names or node.meta_names:
-        names = node_order.NodeOrder(node.child_names, node.meta_names)
+    try:
+        raw_kind, raw_meta, raw_children, *raw_names = data
+        children = tuple([_structure_of(child, deref) for child in raw_children])
+        names = node_order.NodeOrder(*raw_names) if raw_names else None
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"no tree is written so: {data!r:.80}") from error
+    kind, meta = values.value_of(raw_kind, deref), values.value_of(raw_meta, deref)
+    if names is not None:
         here = node_order.here(kind, frozenset(name for name in (*names.children, *(names.meta or ())) if name))
         if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
             raise CaptureError(f"{kind.__qualname__} flattens to other attributes in another process")

@@ -1,7 +1,6 @@
 """Messages about arrays that outlive their sessions, under a name; and about who holds what."""
 
-from jitclient.wire.messages import Message, Spec
-from jitclient.wire.values import Node
+from jitclient.wire.messages import Message, Spec, Value
 
 
 class Find(Message):
@@ -20,7 +19,7 @@ class Found(Message):
     """What a name holds. `tree` may mean something to the capture of the function only that made it."""
 
     specs: tuple[Spec, ...]
-    tree: Node | None
+    tree: Value
 
 
 class Keep(Message):
@@ -30,7 +29,7 @@ class Keep(Message):
     key: str
     packages: tuple[str, ...]
     specs: tuple[Spec, ...]
-    tree: Node | None
+    tree: Value
     label: str  # the tree, for people
     handles: tuple[int, ...]
     ttl: float | None

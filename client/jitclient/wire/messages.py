@@ -10,9 +10,8 @@ import enum
 import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
-from jitclient.wire.values import Node, Value
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -60,6 +59,10 @@ class Verb(enum.StrEnum):
     PIN = "pin"  # Pin -> list[str]: the keys of those meant
     COLLECT = "collect"  # nothing -> int: deletes what the cache needs no longer, bytes freed
     STOP = "stop"  # nothing -> nothing: drain and end
+
+
+Value = bytes
+"""A value of the codec: of `codec.values`, or a tree of `trees.tree`."""
 
 
 class Message(msgspec.Struct, array_like=True):
@@ -165,7 +168,7 @@ class Signature(Message):
     values of static arguments by position or name.
     """
 
-    tree: Node | None
+    tree: Value
     leaves: tuple[Spec, ...]
     statics: tuple[tuple[int | str, Value], ...]
     donated: tuple[int, ...]  # positions among the leaves
@@ -199,7 +202,7 @@ class Traced(Message):
 
     key: str
     results: tuple[Spec, ...]
-    tree: Node | None
+    tree: Value
 
 
 class Prepare(Message):
@@ -236,7 +239,7 @@ class Escape(Part, frozen=True):
 
     holder: int
     name: str
-    tree: Node | None
+    tree: Value
     leaves: tuple[Spec, ...]
 
 
@@ -247,7 +250,7 @@ class Prepared(Message):
 
     executable: int
     results: tuple[Spec, ...]
-    tree: Node | None
+    tree: Value
     donated: tuple[int, ...]  # positions among the leaves
     may_raise: bool
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit

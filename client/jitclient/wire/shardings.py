@@ -2,8 +2,6 @@
 
 import msgspec
 
-from jitclient.wire.values import Node
-
 Axes = str | tuple[str, ...] | None
 
 
@@ -27,7 +25,7 @@ class Sharding(msgspec.Struct, array_like=True, frozen=True):
 class Outputs(msgspec.Struct, array_like=True, frozen=True):
     """Shardings of results: a prefix of their tree, and its leaves."""
 
-    tree: Node | None
+    tree: bytes  # of `trees.tree`
     leaves: tuple[Sharding | None, ...]
 
 

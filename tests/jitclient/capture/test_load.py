@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from jitclient.capture import FORMAT, capture, load
-from jitclient.capture.graph import Reduced
-from jitclient.capture.pickler import Reference, to_bytes
+from jitclient.codec.pickler import to_bytes
+from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
 SOURCE = """

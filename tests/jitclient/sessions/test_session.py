@@ -75,7 +75,7 @@ def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pyt
     ask = session._ask
     monkeypatch.setattr(session, "_ask", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
     lookup = Lookup(
-        "0" * 32, "0" * 32, (), Signature(tree=None, leaves=(), statics=(), donated=(), options=(), context=())
+        "0" * 32, "0" * 32, (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=())
     )
     with pytest.raises(errors.CaptureError, match="pass large arrays as arguments"):
         session.prepare(lookup, lambda: (Prepare(lookup, b"", "f", ""), bytes(11)), lambda index: index, print)

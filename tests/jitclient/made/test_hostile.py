@@ -15,9 +15,9 @@ import pytest
 
 import jitclient.calls.remote_function  # noqa: F401
 from jitclient.capture import capture
-from jitclient.codec import making, places
-from jitclient.codec.unpickler import Remade
 from jitclient.errors import CaptureError
+from jitclient.made import making, places
+from jitclient.made.unpickler import Remade
 
 SEEN: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Plain values and tree structures as messages."""
+"""Plain values and tree structures as bytes."""
 
 import collections
 import dataclasses
@@ -9,14 +9,14 @@ import socket
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 
+from jitclient.codec import values
+from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.trees import tree
-from jitclient.wire import values
 
 atoms = (
     st.none()
@@ -42,13 +42,9 @@ def nowhere(index: int) -> Any:
     raise AssertionError(index)
 
 
-def across(message: Any, kind: Any = values.Value) -> Any:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind)
-
-
 @given(plain)
 def test_plain_values_come_back_as_they_were(value: Any) -> None:
-    back = values.decode(across(values.encode(value)), nowhere)
+    back = values.decode(values.encode(value), nowhere)
     assert back == value
     assert repr(back) == repr(value) or isinstance(value, (frozenset, dict, list, tuple))
     assert type(back) is type(value)
@@ -58,12 +54,11 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0), ("a", b"a"), ((1,), [1]), (2**70, str(2**70))]
 )
-def test_what_python_calls_equal_or_alike_has_messages_of_its_own(one: Any, other: Any) -> None:
-    encode = msgspec.msgpack.encode
-    assert encode(values.encode(one)) != encode(values.encode(other))
+def test_what_python_calls_equal_or_alike_has_bytes_of_its_own(one: Any, other: Any) -> None:
+    assert values.encode(one) != values.encode(other)
 
 
-def test_a_set_has_one_message_whatever_its_order() -> None:
+def test_a_set_has_the_same_bytes_whatever_its_order() -> None:
     letters = "abcdefgh"
     forward, backward = set(), set()
     for letter in letters:
@@ -74,12 +69,12 @@ def test_a_set_has_one_message_whatever_its_order() -> None:
 
 
 def test_nan_travels() -> None:
-    assert math.isnan(values.decode(across(values.encode(math.nan)), nowhere))
+    assert math.isnan(values.decode(values.encode(math.nan), nowhere))
 
 
 def test_things_of_installed_modules_travel_by_name() -> None:
-    assert values.decode(across(values.encode(collections.OrderedDict)), nowhere) is collections.OrderedDict
-    assert values.decode(across(values.encode(math.sin)), nowhere) is math.sin
+    assert values.decode(values.encode(collections.OrderedDict), nowhere) is collections.OrderedDict
+    assert values.decode(values.encode(math.sin), nowhere) is math.sin
 
 
 class Colour(enum.Enum):
@@ -87,12 +82,12 @@ class Colour(enum.Enum):
 
 
 def test_members_of_enums_travel_by_name() -> None:
-    message = across(values.encode((Colour.RED, socket.AF_INET), lambda thing: 0 if thing is Colour else None))
+    message = values.encode((Colour.RED, socket.AF_INET), lambda thing: 0 if thing is Colour else None)
     assert values.decode(message, [Colour].__getitem__) == (Colour.RED, socket.AF_INET)
 
 
 def test_constants_of_installed_modules_travel_by_name() -> None:
-    assert values.decode(across(values.encode(dataclasses.MISSING)), nowhere) is dataclasses.MISSING
+    assert values.decode(values.encode(dataclasses.MISSING), nowhere) is dataclasses.MISSING
 
 
 @pytest.mark.parametrize("name", ["float32", "int64", "bool", "bfloat16", "float8_e4m3fn", "int4"])
@@ -100,13 +95,13 @@ def test_dtypes_travel(name: str) -> None:
     import ml_dtypes  # noqa: F401
 
     dtype = np.dtype(name)
-    assert values.decode(across(values.encode(dtype)), nowhere) == dtype
+    assert values.decode(values.encode(dtype), nowhere) == dtype
 
 
 def test_things_of_the_capture_travel_by_position() -> None:
     mine = object()
     message = values.encode((1, mine), lambda thing: 3 if thing is mine else None)
-    assert values.decode(across(message), {3: mine}.__getitem__) == (1, mine)
+    assert values.decode(message, {3: mine}.__getitem__) == (1, mine)
 
 
 def test_what_has_no_form_is_refused() -> None:
@@ -114,12 +109,52 @@ def test_what_has_no_form_is_refused() -> None:
         values.encode(decimal.Decimal(1))
 
 
+HOSTILE = [
+    b"",
+    b"nonsense",
+    b"\x80\x05cos\nsystem\n.",
+    b"\x80\x05cbuiltins\neval\n(S'1/0'\ntR.",
+    b"\x80\x05cbuiltins\ncomplex\n.",
+    b"\x80\x05(lp0\nVnamed\np1\nQ.",
+    *map(
+        values.to_bytes,
+        [
+            Reduced("attribute", (Reference(0), "__class__")),
+            Reduced("call", (Reference(0), ())),
+            Reduced("dict", (1, 2)),
+            Reduced("dtype", ("no such dtype",)),
+            Reduced("installed", ("os", "system")),
+            Reduced("member", (Reduced("named", ("os", "environ")), "HOME")),
+            Reduced("named", ("os", "no_such_thing")),
+            Reduced("set", ([],)),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+def test_bytes_that_are_none_of_ours_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        values.decode(data, lambda _: values)
+    with pytest.raises(ProtocolError):
+        tree.decode(data, lambda _: values)
+
+
+def test_what_bytes_name_is_not_called() -> None:
+    called: list[Any] = []
+    persistent = values.to_bytes(Reference(0))[:-1]
+    calls = persistent + b")R."  # the object 0, an empty tuple, REDUCE
+    with pytest.raises(ProtocolError):
+        values.decode(calls, lambda _: called.append)
+    assert called == []
+
+
 def test_reading_imports_no_package_that_is_not_in_use() -> None:
     import sys
 
     assert "this" not in sys.modules
     with pytest.raises(ProtocolError, match="not loaded"):
-        values.decode(values.Named("this", "s"), nowhere)
+        values.decode(values.to_bytes(Reduced("named", ("this", "s"))), nowhere)
     assert "this" not in sys.modules
 
 
@@ -151,7 +186,7 @@ def test_trees_come_back_with_and_without_jax(value: Any) -> None:
     def ref(thing: Any) -> int | None:
         return 0 if thing is Point else None
 
-    message = across(tree.encode(structure, ref), values.Node | None)
+    message = tree.encode(structure, ref)
     back = tree.decode(message, classes.__getitem__)
     assert back == structure
     rebuilt = tree._build(back, iter(leaves))

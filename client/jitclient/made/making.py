@@ -15,9 +15,9 @@ from jitclient.capture import rebuild_jit
 from jitclient.capture.layouts import layout_of
 from jitclient.capture.make_values import jax_array, treedef
 from jitclient.capture.usercode import is_user_class
-from jitclient.codec.places import Placed
+from jitclient.codec.values import resolve
 from jitclient.errors import CaptureError
-from jitclient.wire.values import resolve
+from jitclient.made.places import Placed
 
 MAKERS: dict[str, Callable[..., Any]] = {"jax_array": jax_array, "treedef": treedef, "rebuild_jit": rebuild_jit}
 """By name, what may be called."""

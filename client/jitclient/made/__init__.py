@@ -1,0 +1,8 @@
+"""What a trace made on the daemon, as part of its results' trees: as bytes, and made again in the client.
+
+No code travels. A function is the place of its code in what both sides have, and what its closure and defaults hold.
+
+- `places.py`: where code lies in installed modules
+- `pickler.py`: the daemon's half
+- `making.py`: what the bytes may call; `unpickler.py`: the client's half, which lets them call nothing else
+"""
