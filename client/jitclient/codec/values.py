@@ -5,10 +5,11 @@ where an installed module holds it. To read one calls nothing that its bytes nam
 in use.
 """
 
+import contextlib
 import enum
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.codec.plain import ATOMS
@@ -88,7 +89,17 @@ def decode(data: bytes, deref: Deref) -> Any:
     Raises:
         ProtocolError: they name what this process does not hold, or are none of ours.
     """
-    return value_of(read(data), deref)
+    with refusing_depth():
+        return value_of(read(data), deref)
+
+
+@contextlib.contextmanager
+def refusing_depth() -> Iterator[None]:
+    """Has what is nested more deeply than can be read raise ProtocolError."""
+    try:
+        yield
+    except RecursionError as error:
+        raise ProtocolError("a value is nested too deeply") from error
 
 
 def read(data: bytes) -> Data:

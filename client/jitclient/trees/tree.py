@@ -151,7 +151,8 @@ def decode(data: bytes, deref: values.Deref) -> Structure:
         CaptureError: a class flattens to other attributes here.
         ProtocolError: they name what this process does not hold, or are none of ours.
     """
-    return _structure_of(values.read(data), deref)
+    with values.refusing_depth():
+        return _structure_of(values.read(data), deref)
 
 
 def _structure_of(data: values.Data, deref: values.Deref) -> Structure:

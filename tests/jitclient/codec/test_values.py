@@ -116,6 +116,8 @@ HOSTILE = [
     b"\x80\x05cbuiltins\neval\n(S'1/0'\ntR.",
     b"\x80\x05cbuiltins\ncomplex\n.",
     b"\x80\x05(lp0\nVnamed\np1\nQ.",
+    b"\x80\x05" + b"]" * 100_000 + b"a" * 99_999 + b".",
+    b"\x80\x05" + b"NN" * 100_000 + b")\x87" * 99_999 + b".",
     *map(
         values.to_bytes,
         [
