@@ -52,11 +52,9 @@ def trace(
     from jax import export
 
     over_leaves = OverLeaves(fun, name, structure, statics)
-    jitted = own_jit(over_leaves.function)
     arguments = list(map(abstract, specs))
     with without_locations(), backend_view.of(devices):
-        traced = jitted.trace(*arguments)  # what the function raises is its caller's to see
-        refuse_used(jitted, len(traced.jaxpr.in_avals), specs)
+        jitted, traced = _traced(over_leaves, specs)
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
             program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())
@@ -68,6 +66,32 @@ def trace(
         results=results,
         structure=tree.structure_of(over_leaves.out_tree),
     )
+
+
+def structure_of_results(
+    fun: Callable[..., Any],
+    name: str,
+    structure: tree.Structure,
+    statics: Iterable[Static],
+    specs: Sequence[Spec],
+    devices: Sequence[DeviceInfo] = (),
+) -> tree.Structure:
+    """That of a function's results, as a trace in this process has it. Imports jax.
+
+    Raises:
+        BaseException: what the function raised.
+    """
+    over_leaves = OverLeaves(fun, name, structure, statics)
+    with backend_view.of(devices):
+        _traced(over_leaves, specs)
+    return tree.structure_of(over_leaves.out_tree)
+
+
+def _traced(over_leaves: OverLeaves, specs: Sequence[Spec]) -> tuple[Any, Any]:
+    jitted = own_jit(over_leaves.function)
+    traced = jitted.trace(*map(abstract, specs))  # what the function raises is its caller's to see
+    refuse_used(jitted, len(traced.jaxpr.in_avals), specs)
+    return jitted, traced
 
 
 @contextlib.contextmanager

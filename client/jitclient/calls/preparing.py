@@ -3,14 +3,17 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from jitclient.calls import device_options, escapes, key_parts, verification
 from jitclient.calls.accounts import Account
-from jitclient.calls.client_trace import ClientTrace, trace
+from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
 from jitclient.calls.deps import Deps, Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
@@ -18,6 +21,7 @@ from jitclient.capture import Capture, capture, library_state, process_state
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
+from jitclient.made.origin import Origin
 from jitclient.made.unpickler import Remade
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
@@ -51,6 +55,17 @@ class Identity:
     inputs: tuple[Input, ...]
     wanted: Specialisation
     order: tuple[Input, ...]
+
+    def why_here(self) -> CaptureError | None:
+        """Why no daemon can trace it, though its program has a name, under which others find what is traced here."""
+        if self.order:
+            return CaptureError(str(self.captured.set_order))
+        return CaptureError("it is given what only a trace knows: a jaxpr") if self.captured.has_opaque else None
+
+    def digest(self) -> str:
+        """A digest of what decides the program."""
+        lookup = msgspec.structs.replace(self.lookup, locations=b"")
+        return hashlib.blake2b(msgspec.msgpack.encode(lookup), digest_size=16).hexdigest()
 
     def parts(self) -> bytes:
         """What it is made of, in words."""
@@ -131,11 +146,11 @@ def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pro
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
-    account = Account(wanted, identity.parts, CaptureError(str(captured.set_order)) if identity.order else None)
+    account = Account(wanted, identity.parts, identity.why_here())
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
-        if wanted.deps is None and not identity.order:
+        if wanted.deps is None and identity.why_here() is None:
             request.verify = session.settings.verify and _can_leave(wanted)
             return request, captured.payload
         traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
@@ -146,7 +161,8 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     if prepared.verified is not None:
         platform, devices = _backend_of(session)
         verification.verify(wanted, captured, prepared.verified, platform, devices)
-    structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
+    origin = Origin(identity.digest(), lookup.packages, lambda: _structure_here(session, wanted, captured))
+    structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
     escapes.leave(prepared.escapes, captured, wanted.fun, wanted.name)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
@@ -244,6 +260,20 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
     if wanted.deps is not None and not wanted.deps.still(inputs):
         raise _InputsChangedError
     return traced, seconds
+
+
+def _structure_here(session: Session, wanted: Specialisation, captured: Capture) -> tree.Structure:
+    """The structure of the results as a trace in this process has it.
+
+    Raises:
+        CaptureError: the function is another one by now.
+        BaseException: what the function raised.
+    """
+    if not captured.unchanged():
+        raise CaptureError(f"{wanted.name} was changed since it made this, and looking inside takes a trace of it")
+    _, devices = _backend_of(session)
+    session.count_client_trace()
+    return structure_of_results(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, devices)
 
 
 def _has_jax() -> bool:

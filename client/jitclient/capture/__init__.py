@@ -24,6 +24,7 @@ What to change where:
 - which loads share classes: `sharing.py`; what is asked of JAX's registry: `registry.py`; classes that come there
   late: `lazy_nodes.py`; what beartype makes: `beartyped.py`
 - whether the order of a set can be observed: `set_order.py`, by code in `set_use.py`
+- what only a trace knows: `opaque.py`
 - what keeps a value of a trace: `holders.py`, `tracers.py`
 - what the program changed of what is installed: `patches.py`, `registries.py`,
   `library_state.py`

@@ -9,7 +9,7 @@ from typing import Any
 from ..codec.pickler import Pickler, digest
 from ..codec.words import Reduced
 from ..errors import AmbientInput, CaptureError
-from . import containers, functions, wrappers  # noqa: F401  (they register describers)
+from . import containers, functions, opaque, wrappers  # noqa: F401  (they register describers)
 from .code import canonical_code
 from .failures import raise_needed
 from .format import COMPLETES, NAMEABLE, SHARED, Head
@@ -42,6 +42,7 @@ class Capture:
         packages: the installed packages that the capture refers to, by import name, sorted.
         set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
         holders: what can keep a value of a trace.
+        has_opaque: whether it holds what only a trace in some process knows, so that no daemon can make it.
         ambient: what the function reads from outside Python's objects, where that was allowed; None if nothing.
     """
 
@@ -57,6 +58,7 @@ class Capture:
         located: list[Any],
         shared: dict[int | None, Any],
         ambient: AmbientInput | None,
+        has_opaque: bool,
     ) -> None:
         self.payload = payload
         self.key = digest(payload)
@@ -71,6 +73,7 @@ class Capture:
         self._located = located
         self._shared = shared
         self.ambient = ambient
+        self.has_opaque = has_opaque
 
     def is_current(self) -> bool:
         """Whether a new trace of the function would be one of this capture."""
@@ -159,6 +162,7 @@ def _assemble(
         list(_located(schedule)),
         {node.index: node.obj for node in made if node.op in SHARED},
         ambient,
+        walker.has_opaque,
     )
 
 

@@ -19,7 +19,7 @@ class Head(NamedTuple):
 COMPLETES = "+"
 """In front of the name of a step that completes an object made before."""
 
-NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial"})
+NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef"})
 """Objects that get an index that both sides know, after the extras."""
 
 SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "array", "object_array", "jax_array", "prng_key"}

@@ -7,9 +7,15 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import CaptureError
 from . import lazy_nodes
 from .building import Builder, fills, makes
 from .calls import rebuild_jit
+
+
+@makes("opaque")
+def _opaque(builder: Builder, program: str, number: int) -> Any:
+    raise CaptureError("it is given what only a trace knows, such as a jaxpr of `jax.vjp`")
 
 
 @makes("list")

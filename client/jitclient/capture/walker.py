@@ -50,6 +50,7 @@ class Walker:
         self.unordered: list[Node] = []
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
+        self.has_opaque = False
         self.caches: set[int] = set()
         self.room = 1_000_000  # how much may be looked after while copies are made
         self.namespaces: dict[int, Node] = {}

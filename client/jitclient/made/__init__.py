@@ -5,4 +5,5 @@ No code travels. A function is the place of its code in what both sides have, an
 - `places.py`: where code lies in installed modules
 - `pickler.py`: the daemon's half
 - `making.py`: what the bytes may call; `unpickler.py`: the client's half, which lets them call nothing else
+- `origin.py`: what only a trace knows, and the client has a token for
 """

@@ -178,6 +178,17 @@ def scalar(kind: np.dtype[Any], data: bytes) -> Any:
 
 
 @_may_be_called
+def abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
+    """A sharding over axes (name, size, type) of no devices, as JAX's types of arrays have one."""
+    from jax import sharding
+
+    names, sizes, types = zip(*axes, strict=True) if axes else ((), (), ())
+    kinds = tuple(sharding.AxisType[kind] for kind in types)
+    mesh = sharding.AbstractMesh(sizes, names, axis_types=kinds)
+    return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
+
+
+@_may_be_called
 def fresh_id() -> Any:
     """What flax counts its objects with: the process's next one."""
     return resolve("flax.ids", "uuid")()

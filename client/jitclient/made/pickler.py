@@ -86,12 +86,16 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, holder: Holder) -> None:
         super().__init__(file, protocol=5)
         self._holder = holder
+        self._opaque: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is _CodeOf:
             return tuple(obj.place)
-        return None if kind in _ATOMS else self._holder.number_of(obj)
+        if kind in _ATOMS:
+            return None
+        number = self._holder.number_of(obj)
+        return [self._opaque.setdefault(id(obj), len(self._opaque))] if number is None and _is_opaque(obj) else number
 
     def reducer_override(self, obj: Any) -> Any:
         if id(obj) in making.IDS:
@@ -124,6 +128,11 @@ class _Pickler(pickle.Pickler):
     def _is_given(self, cell: CellType) -> bool:
         """Whether there is nothing to fill in: it is the client's own, or empty."""
         return self._holder.number_of(cell) is not None or _is_empty(cell)
+
+
+def _is_opaque(obj: Any) -> bool:
+    """Whether only its trace knows what it is."""
+    return type(obj).__name__ in ("Jaxpr", "ClosedJaxpr") and type(obj).__module__.startswith(("jax.", "jaxlib."))
 
 
 def _own_attributes(func: FunctionType) -> dict[str, Any]:
@@ -180,6 +189,18 @@ def _array_of_jax(pickler: _Pickler, array: Any) -> Any:
     return jax_array, (np.asarray(array), bool(array.weak_type))
 
 
+def _is_abstract_sharding(obj: Any) -> bool:
+    return type(obj).__name__ == "NamedSharding" and type(obj.mesh).__name__ == "AbstractMesh"
+
+
+def _abstract_sharding(pickler: _Pickler, sharding: Any) -> Any:
+    mesh, spec = sharding.mesh, sharding.spec
+    if getattr(spec, "unreduced", None) or getattr(spec, "reduced", None):
+        raise CaptureError(f"{sharding} is part of its results")
+    axes = zip(mesh.axis_names, mesh.axis_sizes, [kind.name for kind in mesh.axis_types], strict=True)
+    return making.abstract_sharding, (tuple(axes), tuple(spec), sharding.memory_kind)
+
+
 def _treedef(pickler: _Pickler, tree: Any) -> Any:
     data = tree.node_data()
     return treedef, (data is None and tree.num_leaves == 1, data, tree.children())
@@ -225,6 +246,7 @@ _OTHERS: tuple[tuple[Callable[[Any], bool], Callable[[_Pickler, Any], Any]], ...
     (lambda obj: isinstance(obj, np.dtype), _dtype),
     (lambda obj: isinstance(obj, np.generic), lambda _, obj: (making.scalar, (obj.dtype, obj.tobytes()))),
     (_is_array_of_jax, _array_of_jax),
+    (_is_abstract_sharding, _abstract_sharding),
     (lambda obj: type(obj).__name__ == "PyTreeDef", _treedef),
     (lambda obj: type(obj).__name__ == "PjitFunction", _jitted),
     (

@@ -16,14 +16,19 @@ from jitclient.made import making, places
 class Remade:
     """A capture, and what a trace of it made: both by their numbers.
 
+    Args:
+        capture: the capture.
+        made: what a trace made of it.
+        opaque: gives what stands for what only that trace knows.
+
     Raises:
         CaptureError: this process cannot make it.
     """
 
-    def __init__(self, capture: Capture, made: bytes) -> None:
+    def __init__(self, capture: Capture, made: bytes, opaque: Callable[[int], Any]) -> None:
         self._capture = capture
         try:
-            self._values = _Unpickler(io.BytesIO(made), capture).load() if made else ()
+            self._values = _Unpickler(io.BytesIO(made), capture, opaque).load() if made else ()
         except CaptureError:
             raise
         except Exception as error:  # these bytes may be anything
@@ -74,9 +79,10 @@ class _Unpickler(pickle._Unpickler):
     stack: list[Any]
     metastack: list[list[Any]]
 
-    def __init__(self, file: io.BytesIO, capture: Capture) -> None:
+    def __init__(self, file: io.BytesIO, capture: Capture, opaque: Callable[[int], Any]) -> None:
         super().__init__(file)
         self._capture = capture
+        self._opaque = opaque
         self.own: dict[int, Any] = {}  # what these bytes made, by id
         self._captured: dict[int, Any] = {}  # what of the capture they name
 
@@ -85,6 +91,9 @@ class _Unpickler(pickle._Unpickler):
             found = self._capture.made_at(pid)
             self._captured[id(found)] = found
             return found
+        if type(pid) is list:
+            (number,) = pid
+            return self._opaque(number)
         place = places.Place(*pid)
         if place.module is not None:
             return places.code_at(place)
