@@ -77,7 +77,7 @@ def _part(row: str, label: str, text: str, value: Any = None) -> KeyPart:
 
 
 def _value_text(value: Any) -> str:
-    return f"{value!r:.{_LONGEST}}" if values.is_plain(value) else type(value).__qualname__
+    return f"{value!r:.{_LONGEST}}" if values.is_self_contained(value) else type(value).__qualname__
 
 
 def _static_name(wanted: Specialisation, where: int | str) -> str:

@@ -223,7 +223,7 @@ def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[In
     found = [*tree.objects_in(wanted.structure)]
     found += device_options.objects_in(wanted.options)
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
-    found += [value for value in given if not values.is_plain(value)]
+    found += [value for value in given if not values.is_self_contained(value)]
     found += [declared.extra for declared in inputs]
     extras = tuple({id(thing): thing for thing in found}.values())
     return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base

@@ -146,16 +146,16 @@ def name_of(data: bytes) -> str:
     return str(found.args[1]) if type(found) is Reduced and found.maker == "named" else ""
 
 
-def is_plain(value: Any) -> bool:
+def is_self_contained(value: Any) -> bool:
     """Whether a value can be written with no capture and no name, and has no order that another process lacks."""
     kind = type(value)
     if kind in ATOMS or kind is complex:
         return True
     if kind in (set, frozenset):
-        return len(value) < 2 and all(map(is_plain, value))
+        return len(value) < 2 and all(map(is_self_contained, value))
     if kind in (tuple, list):
-        return all(map(is_plain, value))
-    return kind is dict and all(is_plain(k) and is_plain(v) for k, v in value.items())
+        return all(map(is_self_contained, value))
+    return kind is dict and all(is_self_contained(k) and is_self_contained(v) for k, v in value.items())
 
 
 def resolve(module: str, name: str) -> Any:

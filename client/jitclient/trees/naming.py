@@ -53,7 +53,7 @@ def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
         return "None"
     if kind is StaticLeaf:
         return f"{static_leaves.value_of(meta)!r}"
-    kept = f"; {meta!r}" if meta and values.is_plain(meta) else ""
+    kept = f"; {meta!r}" if meta and values.is_self_contained(meta) else ""
     return f"{kind.__name__}({', '.join(texts)}{kept})"
 
 

@@ -298,4 +298,4 @@ def _labels(branch: Branch) -> list[str]:
 def _can_name(meta: Any) -> bool:
     if isinstance(meta, tuple):
         return all(map(_can_name, meta))
-    return values.is_plain(meta) or (isinstance(meta, type) and meta.__module__ == "builtins")
+    return values.is_self_contained(meta) or (isinstance(meta, type) and meta.__module__ == "builtins")
