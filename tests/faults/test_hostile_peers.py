@@ -10,6 +10,7 @@ import pytest
 from rpyc.core import brine, consts
 
 from jitclient.capture import capture
+from jitclient.codec import values
 from jitclient.codec.pickler import digest
 from jitclient.errors import ArrayLost, CaptureError, ProtocolError
 from jitclient.trees import tree
@@ -156,7 +157,7 @@ def test_an_array_that_is_none_fails_alone(peer: Any, name: str) -> None:
 def test_an_unknown_handle_is_an_array_lost(peer: Any) -> None:
     peer.hello()
     done = peer_run(peer, Run(drop=(1, 2, 2), fetch=(99,), wait=(99,)))
-    assert ArrayLost.__name__ in str(done.failures[0][1].types[0])
+    assert values.name_of(done.failures[0][1].types[0]) == ArrayLost.__name__
     assert isinstance(done.values[0], Failure)
 
 

@@ -146,8 +146,8 @@ def test_peers_that_keep_what_they_do_not_have(peer: Any, unharmed: Any) -> None
     peer.hello()
     spec = Spec((3,), "float32")
     with pytest.raises(jitclient.ArrayLost):
-        peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), None, "", (12345,), None))
+        peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), b"", "", (12345,), None))
     assert peer.ask(Verb.FIND, Find("x", "k", (), 1, None), Found | None) is None
     with pytest.raises(ProtocolError):
-        peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), None, "", (), None))
+        peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), b"", "", (), None))
     assert not kept(unharmed)

@@ -14,7 +14,7 @@ class Clock:
 
 
 def tree(key: str = "k", arrays: Any = (), ttl: float | None = 10.0) -> KeptTree:
-    return KeptTree(key, (), None, "", arrays, ttl)
+    return KeptTree(key, (), b"", "", arrays, ttl)
 
 
 def nobody(_: KeptTree) -> bool:

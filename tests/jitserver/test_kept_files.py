@@ -70,7 +70,7 @@ def test_the_file_goes_with_the_tree(how: str, tmp_path: Path) -> None:
     if how == "forgotten":
         assert kept.forget("a") is not None
     elif how == "replaced":
-        kept.put("a", KeptTree("", (), None, "", (), None))
+        kept.put("a", KeptTree("", (), b"", "", (), None))
     else:
         assert kept.expire(lambda tree: False) == ["a"]
     assert not list(tmp_path.iterdir())
@@ -120,7 +120,7 @@ def test_what_cannot_be_written_is_lost_and_nothing_else(
 
 def test_what_there_is_no_time_for_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kept = filled(tmp_path, "a")
-    kept.take_back([("b", KeptTree("key", (Spec((3,), "float32"),), None, "", [jnp.zeros(3)], None))])
+    kept.take_back([("b", KeptTree("key", (Spec((3,), "float32"),), b"", "", [jnp.zeros(3)], None))])
     kept_files.save(tmp_path, kept, time.monotonic() - 1)
     assert "what is kept as 'b' is lost: it cannot be written: there is no time left" in caplog.text
     assert list(back(tmp_path).all()) == ["a"]

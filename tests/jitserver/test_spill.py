@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jitclient.codec import values
 from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.wire.messages import Spec
 from jitserver import kept_files, leaving, spill
@@ -199,7 +200,7 @@ def says(session: Session, handle: int, *words: str) -> None:
     with pytest.raises(Failed) as caught:
         session.array(handle)
     failure = caught.value.failure
-    assert failure.types[0].name == "ArrayLost"  # type: ignore[union-attr]
+    assert values.name_of(failure.types[0]) == "ArrayLost"
     for word in words:
         assert word in failure.text
 
@@ -393,9 +394,7 @@ class Restart:
         self.where, self.kept_where = where, kept_where
         x, y = jnp.arange(1000.0), jnp.zeros(3)
         self.kept = Kept()
-        self.kept.put(
-            "data", KeptTree("key", (Spec((1000,), "float32"), Spec((3,), "float32")), None, "", [x, y], None)
-        )
+        self.kept.put("data", KeptTree("key", (Spec((1000,), "float32"), Spec((3,), "float32")), b"", "", [x, y], None))
         self.sessions, self.session = Sessions(), session_with({1: x, 2: jnp.ones(2)})
         self.sessions.by_token[self.session.token] = self.session
 
@@ -450,7 +449,7 @@ def test_what_is_kept_no_longer_is_still_its_sessions(restart: Restart) -> None:
 
 def test_another_tree_of_that_name_is_not_taken_for_it(restart: Restart) -> None:
     restart.restart()
-    restart.kept.put("data", KeptTree("other", (Spec((3,), "float32"),), None, "", [jnp.zeros(3)], None))
+    restart.kept.put("data", KeptTree("other", (Spec((3,), "float32"),), b"", "", [jnp.zeros(3)], None))
     restart.restart()
     assert np.array_equal(restart.come_back().array(1), np.arange(1000.0))
     assert np.array_equal(restart.kept_array(), np.zeros(3))
@@ -483,7 +482,7 @@ def test_a_session_that_nobody_comes_for_expects_nothing_any_more(restart: Resta
 
 def test_what_a_session_has_to_read_back_is_kept_on(restart: Restart) -> None:
     other = restart.session.arrays[3] = jnp.arange(7.0)
-    restart.kept.put("other", KeptTree("key", (Spec((7,), "float32"),), None, "", [other], None))
+    restart.kept.put("other", KeptTree("key", (Spec((7,), "float32"),), b"", "", [other], None))
     restart.restart()
     restart.kept.forget("data")
     restart.restart()
