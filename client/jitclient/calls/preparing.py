@@ -19,7 +19,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture import Capture, capture, library_state, process_state
 from jitclient.codec import values
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.made.origin import Origin
 from jitclient.made.unpickler import Remade
@@ -271,7 +271,9 @@ def _structure_here(session: Session, wanted: Specialisation, captured: Capture)
     """
     if not captured.unchanged():
         raise CaptureError(f"{wanted.name} was changed since it made this, and looking inside takes a trace of it")
-    _, devices = _backend_of(session)
+    devices: list[DeviceInfo] = []
+    with contextlib.suppress(DaemonError):  # without the daemon it sees this process's own
+        _, devices = _backend_of(session)
     session.count_client_trace()
     return structure_of_results(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, devices)
 

@@ -63,13 +63,16 @@ class Builder(Unpickler):
         """Runs all steps; gives the function and its extras. Values that user code changed meanwhile are put back."""
         head = head_of(self.load())
         self.plan = Plan(read_program(self._payload).items if head.has_classes else [])
-        self.load()
-        if self.ran_user_code:
-            for fill in self._again:
-                fill()
-        for finish in self._at_end:
-            finish()
-        fn, extras = self.load()
+        try:
+            self.load()
+            if self.ran_user_code:
+                for fill in self._again:
+                    fill()
+            for finish in self._at_end:
+                finish()
+            fn, extras = self.load()
+        finally:
+            self._callables.clear()  # they hold the builder, and with it all that it made
         return fn, extras
 
     def object_at(self, number: int) -> Any:

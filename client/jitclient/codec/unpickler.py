@@ -1,4 +1,4 @@
-"""How the pickle of a capture is read: as data, by whoever tells about it; `load.py` runs it."""
+"""How values are read: as data, which calls nothing. `capture/building.py` runs what it reads."""
 
 import builtins
 import io
@@ -17,7 +17,7 @@ class Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Of what is named by its module, plain values only."""
         if module != "builtins" or name not in _WORDS:
-            raise pickle.UnpicklingError(f"a capture names {module}.{name}")
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
         return getattr(builtins, name)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -29,7 +29,7 @@ class Unpickler(pickle.Unpickler):
             return self.maker(pid)
         if kind is list:
             return frozenset(pid)
-        raise pickle.UnpicklingError(f"a capture names {pid!r:.80}")
+        raise pickle.UnpicklingError(f"it names {pid!r:.80}")
 
     def object_at(self, number: int) -> Any:
         """What an object that was made before is."""
@@ -45,7 +45,7 @@ def from_bytes(data: bytes) -> Any:
     return Unpickler(io.BytesIO(data)).load()
 
 
-def references(value: Any) -> "list[int]":
+def references(value: Any) -> list[int]:
     """The numbers of the objects that a value mentions."""
     found: list[int] = []
     _collect(value, found)

@@ -1,11 +1,14 @@
 """Payloads that are not captures, and what a load leaves behind."""
 
+import gc
 import random
 import sys
+import weakref
 
 import pytest
 
 from jitclient.capture import FORMAT, capture, load
+from jitclient.capture.building import Builder
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
@@ -82,6 +85,21 @@ def test_a_load_is_private(write):
     assert first.fn(1) == second.fn(1) == module.fn(1)
     assert not any(getattr(m, "helper", None) is first.fn.__globals__["helper"] for m in list(sys.modules.values()))
     assert first.fn.__globals__ is not second.fn.__globals__
+
+
+def test_what_runs_a_payload_goes_at_once_and_leaves_that_to_no_garbage_collection(write):
+    made = capture(write(um_gone=SOURCE).fn)
+    gc.collect()
+    gc.disable()
+    try:
+        builder = Builder(made.payload, [])
+        fn, _ = builder.run()
+        gone = weakref.ref(builder)
+        del builder
+        assert gone() is None
+        assert fn(1) == 6
+    finally:
+        gc.enable()
 
 
 def test_an_import_in_a_body_runs_privately(write, monkeypatch):
