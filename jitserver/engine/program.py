@@ -15,7 +15,7 @@ from jitclient.codec import values
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
-from jitclient.made.pickler import Made
+from jitclient.made.writer import Made
 from jitclient.trees import tree
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned

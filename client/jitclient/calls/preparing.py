@@ -22,7 +22,7 @@ from jitclient.codec import values
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.made.origin import Origin
-from jitclient.made.unpickler import Remade
+from jitclient.made.reader import Remade
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import TraceFailed

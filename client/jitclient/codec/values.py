@@ -23,7 +23,8 @@ Data = Any
 """A value as it is written: plain values, `Reference` and `Reduced`, and tuples and lists of such."""
 Rest = Callable[[Any], Data]
 
-_AS_THEY_ARE = frozenset({*ATOMS, complex, range, type(...)})
+AS_THEY_ARE = frozenset({*ATOMS, complex, range, type(...), type(NotImplemented)})
+"""Types whose values are written by themselves."""
 
 
 def nowhere(_: Any) -> int | None:
@@ -61,7 +62,7 @@ def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> bytes:
 def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
     """A value as it is written. Takes and raises what `encode` does."""
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in AS_THEY_ARE:
         return value
     index = ref(value)
     if index is not None:
@@ -117,7 +118,7 @@ def read(data: bytes) -> Data:
 def value_of(data: Data, deref: Deref) -> Any:
     """The value that was written so. Raises what `decode` does."""
     kind = type(data)
-    if kind in _AS_THEY_ARE:
+    if kind in AS_THEY_ARE:
         return data
     if kind is Reference:
         return deref(int(data))

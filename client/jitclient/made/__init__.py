@@ -3,7 +3,7 @@
 No code travels. A function is the place of its code in what both sides have, and what its closure and defaults hold.
 
 - `places.py`: where code lies in installed modules
-- `pickler.py`: the daemon's half
-- `making.py`: what the bytes may call; `unpickler.py`: the client's half, which lets them call nothing else
+- `writer.py`: the daemon's half
+- `making.py`: what the bytes may do; `reader.py`: the client's half, which does nothing else
 - `origin.py`: what only a trace knows, and the client has a token for
 """

@@ -1,6 +1,7 @@
-"""What the bytes of a made value may call: what is marked here, nothing else; and nothing here calls what they name."""
+"""What the steps of a daemon's bytes may do: what is marked here, and nothing else. None of it calls what they name."""
 
 import collections
+import enum
 import functools
 import sys
 import types
@@ -19,22 +20,35 @@ from jitclient.codec.values import resolve
 from jitclient.errors import CaptureError
 from jitclient.made.places import Placed
 
-MAKERS: dict[str, Callable[..., Any]] = {"jax_array": jax_array, "treedef": treedef, "rebuild_jit": rebuild_jit}
-"""By name, what may be called."""
+_Function = Callable[..., Any]
+_Pairs = tuple[tuple[str, Any], ...]
+
+MAKERS: dict[str, _Function] = {"jax_array": jax_array, "treedef": treedef}
+"""By name, what makes a new object."""
+
+COMPLETERS: dict[str, _Function] = {"extend": list.extend, "set_items": dict.update, "update": set.update}
+"""By name, what completes one that was made so."""
+
+FINDERS: dict[str, _Function] = {"frozenset": lambda *items: frozenset(items), "named": resolve, "slice": slice}
+"""By name, what gives a value that has no identity of its own, or is there already."""
 
 
-def _may_be_called(maker: Callable[..., Any]) -> Callable[..., Any]:
-    MAKERS[maker.__name__] = maker
-    return maker
+def _makes(function: _Function) -> _Function:
+    MAKERS[function.__name__] = function
+    return function
 
 
-@_may_be_called
-def named(module: str, name: str) -> Any:
-    """What an installed module holds: as a value, which no bytes can call."""
-    return resolve(module, name)
+def _completes(function: _Function) -> _Function:
+    COMPLETERS[function.__name__] = function
+    return function
 
 
-@_may_be_called
+def _finds(function: _Function) -> _Function:
+    FINDERS[function.__name__] = function
+    return function
+
+
+@_finds
 def module(name: str) -> types.ModuleType:
     """An installed module that this process uses."""
     if name not in sys.modules:
@@ -42,13 +56,63 @@ def module(name: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-@_may_be_called
+@_finds
+def member(cls: Any, name: str) -> Any:
+    """A member of an enum."""
+    if not isinstance(cls, enum.EnumMeta):
+        raise CaptureError(f"{cls!r:.80} is no enum")
+    return cls.__members__[name]
+
+
+@_finds
+def dtype(name: str) -> np.dtype[Any]:
+    """Numpy's word for a kind of number."""
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+@_finds
+def scalar(kind: np.dtype[Any], data: bytes) -> Any:
+    """A number of numpy's."""
+    return np.frombuffer(data, kind)[0]
+
+
+@_finds
+def none_type() -> type:
+    """The type of None, which no module holds."""
+    return type(None)
+
+
+@_finds
+def abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
+    """A sharding over axes (name, size, type) of no devices, as JAX's types of arrays have one."""
+    from jax import sharding
+
+    names, sizes, kinds = zip(*axes, strict=True) if axes else ((), (), ())
+    mesh = sharding.AbstractMesh(sizes, names, axis_types=tuple(sharding.AxisType[kind] for kind in kinds))
+    return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
+
+
+@_makes
+def empty(kind: str) -> Any:
+    """A container of one of Python's own types."""
+    return {"list": list, "dict": dict, "set": set}[kind]()
+
+
+@_makes
 def cell() -> CellType:
     """A cell of a closure, empty for now."""
     return CellType()
 
 
-@_may_be_called
+@_completes
+def set_cell(held: CellType, content: Any) -> None:
+    """Fills a cell."""
+    held.cell_contents = content
+
+
+@_makes
 def function(placed: Placed, name: str, cells: tuple[CellType, ...]) -> FunctionType:
     """A function, without what `finish` gives it."""
     if type(placed) is not Placed:
@@ -58,37 +122,37 @@ def function(placed: Placed, name: str, cells: tuple[CellType, ...]) -> Function
     return func
 
 
-@_may_be_called
-def finish(func: FunctionType, state: tuple[tuple[Any, ...], Any, Any, dict[str, Any]]) -> None:
-    """Fills what a function reads: its cells, each with its content, the defaults, and the attributes."""
-    contents, defaults, keyword_defaults, attributes = state
-    for held, content in contents:
-        if type(held) is CellType:
-            held.cell_contents = content
-    func.__defaults__, func.__kwdefaults__ = defaults, keyword_defaults
-    if "__wrapped__" in attributes:
-        functools.update_wrapper(func, attributes["__wrapped__"])
-    vars(func).update(attributes)
+@_completes
+def finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attributes: _Pairs) -> None:
+    """Gives a function its defaults and attributes."""
+    func.__defaults__, func.__kwdefaults__ = defaults, None if keywords is None else dict(keywords)
+    given = dict(attributes)
+    if "__wrapped__" in given:
+        functools.update_wrapper(func, given["__wrapped__"])
+    vars(func).update(given)
 
 
-@_may_be_called
+@_makes
 def method(func: Any, owner: Any) -> MethodType:
     """A bound method."""
     return MethodType(func, owner)
 
 
-@_may_be_called
-def partial(kind: Any, func: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+@_makes
+def partial(kind: str, func: Any, arguments: tuple[Any, ...], keywords: _Pairs) -> Any:
     """A partial of `functools`, or JAX's own."""
-    return _partials()[kind](func, *arguments, **keywords)
-
-
-def _partials() -> dict[str, Any]:
     jax = sys.modules.get("jax")
-    return {"functools": functools.partial, **({"jax": jax.tree_util.Partial} if jax else {})}
+    kinds = {"functools": functools.partial, **({"jax": jax.tree_util.Partial} if jax else {})}
+    return kinds[kind](func, *arguments, **dict(keywords))
 
 
-@_may_be_called
+@_makes
+def jit(func: Any, options: _Pairs) -> Any:
+    """A jitted function."""
+    return rebuild_jit(func, dict(options))
+
+
+@_makes
 def instance(cls: type) -> Any:
     """An object without attributes; its class's own code does not run.
 
@@ -103,22 +167,21 @@ def instance(cls: type) -> Any:
     return object.__new__(cls)
 
 
-@_may_be_called
-def restore(obj: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+@_completes
+def restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
     """Gives an object of `instance` its attributes, and what is in its slots."""
-    attributes, slots = state
     if layout_of(type(obj)) is not object or isinstance(obj, type):
         raise CaptureError(f"{type(obj).__qualname__} cannot be made of its attributes")
     if attributes:
         object.__getattribute__(obj, "__dict__").update(attributes)
-    for name, value in slots.items():
+    for name, value in slots:
         slot = next(vars(cls)[name] for cls in type(obj).__mro__ if name in vars(cls))
         if not isinstance(slot, types.MemberDescriptorType):
             raise CaptureError(f"{type(obj).__qualname__} has no slot {name!r}")
         slot.__set__(obj, value)
 
 
-@_may_be_called
+@_makes
 def tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
     """A named tuple, or another kind of tuple."""
     if layout_of(cls) is not tuple:
@@ -126,73 +189,32 @@ def tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
     return tuple.__new__(cls, items)
 
 
-@_may_be_called
-def member(cls: Any, name: str) -> Any:
-    """A member of an enum."""
-    return cls.__members__[name]
-
-
-@_may_be_called
-def plain(kind: str, arguments: tuple[Any, ...]) -> Any:
-    """A value of one of Python's own types that a pickle has no word for."""
+@_makes
+def plain(kind: str, *arguments: Any) -> Any:
+    """An object of one of Python's own types that is made with what it holds."""
     return _PLAIN[kind](*arguments)
 
 
-_PLAIN: Mapping[str, Callable[..., Any]] = {
-    "complex": complex,
-    "slice": slice,
-    "range": range,
+_PLAIN: Mapping[str, _Function] = {
     "mappingproxy": types.MappingProxyType,
     "OrderedDict": collections.OrderedDict,
     "defaultdict": collections.defaultdict,
-    "ellipsis": lambda: ...,
-    "NotImplementedType": lambda: NotImplemented,
-    "NoneType": lambda: type(None),
 }
 
 
-@_may_be_called
+@_makes
 def weak(target: Any) -> Callable[[], Any]:
     """A weak reference."""
     return (lambda: None) if target is None else weakref.ref(target)
 
 
-@_may_be_called
-def dtype(name: str) -> np.dtype[Any]:
-    """Numpy's word for a kind of number."""
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, name, name))
-
-
-@_may_be_called
+@_makes
 def array(kind: np.dtype[Any], shape: tuple[int, ...], data: bytes) -> np.ndarray[Any, Any]:
     """An array of numpy's."""
     return np.frombuffer(data, kind).reshape(shape).copy()
 
 
-@_may_be_called
-def scalar(kind: np.dtype[Any], data: bytes) -> Any:
-    """A number of numpy's."""
-    return np.frombuffer(data, kind)[0]
-
-
-@_may_be_called
-def abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
-    """A sharding over axes (name, size, type) of no devices, as JAX's types of arrays have one."""
-    from jax import sharding
-
-    names, sizes, types = zip(*axes, strict=True) if axes else ((), (), ())
-    kinds = tuple(sharding.AxisType[kind] for kind in types)
-    mesh = sharding.AbstractMesh(sizes, names, axis_types=kinds)
-    return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
-
-
-@_may_be_called
+@_makes
 def fresh_id() -> Any:
     """What flax counts its objects with: the process's next one."""
     return resolve("flax.ids", "uuid")()
-
-
-IDS = frozenset(map(id, MAKERS.values()))
-"""Of what may be called: whatever else could be hashed or compared would run code of its own."""
