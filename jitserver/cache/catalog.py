@@ -16,8 +16,8 @@ from jitserver.cache.makeup import Makeup
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""
 
-FORMAT = 1
-"""Of the tables; a catalog with another is moved aside."""
+FORMAT = 2
+"""Of the tables, and of the messages and captures in them; a catalog with another is moved aside."""
 
 # What lists read is apart from what is long.
 _TABLES = """
