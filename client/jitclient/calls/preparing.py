@@ -21,6 +21,7 @@ from jitclient.capture import Capture, capture, library_state, process_state
 from jitclient.codec import values
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
+from jitclient.local_jax.context import current as current_context
 from jitclient.made.origin import Origin
 from jitclient.made.reader import Remade
 from jitclient.notices import labels, progress
@@ -161,7 +162,8 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     if prepared.verified is not None:
         platform, devices = _backend_of(session)
         verification.verify(wanted, captured, prepared.verified, platform, devices)
-    origin = Origin(identity.digest(), lookup.packages, lambda: _structure_here(session, wanted, captured))
+    digest = identity.digest()
+    origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
     structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
     escapes.leave(prepared.escapes, captured, wanted.fun, wanted.name)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
@@ -262,15 +264,19 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
     return traced, seconds
 
 
-def _structure_here(session: Session, wanted: Specialisation, captured: Capture) -> tree.Structure:
+def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tree.Structure:
     """The structure of the results as a trace in this process has it.
 
     Raises:
-        CaptureError: the function is another one by now.
+        CaptureError: the function, what it reads or the settings are others by now.
         BaseException: what the function raised.
     """
-    if not captured.unchanged():
-        raise CaptureError(f"{wanted.name} was changed since it made this, and looking inside takes a trace of it")
+    now = identify(wanted, capture(wanted.fun, allow_ambient=wanted.deps is not None))
+    if current_context() != wanted.context or now.digest() != digest:
+        raise CaptureError(
+            f"{wanted.name} is another function by now, or runs under other settings, than when it made this: to look "
+            "inside takes a trace of it"
+        )
     devices: list[DeviceInfo] = []
     with contextlib.suppress(DaemonError):  # without the daemon it sees this process's own
         _, devices = _backend_of(session)

@@ -6,6 +6,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ..codec.pickler import to_bytes
+from ..codec.plain import is_plain
+from ..errors import CaptureError
 from .beartyped import lasting
 
 _FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
@@ -69,7 +71,11 @@ def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
         return [new_name.get(name, name) for name in names]
 
     def constant(value: Any) -> Any:
-        return [_body(value, keep_docs, codes)] if isinstance(value, CodeType) else value
+        if isinstance(value, CodeType):
+            return [_body(value, keep_docs, codes)]
+        if not is_plain(value) and type(value) is not slice:
+            raise CaptureError(f"{code.co_qualname} has a constant that no source has: a {type(value).__qualname__}")
+        return value
 
     return [
         code.co_argcount,

@@ -4,7 +4,7 @@ import importlib
 import threading
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import CaptureError
@@ -169,6 +169,11 @@ def _typed_dict(builder: Builder, name: str, fields: Any, required: list[str]) -
 
 @makes("array")
 def _array(builder: Builder, dtype: Any, shape: list[int], data: bytes, is_writeable: bool, by_column: bool) -> Any:
+    return numpy_array(dtype, shape, data, is_writeable, by_column)
+
+
+def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: bool, by_column: bool) -> Any:
+    """An array of numpy's, out of its bytes."""
     import numpy as np
 
     order: Any = "F" if by_column else "C"

@@ -3,6 +3,7 @@
 import collections
 import enum
 import functools
+import gc
 import logging
 import sys
 import threading
@@ -60,12 +61,10 @@ def describe_partial(walker: Walker, partial: Any) -> Value:
 
 
 _AS_CLOUDPICKLE = (
-    *(classmethod, staticmethod, types.MappingProxyType, logging.Logger, logging.RootLogger),
-    *(
-        type(view())
-        for mapping in (dict[str, int](), collections.OrderedDict[str, int]())
-        for view in (mapping.keys, mapping.values, mapping.items)
-    ),
+    classmethod,
+    staticmethod,
+    logging.Logger,
+    logging.RootLogger,
 )
 
 
@@ -73,6 +72,16 @@ _AS_CLOUDPICKLE = (
 def _as_cloudpickle_does(walker: Walker, obj: Any) -> Value:
     make, args = cloudpickle.Pickler.dispatch_table[type(obj)](obj)
     return called(walker, obj, make, *args)
+
+
+_VIEWS = {type({}.keys()): dict.keys, type({}.values()): dict.values, type({}.items()): dict.items}
+
+
+@describes(types.MappingProxyType, *_VIEWS)
+def _view(walker: Walker, view: Any) -> Value:
+    """What shows another mapping, and what becomes of that."""
+    (mapping,) = gc.get_referents(view)
+    return called(walker, view, _VIEWS.get(type(view), types.MappingProxyType), mapping)
 
 
 @describes(property)

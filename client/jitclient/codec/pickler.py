@@ -35,7 +35,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.fast = True
 
     def persistent_id(self, obj: Any) -> Any:
-        """An int for an object by its number, a list for what a frozenset holds, a str for a maker."""
+        """An int for an object by its number, a list of the bytes of what a frozenset holds, a str for a maker."""
         kind = type(obj)
         if kind in ATOMS:
             return None
@@ -44,15 +44,23 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if issubclass(kind, Numbered):
             return obj.index
         if kind is frozenset:
-            return sorted(obj, key=to_bytes)
+            return sorted(map(to_bytes, obj))
         return obj.name if kind is _Maker else None
 
     def reducer_override(self, obj: Any) -> Any:
-        """Says of a `Reduced` how it is made; the rest is cloudpickle's."""
+        """Says of a `Reduced` how it is made; other plain values are cloudpickle's.
+
+        Raises:
+            TypeError: it is neither.
+        """
         if type(obj) is Reduced:
             return _maker(obj.maker), obj.args
+        if type(obj) not in _SIMPLE and not (type(obj) is type and obj in _SIMPLE):
+            raise TypeError(f"no value is written as a {type(obj).__qualname__}")
         return super().reducer_override(obj)
 
+
+_SIMPLE = frozenset({complex, range, slice, type(...), type(NotImplemented), _Maker})
 
 _maker = functools.cache(_Maker)
 

@@ -28,7 +28,7 @@ class Unpickler(pickle.Unpickler):
         if kind is str:
             return self.maker(pid)
         if kind is list:
-            return frozenset(pid)
+            return frozenset(map(from_bytes, pid))
         raise pickle.UnpicklingError(f"it names {pid!r:.80}")
 
     def object_at(self, number: int) -> Any:

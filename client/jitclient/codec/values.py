@@ -8,12 +8,14 @@ in use.
 import contextlib
 import enum
 import importlib
+import io
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jitclient.codec.opcodes import refuse_others
 from jitclient.codec.plain import ATOMS
-from jitclient.codec.unpickler import from_bytes
+from jitclient.codec.unpickler import Unpickler
 from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 
@@ -110,9 +112,17 @@ def read(data: bytes) -> Data:
         ProtocolError: the bytes are none of ours.
     """
     try:
-        return from_bytes(data)
+        refuse_others(data)
+        return _Reader(io.BytesIO(data)).load()
     except Exception as error:  # they may be anything
         raise ProtocolError(f"no value: {type(error).__name__}: {error}") from error
+
+
+class _Reader(Unpickler):
+    def persistent_load(self, pid: Any) -> Any:
+        if type(pid) is list:  # a frozenset, which is a `Reduced` here
+            raise ProtocolError("a set that is none of ours")
+        return super().persistent_load(pid)
 
 
 def value_of(data: Data, deref: Deref) -> Any:
@@ -161,11 +171,13 @@ def is_self_contained(value: Any) -> bool:
 
 def resolve(module: str, name: str) -> Any:
     """What a module holds under a dotted name. Submodules of packages already in use may be imported, nothing else."""
+    if type(module) is not str or type(name) is not str:
+        raise ProtocolError("a name is no text")
     holder: Any = sys.modules.get(module)
     if holder is None and module.partition(".")[0] in sys.modules:
         try:
             holder = importlib.import_module(module)
-        except ImportError:
+        except Exception:  # what a module raises is its author's
             holder = None
     for part in name.split("."):
         holder = getattr(holder, part, None)

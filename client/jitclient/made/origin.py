@@ -24,7 +24,7 @@ class Origin:
         self._program = program
         self._packages = packages
         self._trace = trace
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a function may look inside what it made before
         self._tokens: dict[int, Opaque] = {}
         self._found: dict[int, Any] = {}
         self.structure: Any = None
@@ -39,21 +39,28 @@ class Origin:
     def _part(self, number: int) -> Any:
         with self._lock:
             if not self._found:
-                _match(self.structure, self._trace(), self._found, set())
+                self._found = _matched(self.structure, self._trace())
         try:
             return self._found[number]
         except KeyError:
             raise CaptureError("a trace in this process has not what the daemon's had") from None
 
 
-def _match(made: Any, real: Any, found: dict[int, Any], seen: set[int]) -> None:
-    """Notes what stands in `real` where `made` has tokens."""
-    if type(made) is Opaque:
-        found[made.number] = real
-    elif type(made) is type(real) and id(made) not in seen:
-        seen.add(id(made))
-        for pair in zip(_inside(made), _inside(real), strict=False):
-            _match(*pair, found, seen)
+def _matched(made: Any, real: Any) -> dict[int, Any]:
+    """What stands in `real` where `made` has tokens, by their numbers."""
+    found: dict[int, Any] = {}
+    seen: dict[int, Any] = {}  # ids are only unique among living objects
+    todo = [(made, real)]
+    while todo:
+        one, other = todo.pop()
+        if type(one) is Opaque:
+            found[one.number] = other
+        elif type(one) is type(other) and id(one) not in seen:
+            seen[id(one)] = one
+            inside = list(_inside(one)), list(_inside(other))
+            if len(inside[0]) == len(inside[1]):
+                todo += zip(*inside, strict=True)
+    return found
 
 
 def _inside(obj: Any) -> Iterable[Any]:

@@ -7,6 +7,7 @@ already, is a value in their arguments.
 import collections
 import enum
 import functools
+import gc
 import sys
 import types
 import weakref
@@ -94,7 +95,7 @@ class _Writer:
         if kind is tuple:
             return tuple([self.value(part) for part in obj])
         if kind is frozenset:
-            return Reduced("frozenset", tuple([self.value(part) for part in obj]))
+            return Reduced("frozen", tuple([self.value(part) for part in obj]))
         if id(obj) not in self._known:
             self._alive.append(obj)
             found = self._described(obj)
@@ -212,7 +213,9 @@ def _module(writer: _Writer, module: ModuleType) -> values.Data:
 def _array(writer: _Writer, array: np.ndarray[Any, Any]) -> values.Data:
     if array.dtype.hasobject or array.nbytes > MOST_BYTES:
         raise CaptureError("an array is part of the static data of its results")
-    return writer.makes(array, "array", array.dtype, array.shape, array.tobytes())
+    by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
+    data = array.tobytes("F" if by_column else "C")
+    return writer.makes(array, "array", array.dtype, array.shape, data, bool(array.flags.writeable), by_column)
 
 
 def _dtype(writer: _Writer, dtype: np.dtype[Any]) -> values.Data:
@@ -286,11 +289,9 @@ _DESCRIBERS: dict[type, _Describer] = {
     ModuleType: _module,
     functools.partial: lambda writer, p: _partial(writer, "functools", p),
     slice: lambda writer, cut: writer.finds("slice", cut.start, cut.stop, cut.step),
-    types.MappingProxyType: lambda writer, proxy: writer.makes(proxy, "plain", "mappingproxy", dict(proxy)),
-    collections.OrderedDict: lambda writer, d: writer.makes(d, "plain", "OrderedDict", tuple(d.items())),
-    collections.defaultdict: lambda writer, d: writer.makes(
-        d, "plain", "defaultdict", d.default_factory, tuple(d.items())
-    ),
+    types.MappingProxyType: lambda writer, proxy: writer.makes(proxy, "mapping_proxy", *gc.get_referents(proxy)),
+    collections.OrderedDict: lambda writer, d: writer.makes(d, "ordered_dict", tuple(d.items())),
+    collections.defaultdict: lambda writer, d: writer.makes(d, "default_dict", d.default_factory, tuple(d.items())),
     weakref.ReferenceType: lambda writer, reference: writer.makes(reference, "weak", reference()),
     np.ndarray: _array,
 }

@@ -167,6 +167,8 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"no tree is written so: {data!r:.80}") from error
     kind, meta = values.value_of(raw_kind, deref), values.value_of(raw_meta, deref)
+    if not issubclass(type(kind), type):
+        raise ProtocolError(f"a node of a tree is of a {type(kind).__qualname__}, which is no class")
     if names is not None:
         here = node_order.here(kind, frozenset(name for name in (*names.children, *(names.meta or ())) if name))
         if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):

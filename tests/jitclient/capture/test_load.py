@@ -10,6 +10,7 @@ import pytest
 from jitclient.capture import FORMAT, capture, load
 from jitclient.capture.building import Builder
 from jitclient.codec.pickler import to_bytes
+from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
@@ -160,3 +161,37 @@ def test_ambient_reads_are_caught_when_they_happen(write, body):
     loaded = load(capture(module.fn).payload)
     with pytest.raises(AmbientInput):
         loaded.fn(1)
+
+
+def test_what_shows_a_dict_shows_what_becomes_of_it(write):
+    module = write(
+        um_views="""
+        import collections, types
+        D = {"a": 1.0}
+        KEYS, VALUES, ITEMS, PROXY = D.keys(), D.values(), D.items(), types.MappingProxyType(D)
+        ASKING = types.MappingProxyType(collections.defaultdict(float))
+        def fn(x):
+            D["b"] = 2.0
+            shown = len(KEYS), sum(VALUES), len(ITEMS), PROXY["b"], ASKING["missing"]
+            del D["b"]
+            return x + sum(shown)
+        """
+    )
+    assert load(capture(module.fn).payload).fn(1.0) == module.fn(1.0) == 10.0
+
+
+def test_sets_in_sets_take_no_more_than_their_size():
+    nested = frozenset({0})
+    for n in range(60):
+        nested = frozenset({nested, n})
+    assert from_bytes(to_bytes(nested)) == nested
+
+
+def test_a_constant_that_no_source_has_is_refused():
+    def fn(x):
+        return x + 902
+
+    for constant in (len, [1], float):
+        fn.__code__ = fn.__code__.replace(co_consts=(None, constant))
+        with pytest.raises(CaptureError, match="constant that no source has"):
+            capture(fn)

@@ -118,6 +118,11 @@ HOSTILE = [
     b"\x80\x05(lp0\nVnamed\np1\nQ.",
     b"\x80\x05" + b"]" * 100_000 + b"a" * 99_999 + b".",
     b"\x80\x05" + b"NN" * 100_000 + b")\x87" * 99_999 + b".",
+    b"\x80\x05}N" + b"\x85" * 1_000_000 + b"Ns.",
+    b"\x80\x05(N" + b"\x85" * 1_000_000 + b"\x91.",
+    b"\x80\x05]N" + b"\x85" * 1_000_000 + b"aQ.",
+    b"\x80\x05Nr\xff\xff\xff\x0f.",
+    values.to_bytes(frozenset({1})),
     *map(
         values.to_bytes,
         [
@@ -128,6 +133,7 @@ HOSTILE = [
             Reduced("installed", ("os", "system")),
             Reduced("member", (Reduced("named", ("os", "environ")), "HOME")),
             Reduced("named", ("os", "no_such_thing")),
+            Reduced("named", ("os", 5)),
             Reduced("set", ([],)),
         ],
     ),

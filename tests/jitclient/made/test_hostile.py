@@ -56,6 +56,9 @@ def made_at(*parts: Any) -> Reduced:
 SYSTEM, TEMPORARY = named("os", "system"), named("tempfile", "_TemporaryFileCloser")
 REMOTE = named("jitclient.calls.remote_function", "RemoteFunction")
 
+CALL = Reduced("partial", ("functools", named(__name__, "touch"), (), ()))
+DUMPS = [code.co_qualname for code in places._codes_of("json")].index("dumps")
+
 HOSTILE: dict[str, list[Reduced]] = {
     "a call of what is named": [Reduced("call", (SYSTEM, ("exit 1",)))],
     "a call of an attribute": [Reduced("attribute", (SYSTEM, "__call__"))],
@@ -96,6 +99,43 @@ HOSTILE: dict[str, list[Reduced]] = {
     "a place in no capture": [made_at(None, -1, 0, "")],
     "a module that is not loaded": [Reduced("weak", (named("antigravity", "geohash"),))],
     "an object of no capture": [Reduced("weak", (Reduced("held", (10_000,)),))],
+    "keywords of an object whose keys are a call": [
+        CALL,
+        Reduced("instance", (named("jitclient.capture.set_order", "_Found"),)),
+        Reduced("+restore", (1, (("keys", FIRST),), ())),
+        Reduced("partial", ("functools", SYSTEM, (), Reference(1))),
+    ],
+    "items of an object whose keys are a call": [
+        CALL,
+        Reduced("instance", (named("jitclient.capture.set_order", "_Found"),)),
+        Reduced("+restore", (1, (("keys", FIRST),), ())),
+        Reduced("empty", ("dict",)),
+        Reduced("+set_items", (2, Reference(1))),
+    ],
+    "an array of an object that says how it is one": [
+        CALL,
+        Reduced("instance", (named("jitclient.capture.set_order", "_Found"),)),
+        Reduced("+restore", (1, (("__jax_array__", FIRST), ("__array__", FIRST)), ())),
+        Reduced("jax_array", (Reference(1), False)),
+    ],
+    "a signature that is a call": [
+        CALL,
+        made_at("json", 0, DUMPS, "dumps"),
+        Reduced("+finish", (1, None, None, (("__signature__", FIRST),))),
+        Reduced("jit", (Reference(1), ())),
+    ],
+    "a jitted call": [CALL, Reduced("jit", (FIRST, ()))],
+    "a key with a hash of its own": [
+        Reduced("instance", (named("jitclient.capture.opaque", "Opaque"),)),
+        Reduced("empty", ("dict",)),
+        Reduced("+set_items", (1, ((FIRST, 1),))),
+    ],
+    "a tree's node of no class": [
+        CALL,
+        Reduced("instance", (named("jitclient.capture.set_order", "_Found"),)),
+        Reduced("+restore", (1, (("__mro__", (FIRST,)), ("__new__", FIRST)), ())),
+        Reduced("treedef", (False, (Reference(1), None), ())),
+    ],
     "an object that is not made yet": [Reduced("weak", (Reference(1),)), Reduced("empty", ("list",))],
 }
 

@@ -88,3 +88,20 @@ def test_a_capture_names_it_and_says_that_no_daemon_can_make_it() -> None:
     assert first.has_opaque
     assert not capture(lambda x: x).has_opaque
     assert "jax" in first.packages
+
+
+def test_tokens_among_short_lived_objects_are_all_found() -> None:
+    jax = pytest.importorskip("jax")
+
+    class Box:
+        def __init__(self, part: Any) -> None:
+            self.part = part
+
+    jax.tree_util.register_pytree_node(Box, lambda box: ((), (box.part,)), lambda aux, _: Box(*aux))
+
+    def trees_of(parts: list[Any]) -> list[Any]:
+        return [jax.tree.structure([Box(part)]) for part in parts]
+
+    real = [Real() for _ in range(40)]
+    origin = origin_of(lambda origin: trees_of([origin.token(number) for number in range(40)]), trees_of(real))
+    assert all(origin.token(number).eqns is Real.eqns for number in range(40))

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import re
 import types
 import weakref
 from typing import Any
@@ -75,10 +76,22 @@ def test_what_its_arguments_lead_back_to_is_made_once() -> None:
     assert back.args[0][0] is back
 
 
-def test_keys_are_complete_before_they_are_hashed() -> None:
-    jax = pytest.importorskip("jax")
-    structure = jax.tree.structure((1, {"a": 2}))
-    assert again({structure: 1, "other": structure}) == {structure: 1, "other": structure}
+def test_what_has_no_hash_of_its_own_can_be_a_key() -> None:
+    keys = (int, np.dtype("float32"), re.RegexFlag.A, (1, frozenset({"a"})), len, np.float32)
+    assert again(dict.fromkeys(keys, 1)) == dict.fromkeys(keys, 1)
+
+
+def test_an_array_keeps_its_order_and_whether_it_can_be_written_to() -> None:
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    array.flags.writeable = False
+    back = again(array)
+    assert (back.flags.f_contiguous, back.flags.writeable) == (True, False)
+    np.testing.assert_array_equal(back, array)
+
+
+def test_a_proxy_shows_the_kind_of_dict_that_it_showed() -> None:
+    back = again(types.MappingProxyType(collections.defaultdict(int, a=1)))
+    assert back["missing"] == 0
 
 
 def test_arrays_and_references_come_back() -> None:
