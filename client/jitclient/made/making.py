@@ -210,8 +210,14 @@ def finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attribute
     _check(func, FunctionType).__defaults__ = _check(defaults, tuple, type(None))
     func.__kwdefaults__ = None if keywords is None else _pairs(keywords, str)
     if wrapped in given:
-        functools.update_wrapper(func, _check(given[wrapped], FunctionType))
+        functools.update_wrapper(func, _check(given[wrapped], FunctionType, _type_of_jitted()))
     vars(func).update(given)
+
+
+def _type_of_jitted() -> type:
+    """That of functions under `jax.jit`, where this process has loaded jax."""
+    jax = sys.modules.get("jax")
+    return type(jax.numpy.sin) if jax else FunctionType
 
 
 @_makes
