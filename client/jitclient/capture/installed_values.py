@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from ..codec.values import dtype
 from .installed import is_user_module
 
 
@@ -18,14 +19,6 @@ def installed_module(name: str) -> Any:
     if is_user_module(name):
         raise ImportError(f"{name} is not installed here")
     return importlib.import_module(name)
-
-
-def dtype(name: str) -> Any:
-    """A dtype of numpy, by name."""
-    import ml_dtypes
-    import numpy
-
-    return numpy.dtype(getattr(ml_dtypes, name, name))
 
 
 VALUES: dict[str, Callable[..., Any]] = {

@@ -5,8 +5,8 @@ from typing import Any
 
 from ..codec.pickler import to_bytes
 from ..codec.plain import ATOMS
+from ..codec.values import dtype as dtype_of
 from ..codec.words import Reduced, Reference
-from .installed_values import dtype as dtype_of
 from .reading import Item, Reading
 
 _LONGEST = 60

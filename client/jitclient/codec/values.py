@@ -192,14 +192,17 @@ def _member(kind: Any, name: str) -> Any:
     return kind.__members__[name]
 
 
-def _dtype(name: str) -> Any:
-    importlib.import_module("ml_dtypes")  # it teaches numpy the names of its types
-    return importlib.import_module("numpy").dtype(name)
+def dtype(name: str) -> Any:
+    """A dtype of numpy, by name."""
+    import ml_dtypes  # with numpy, which the command line can do without
+    import numpy
+
+    return numpy.dtype(getattr(ml_dtypes, name, name))
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
     "dict": lambda *pairs: dict(pairs),
-    "dtype": _dtype,
+    "dtype": dtype,
     "frozenset": lambda *items: frozenset(items),
     "member": _member,
     "named": resolve,

@@ -15,8 +15,8 @@ import numpy as np
 from jitclient.capture import make_values, rebuild_jit
 from jitclient.capture.layouts import layout_of
 from jitclient.capture.usercode import is_user_class
+from jitclient.codec import values
 from jitclient.codec.plain import is_plain
-from jitclient.codec.values import AS_THEY_ARE, resolve
 from jitclient.errors import CaptureError
 from jitclient.made.places import Placed
 
@@ -29,7 +29,7 @@ MAKERS: dict[str, _Function] = {}
 COMPLETERS: dict[str, _Function] = {}
 """By name, what completes one that was made so."""
 
-FINDERS: dict[str, _Function] = {"named": resolve, "slice": slice}
+FINDERS: dict[str, _Function] = {"dtype": values.dtype, "named": values.resolve, "slice": slice}
 """By name, what gives a value that has no identity of its own, or is there already."""
 
 
@@ -83,7 +83,11 @@ def _check_hashable(value: Any) -> None:
     if type(value) in (tuple, frozenset):
         for part in value:
             _check_hashable(part)
-    elif type(value) not in AS_THEY_ARE and not isinstance(value, enum.Enum) and type(value).__hash__ not in _HASHES:
+    elif (
+        type(value) not in values.AS_THEY_ARE
+        and not isinstance(value, enum.Enum)
+        and type(value).__hash__ not in _HASHES
+    ):
         raise CaptureError(f"a {type(value).__qualname__} is a key, and its hash is its class's own")
 
 
@@ -134,14 +138,6 @@ def member(cls: Any, name: str) -> Any:
     if not issubclass(_class(cls), enum.Enum):
         raise CaptureError(f"{cls.__qualname__} is no enum")
     return cls.__members__[_check(name, str)]
-
-
-@_finds
-def dtype(name: str) -> np.dtype[Any]:
-    """Numpy's word for a kind of number."""
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, _check(name, str), name))
 
 
 @_finds
@@ -332,4 +328,4 @@ def array(
 @_makes
 def fresh_id() -> Any:
     """What flax counts its objects with: the process's next one."""
-    return resolve("flax.ids", "uuid")()
+    return values.resolve("flax.ids", "uuid")()
