@@ -52,8 +52,12 @@ def executable_of(program: Program) -> bytes:
     """The executable.
 
     Raises:
+        ValueError: XLA did not compile it here: what it writes of an executable that it has loaded runs nowhere, on a
+            CPU at least ("Function ... not found").
         Exception: it has no form as bytes, for a reason that only JAX knows; that it calls back into Python is one.
     """
+    if program.is_found:
+        raise ValueError("its executable was loaded, and can be written only where it was compiled")
     payload, in_tree, out_tree = serialize_executable.serialize(program.run)
     return pickle.dumps((payload, in_tree, out_tree, _devices(program.run)))
 
@@ -86,6 +90,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
         warnings=told.warnings,
         escapes=told.escapes,
         made=told.made,
+        is_found=True,
     )
 
 

@@ -20,7 +20,7 @@ from jitclient.trees import tree
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
-from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, turns, warned
+from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, program_texts, turns, warned
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -46,6 +46,7 @@ class Program:
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
     made: bytes = b""  # what its trace made, and the tree names by negative positions
+    is_found: bool = False  # its executable comes from JAX's own cache, or from ours
     calls: int = 0
     call_seconds: float = 0.0
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
@@ -220,7 +221,9 @@ def _build(
         if verified_by is not None:
             verified = Verified(found.lowered.as_text(), callback_names(traced.jaxpr, verified_by))
         with _timed(seconds, "compile", say, "compiling"):
+            found_before = program_texts.found_here()
             compiled = found.lowered.compile()
+            is_found = program_texts.found_here() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,
@@ -235,6 +238,7 @@ def _build(
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
         verified=verified,
+        is_found=is_found,
     )
 
 

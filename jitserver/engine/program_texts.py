@@ -1,5 +1,6 @@
 """Compilations by the text of their programs: JAX's own cache on the disk, in a folder of ours, which we bound."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,26 @@ _LEAST_SECONDS = 0.3
 _FOUND = "/jax/compilation_cache/cache_hits"
 
 
+class _Here(threading.local):
+    found = 0
+
+
+_here = _Here()
+
+
 def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
     """Has JAX keep long compilations there, and tell when one is found."""
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
-    jax.monitoring.register_event_listener(lambda event, **_: on_hit() if event == _FOUND else None)
+
+    def listener(event: str, **_: object) -> None:
+        if event == _FOUND:
+            _here.found += 1
+            on_hit()
+
+    jax.monitoring.register_event_listener(listener)
+
+
+def found_here() -> int:
+    """How many compilations this thread has found there so far."""
+    return _here.found
