@@ -61,7 +61,7 @@ def _written(folder: Path, source: str) -> Path:
 
 
 def _compare(module: ModuleType, effort: Effort) -> dict[str, Samples]:
-    from jitclient.capture import capture, load
+    from jitclient.codec.capture import capture, load
 
     made = capture(module.fun)
     writers: dict[str, Callable[[], Any]] = {OURS: functools.partial(capture, module.fun)}

@@ -9,7 +9,7 @@ from jitclient.calls.auto_static import AutoStaticFunction
 from jitclient.calls.deps import Deps
 from jitclient.calls.options import JitOptions
 from jitclient.calls.remote_function import RemoteFunction
-from jitclient.capture import capture
+from jitclient.codec.capture import capture
 from jitclient.local_jax import client_device
 from jitclient.sessions import process
 

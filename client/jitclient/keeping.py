@@ -10,9 +10,10 @@ from jitclient.calls import names
 from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.deps import Deps, Input
 from jitclient.calls.names import Name
-from jitclient.capture import Capture, capture, world
-from jitclient.capture.ambient import noted_reads
 from jitclient.codec import values
+from jitclient.codec.ambient import world
+from jitclient.codec.ambient.inputs import noted_reads
+from jitclient.codec.capture import Capture, capture
 from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable, Incompatible, ProtocolError
 from jitclient.local_jax import client_device, context
 from jitclient.notices.warned import warn

@@ -1,8 +1,8 @@
 """Reads of the world while a captured function is traced: such a trace must not be kept under the function's key.
 
 What user code reaches by itself is a trap in its sandbox. Here is the rest: errors that the user's code swallowed,
-files that installed code opened (`capture/world.py`), the hidden generators of `random` and `numpy.random`, and what
-`readers.py` sees.
+files that installed code opened (`codec/ambient/world.py`), the hidden generators of `random` and `numpy.random`, and
+what `readers.py` sees.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitclient.capture.ambient import message_of, note_read, noted_reads
+from jitclient.codec.ambient.inputs import message_of, note_read, noted_reads
 from jitclient.errors import AmbientInput
 
 OF_GENERATORS = message_of("the state of a global random generator")

@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 
-from jitclient.capture import FORMAT, process_state
+from jitclient.codec.ambient import process_state
+from jitclient.codec.steps.format import FORMAT
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.looking import DeviceMemory

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from jitclient.capture import class_count, world
+from jitclient.codec.ambient import world
+from jitclient.codec.steps.sharing import class_count
 from jitclient.wire.explaining import Explain, Explained, Why
 from jitclient.wire.looking import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, Inspected, Lookup

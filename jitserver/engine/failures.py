@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from jitclient.capture import Loaded
-from jitclient.capture.attributes import dict_of
 from jitclient.codec import values
+from jitclient.codec.capture import Loaded
+from jitclient.codec.reducers.attributes import dict_of
 from jitclient.errors import CaptureError
 from jitclient.wire.messages import Failure, Frame
 

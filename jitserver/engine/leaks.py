@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jitclient.capture import Loaded, holds_tracer
+from jitclient.codec.capture import Loaded
+from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import spec_of_aval
 from jitclient.local_jax.interop import is_tracer

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from jitclient.capture import Loaded
-from jitclient.capture.attributes import dict_of
-from jitclient.capture.captured import __name__ as captured
-from jitclient.capture.sharing import is_captured_class
+from jitclient.codec.capture import Loaded
+from jitclient.codec.reducers.attributes import dict_of
+from jitclient.codec.steps.captured import __name__ as captured
+from jitclient.codec.steps.sharing import is_captured_class
 
 _MAPPINGS = frozenset({dict, OrderedDict, Counter, defaultdict})
 _CONTAINERS = _MAPPINGS | {list, deque, set, tuple}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from jitclient.capture.installed import package_of
+from jitclient.codec.user_code.installed import package_of
 
 OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
 """Packages that every program depends on."""

@@ -10,12 +10,13 @@ from jax import export
 
 from jitclient.calls.callbacks import callback_names, calls_back
 from jitclient.calls.over_leaves import OverLeaves
-from jitclient.capture import Loaded, library_state, load
 from jitclient.codec import values
+from jitclient.codec.ambient import library_state
+from jitclient.codec.capture import Loaded, load
+from jitclient.codec.results.writer import Made
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
-from jitclient.made.writer import Made
 from jitclient.trees import tree
 from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jitclient.capture.ambient import message_of, note_read, reads, unnoted
-from jitclient.capture.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
+from jitclient.codec.ambient.inputs import message_of, note_read, reads, unnoted
+from jitclient.codec.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
 
 monotonic = time.monotonic
 """The clock itself, which notes nothing: a call asks for the time more than once."""

@@ -1,6 +1,6 @@
 """Every kind of function of the capture's matrix through a live daemon: right at once, and known to the next process.
 
-The kinds are those of `tests/jitclient/capture/kinds_*.py`. The edits, three more processes, take minutes: -m slow.
+The kinds are those of `tests/jitclient/codec/kinds_*.py`. The edits, three more processes, take minutes: -m slow.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..jitclient.capture.test_matrix import KINDS, N_EDITS, write_kinds
+from ..jitclient.codec.test_matrix import KINDS, N_EDITS, write_kinds
 
 HERE = Path(__file__).parent
 

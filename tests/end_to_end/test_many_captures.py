@@ -92,7 +92,7 @@ LOOKING = """
     def look(x):
         "What the process that runs this holds of captures, as JSON in bytes."
         gc.collect()
-        home = "jitclient.capture.captured"
+        home = "jitclient.codec.steps.captured"
         objects = gc.get_objects()
         found = {
             "imported": list(sys.modules),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rpyc.core import brine, consts
 
-from jitclient.capture import capture
 from jitclient.codec import values
+from jitclient.codec.capture import capture
 from jitclient.codec.pickler import digest
 from jitclient.errors import ArrayLost, CaptureError, ProtocolError
 from jitclient.trees import tree

@@ -20,7 +20,7 @@ import pytest
 import jitclient
 from jitclient import keeping
 from jitclient.calls import names
-from jitclient.capture.ambient import message_of
+from jitclient.codec.ambient.inputs import message_of
 from jitclient.sessions import process
 from jitclient.wire.keeping import Forget, Holdings, KeptInfo
 from jitclient.wire.messages import Run, Verb

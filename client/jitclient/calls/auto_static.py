@@ -10,7 +10,7 @@ from jitclient.arrays.array import Array
 from jitclient.calls.options import JitOptions, Static, joined
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import own_attributes
+from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.local_jax import context
 from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names

@@ -5,8 +5,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitclient.capture.code import canonical_code
 from jitclient.codec import values
+from jitclient.codec.user_code.code import canonical_code
 
 
 def calls_back(jaxpr: Any) -> bool:

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient.capture import Capture
+from jitclient.codec.capture import Capture
 from jitclient.local_jax import leaked
 from jitclient.trees import tree
 from jitclient.wire.messages import Escape

@@ -9,9 +9,9 @@ import msgspec
 
 from jitclient.calls.deps import Input
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture
-from jitclient.capture.parts import parts_of
 from jitclient.codec import values
+from jitclient.codec.capture import Capture
+from jitclient.codec.explain.parts import parts_of
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.trees import tree
 from jitclient.trees.naming import argument_name, leaf_names, shown

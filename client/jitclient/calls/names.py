@@ -10,8 +10,8 @@ import msgspec
 from jitclient.arrays.array import Array
 from jitclient.calls.arguments import value_of
 from jitclient.calls.putting import put
-from jitclient.capture import Capture
 from jitclient.codec import values
+from jitclient.codec.capture import Capture
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec

@@ -17,13 +17,14 @@ from jitclient.calls.client_trace import ClientTrace, structure_of_results, trac
 from jitclient.calls.deps import Deps, Input, stamp_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture, capture, library_state, process_state
 from jitclient.codec import values
+from jitclient.codec.ambient import library_state, process_state
+from jitclient.codec.capture import Capture, capture
+from jitclient.codec.results.origin import Origin
+from jitclient.codec.results.reader import Remade
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.local_jax.context import current as current_context
-from jitclient.made.origin import Origin
-from jitclient.made.reader import Remade
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import TraceFailed

@@ -7,8 +7,8 @@ from typing import Any
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture
 from jitclient.codec import values
+from jitclient.codec.capture import Capture
 from jitclient.errors import ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn

@@ -16,7 +16,8 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.calls.wrapped import describe_as
-from jitclient.capture import Capture, capture, own_attributes, rebuild_jit
+from jitclient.codec.capture import Capture, capture
+from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context, trace_state
 from jitclient.local_jax.avals import abstract

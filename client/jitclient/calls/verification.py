@@ -8,7 +8,7 @@ from jitclient.calls import client_trace
 from jitclient.calls.callbacks import callback_names
 from jitclient.calls.over_leaves import OverLeaves
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture import Capture
+from jitclient.codec.capture import Capture
 from jitclient.errors import ProgramsDiffer
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract

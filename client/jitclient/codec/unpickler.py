@@ -1,4 +1,4 @@
-"""How values are read: as data, which calls nothing. `capture/building.py` runs what it reads."""
+"""How values are read: as data, which calls nothing. `steps/builder.py` runs what it reads."""
 
 import builtins
 import io

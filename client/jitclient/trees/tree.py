@@ -77,7 +77,7 @@ def treedef_of(structure: Structure) -> Any:
     """JAX's own form of a structure. Imports jax."""
     from jax import tree_util
 
-    from jitclient.capture import lazy_nodes
+    from jitclient.codec.steps import lazy_nodes
 
     if structure is LEAF:
         return tree_util.tree_structure(0)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.capture import world
-from jitclient.capture.ambient import note_read
+from jitclient.codec.ambient import world
+from jitclient.codec.ambient.inputs import note_read
 from jitclient.errors import AmbientInput
 from jitserver.engine import ambient
 

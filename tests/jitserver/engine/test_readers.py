@@ -157,7 +157,7 @@ def test_stand_ins_pass_for_what_they_stand_for() -> None:
 from jitserver.engine import readers
 readers.replace_known()
 import copy, os, pickle, sys, time
-from jitclient.capture.ambient import ambient_name
+from jitclient.codec.ambient.inputs import ambient_name
 assert "jax" not in sys.modules, "too late"
 assert {os.stat} <= os.supports_follow_symlinks and os.stat in os.supports_fd
 assert pickle.loads(pickle.dumps(os.stat)) is os.stat and copy.deepcopy(time.time) is time.time

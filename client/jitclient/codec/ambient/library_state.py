@@ -1,0 +1,148 @@
+"""State that libraries keep in their own modules, and that a trace obeys: settings, and the contexts that are open.
+
+Another process has none of it. Listed is what each library has where nobody has touched it; a part of a path is an
+attribute, or a key of a dictionary. Only libraries that are loaded are looked at.
+"""
+
+import contextlib
+import functools
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from jitclient.codec.user_code.names import MISSING
+from jitclient.errors import AmbientInput, CaptureError
+
+_FLAX = {
+    "flax_return_frozendict": False,
+    "flax_preserve_adopted_names": False,
+    "flax_fix_rng_separator": False,
+    "flax_array_ref": False,
+    "flax_pytree_module": True,
+    "flax_always_shard_variable": True,
+    "flax_hijax_variable": False,
+    "nnx_graph_mode": True,
+    "nnx_graph_updates": True,
+}
+_E3NN = {
+    "irrep_normalization": "component",
+    "path_normalization": "element",
+    "gradient_normalization": "path",
+    "spherical_harmonics_algorithm": "automatic",
+    "spherical_harmonics_normalization": "component",
+    "custom_einsum_jvp": False,
+    "fused": False,
+    "sparse_tp": False,
+}
+_HAIKU = {"check_jax_usage": False, "module_auto_repr": True, "restore_flatmap": False, "rng_reserve_size": 1}
+
+STATE: tuple[tuple[str, str, Any], ...] = (
+    *(("flax.configurations", f"config._values.{name}", value) for name, value in _FLAX.items()),
+    ("flax.core.spmd", "_axis_rules.rules", ()),
+    ("flax.linen.module", "_context.module_stack", [None]),
+    ("flax.linen.module", "_context.capture_stack", []),
+    ("flax.linen.module", "_context.call_info_stack", []),
+    ("flax.linen.module", "_global_interceptor_stack._storage", []),
+    ("flax.nnx.bridge.module", "MODULE_CONTEXT.module_stack", [None]),
+    ("flax.nnx.graphlib", "GRAPH_CONTEXT.update_context_stacks", {}),
+    ("flax.nnx.graphlib", "GRAPH_CONTEXT.ref_index_stack", []),
+    ("flax.nnx.graphlib", "GRAPH_CONTEXT.index_ref_stack", []),
+    ("flax.nnx.graphlib", "GRAPH_CONTEXT.graph_mode_stack", []),
+    ("flax.nnx.graphlib", "GRAPH_CONTEXT.graph_updates_stack", []),
+    ("flax.nnx.variablelib", "VARIABLE_CONTEXT.variable_hijax_stack", []),
+    ("flax.nnx.variablelib", "VARIABLE_CONTEXT.variable_ref_stack", []),
+    ("flax.nnx.variablelib", "VARIABLE_CONTEXT.eager_shard_stack", []),
+    ("chex._src.asserts_internal", "DISABLE_ASSERTIONS", False),
+    ("numpyro.primitives", "_PYRO_STACK", []),
+    ("numpyro.distributions.distribution", "_VALIDATION_ENABLED", True),
+    ("numpyro.distributions.distribution", "Distribution._validate_args", True),
+    ("numpyro.util", "_DISABLE_CONTROL_FLOW_PRIM", False),
+    ("jaxtyping._config", "config.jaxtyping_disable", False),
+    *(("e3nn_jax._src.config", f"__conf.{name}", value) for name, value in _E3NN.items()),
+    *(("haiku._src.config", f"tls.config.{name}", value) for name, value in _HAIKU.items()),
+    ("haiku._src.mixed_precision", "_thread_local_state._cls_policy", {}),
+    ("haiku._src.mixed_precision", "_thread_local_state._current_policy._storage", []),
+    ("haiku._src.base", "frame_stack._storage", []),
+    ("haiku._src.module", "interceptor_stack._storage", []),
+    ("haiku._src.module", "method_hook_stack._storage", []),
+)
+
+_FOUNDATIONS = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "scipy"})
+"""Packages that use none of these libraries."""
+
+
+def refuse_changed(packages: Iterable[str]) -> None:
+    """Raise if a library that a capture may use is in a state of this process's own.
+
+    Args:
+        packages: the packages that the capture refers to.
+    """
+    if _FOUNDATIONS.issuperset(packages):
+        return
+    for module, path, untouched in STATE:
+        value = state_of(module, path)
+        if value is not MISSING and value != untouched:
+            raise CaptureError(f"a library is in a state that other processes do not share: {module}.{path}")
+
+
+@contextlib.contextmanager
+def put_back() -> Iterator[None]:
+    """Undoes what of the state was changed meanwhile.
+
+    Raises:
+        AmbientInput: something was; that is a deed in the process of whoever calls.
+    """
+    before = {(module, path): state_of(module, path) for module, path, _ in STATE if module in sys.modules}
+    limit = sys.getrecursionlimit()
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:  # what came of the change may be what it raised
+        failure = error
+    changed = [f"{m}.{p}" for (m, p), was in before.items() if was is not MISSING and _put(m, p, was)]
+    if sys.getrecursionlimit() != limit:
+        sys.setrecursionlimit(limit)
+        changed.append("sys.setrecursionlimit")
+    if changed:
+        raise AmbientInput(f"it changes the state of a library: {changed[0]}") from failure
+    if failure is not None:
+        raise failure
+
+
+def state_of(module: str, path: str) -> Any:
+    """What is there now, as a copy; MISSING if the library is not loaded, or has nothing of that name."""
+    value = _reached(module, path.split("."))
+    if isinstance(value, (list, deque)):
+        return list(value)
+    return dict(value) if isinstance(value, dict) else value
+
+
+def _reached(module: str, parts: list[str]) -> Any:
+    try:
+        return functools.reduce(_part, parts, sys.modules[module])
+    except (AttributeError, KeyError):
+        return MISSING
+
+
+def _part(owner: Any, name: str) -> Any:
+    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
+
+
+def _put(module: str, path: str, was: Any) -> bool:
+    """Puts back what was there, and says whether it had to."""
+    if state_of(module, path) == was:
+        return False
+    *parts, last = path.split(".")
+    owner, held = _reached(module, parts), _reached(module, [*parts, last])
+    if isinstance(held, (list, deque)):
+        held.clear()
+        held.extend(was)
+    elif isinstance(held, dict):
+        held.clear()
+        held.update(was)
+    elif isinstance(owner, dict):
+        owner[last] = was
+    else:
+        setattr(owner, last, was)
+    return True

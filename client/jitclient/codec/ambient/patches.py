@@ -1,0 +1,136 @@
+"""Changes that the program made to installed packages, which installed code would see.
+
+What user code reads of a changed module travels (`reducers/namespaces.py`). But what replaces a name inside a library
+is used by the library, where no capture can put it. Looked for are functions of the user's, also inside what wraps
+them.
+"""
+
+import dataclasses
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from jitclient.codec.ambient.registries import matters, of_the_program, registries_in, virtual_subclasses
+from jitclient.codec.user_code.ownership import functions_in, is_users_top, wraps_functions
+from jitclient.errors import CaptureError
+
+Place = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """What a namespace held, and what was found there."""
+
+    held: list[Any]
+    places: tuple[Place, ...]
+    registries: tuple[tuple[str, Mapping[Any, Any]], ...]
+
+    def holds(self, names: Mapping[str, Any]) -> bool:
+        """Whether the namespace still holds just that."""
+        return len(self.held) == len(names) and all(map(operator.is_, self.held, names.values()))
+
+
+_LARGE = frozenset({"jax", "jaxlib", "numpy", "scipy"})
+_seen: dict[str, _Seen] = {}
+_registered: dict[int, tuple[Mapping[Any, Any], list[Any], list[Any]]] = {}
+"""Registries, each with what it held, and under which keys something of the program's."""
+
+
+def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[Any], bool]) -> None:
+    """Raise if a package in use holds something that the program put there and no capture knows of.
+
+    Args:
+        packages: the packages that a capture refers to.
+        known: (module, name) of patches that travel.
+        made: whether the capture makes an object anew.
+    """
+    packages = list(packages)
+    for package in packages:
+        for place in _patches_in(package):
+            if place not in known:
+                raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
+    for base, cls in virtual_subclasses(made):
+        raise CaptureError(f"{cls.__qualname__} was registered with an installed class: {base.__qualname__}")
+    for name, registry in [each for package in packages for each in _registries_of(package)]:
+        for key in _keys_of_the_program(registry):
+            if matters(key, made):
+                raise CaptureError(f"user code was registered with an installed module: {name}")
+
+
+def _registries_of(package: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    for module_name, _ in () if package in _LARGE else _modules_of(package):
+        yield from _seen[module_name].registries
+
+
+def _keys_of_the_program(registry: Mapping[Any, Any]) -> list[Any]:
+    _, held, keys = _registered.get(id(registry), (registry, [], []))
+    if len(held) != len(registry) or not all(map(operator.is_, held, registry.values())):
+        held, keys = list(registry.values()), of_the_program(registry)
+        _registered[id(registry)] = registry, held, keys
+    return keys
+
+
+def _modules_of(package: str) -> Iterator[tuple[str, ModuleType]]:
+    for name in _names_of(package, len(sys.modules)):
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType):
+            yield name, module
+
+
+@functools.lru_cache(maxsize=64)
+def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
+    prefix = f"{package}."
+    return tuple(name for name in list(sys.modules) if name == package or name.startswith(prefix))
+
+
+def _patches_in(package: str) -> Iterable[Place]:
+    if package in _LARGE:
+        return _looked_through_once(package, len(sys.modules))
+    return [place for name, module in _modules_of(package) for place in _look(name, vars(module), package).places]
+
+
+@functools.lru_cache(maxsize=64)
+def _looked_through_once(package: str, n_modules: int) -> tuple[Place, ...]:
+    """Looked through again whenever modules were imported: it takes milliseconds."""
+    found = [
+        _places_in(name, list(vars(module).items()), vars(module), package) for name, module in _modules_of(package)
+    ]
+    return tuple(place for places in found for place in places)
+
+
+def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
+    """A module that holds what it held is not looked through again."""
+    seen = _seen.get(module)
+    if seen is None or not seen.holds(names):
+        items = list(names.items())
+        registries = tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
+        places = tuple(_places_in(module, items, names, package))
+        seen = _seen[module] = _Seen([value for _, value in items], places, registries)
+    return seen
+
+
+def _places_in(module: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:
+    for name, value in items:
+        if _holds_users(value, names, package):
+            yield module, name
+        elif isinstance(value, type) and value.__module__ == module:
+            for attribute, held in list(vars(value).items()):
+                if _holds_users(held, names, package):
+                    yield module, f"{name}.{attribute}"
+
+
+def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
+    """Whether something in an installed module, or in a class of it, is or wraps a function of the user's."""
+    if type(value) is FunctionType and not value.__dict__:  # as most are: it wraps nothing
+        return _is_put_there(value, names, package)
+    return wraps_functions(value) and any(_is_put_there(func, names, package) for func in functions_in(value))
+
+
+def _is_put_there(func: FunctionType, names: dict[str, Any], package: str) -> bool:
+    if func.__globals__ is names:
+        return False
+    home: Any = func.__globals__.get("__name__")
+    return type(home) is str and not home.startswith(package) and is_users_top(home.partition(".")[0])

@@ -1,0 +1,86 @@
+"""The daemon's half: run a capture's program in a private namespace."""
+
+from types import CodeType, TracebackType
+from typing import Any
+
+from jitclient.codec.graph.numbering import Numbering
+from jitclient.codec.steps import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
+from jitclient.codec.steps.builder import Builder
+from jitclient.codec.steps.format import NAMEABLE, SHARED
+from jitclient.codec.steps.sharing import loading
+from jitclient.codec.unpickler import from_bytes
+from jitclient.codec.user_code.frames import Frame, Places
+from jitclient.errors import CaptureError
+
+
+class Loaded:
+    """A capture made anew: its function, its extras, and what both sides can name.
+
+    Attributes:
+        fn: the function.
+        extras: the values that were captured with it.
+        made: every object that was made for it, and by which step.
+    """
+
+    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
+        self.fn = fn
+        self.extras = extras
+        self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
+        self._numbering = Numbering(extras, [obj for op, obj in self.made if op in NAMEABLE])
+        self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
+        self._groups = builder.plan.groups()
+        self._places = places
+
+    def index_of(self, obj: object) -> int | None:
+        """The index of an object of the capture, the same as `Capture.index_of` gives."""
+        return self._numbering.index_of(obj)
+
+    def object_at(self, index: int) -> Any:
+        """The object with this index; IndexError if there is none."""
+        return self._numbering.object_at(index)
+
+    def number_of(self, obj: object) -> int | None:
+        """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""
+        return self._numbers.get(id(obj))
+
+    def place_of(self, code: CodeType) -> tuple[int, int] | None:
+        """Which piece of the capture's code holds a code object, and its number there; `Capture.code_at` finds it."""
+        return self._places.of(code)
+
+    def user_frames(self, tb: TracebackType | None, locations: bytes = b"") -> list[Frame]:
+        """The frames of a traceback that belong to captured code, outermost first.
+
+        Args:
+            tb: a traceback.
+            locations: where the code is in the caller's files, which may have changed since this
+                capture was loaded; the ones it was loaded with if empty.
+        """
+        return self._places.frames(tb, _codes(locations) if locations else None)
+
+    def user_text(self, text: str, locations: bytes = b"") -> str:
+        """A text that quotes tracebacks, with the places of captured code as the caller's files have them now."""
+        return self._places.text(text, _codes(locations)) if locations else text
+
+
+def load(payload: bytes, locations: bytes = b"") -> Loaded:
+    """Make a captured function anew, in a namespace of its own.
+
+    Raises:
+        CaptureError: the payload is not one of this format, or what it needs is missing here.
+    """
+    try:
+        codes = _codes(locations) if locations else []
+        with loading:
+            builder = Builder(payload, codes)
+            fn, extras = builder.run()
+            builder.plan.publish(builder.objects)
+        return Loaded(builder, fn, tuple(extras), Places(builder.located, codes))
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(f"the capture cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _codes(locations: bytes) -> list[Any]:
+    codes, _ = from_bytes(locations)
+    return list(codes)

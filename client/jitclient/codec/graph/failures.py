@@ -1,0 +1,99 @@
+"""Which failure of a walk matters, and how an error says by which way it is reached."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from jitclient.codec.graph.nodes import Node, Value, nodes_in
+from jitclient.errors import AmbientInput
+
+Edge = tuple[Node, str]
+
+
+def raise_needed(roots: Value, allow_ambient: bool = False) -> AmbientInput | None:
+    """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned."""
+    allowed: AmbientInput | None = None
+    came_from: dict[Node, tuple[Node | None, str]] = {}
+    queue: deque[Node] = deque()
+    for node in nodes_in(roots):
+        came_from[node] = (None, "")
+        queue.append(node)
+    while queue:
+        node = queue.popleft()
+        if node.error is not None:
+            way = " -> ".join(_way(node, came_from))
+            failure = type(node.error)(f"{node.error}; reached by {way}")
+            if not (allow_ambient and isinstance(failure, AmbientInput)):
+                raise failure from node.error
+            allowed = allowed or failure
+        for child, label in _sure_edges(node):
+            if child not in came_from:
+                came_from[child] = (node, label)
+                queue.append(child)
+    return allowed
+
+
+def _sure_edges(node: Node) -> Iterator[Edge]:
+    """What is needed whenever a node is; methods of a class may never be called."""
+    if node.op == "class":
+        args, label = node.args[:4], "base"
+    else:
+        args, label = node.args, _label_of_making(node)
+    for child in nodes_in(args):
+        yield child, label
+    for fill in node.fills:
+        if not fill.lenient:
+            for child in nodes_in(fill.args):
+                yield child, fill.label or _place_in(fill.args, child)
+    for child, lenient in node.needs:
+        if not lenient:
+            yield child, ""
+
+
+def _label_of_making(node: Node) -> str:
+    if node.op == "bind":
+        return f"global {node.args[1]}"
+    if node.op == "patch":
+        return ".".join((f"global {node.args[1]}", *node.args[2]))
+    return ""
+
+
+def _place_in(args: Value, child: Node) -> str:
+    """The attribute, key or position under which an object holds another."""
+    if not args or type(args[0]) is not list:
+        return ""
+    for position, item in enumerate(args[0]):
+        if child not in nodes_in(item):
+            continue
+        if type(item) is list and len(item) == 2:
+            return f"attribute {item[0]}" if isinstance(item[0], str) else "an item"
+        return f"item {position}"
+    return ""
+
+
+def _way(node: Node, came_from: dict[Node, tuple[Node | None, str]]) -> list[str]:
+    """The steps from the root to a failure: ["global CONFIG of step", "attribute lock of Config"]."""
+    path: list[tuple[Node, str]] = []
+    at: Node | None = node
+    while at is not None:
+        above, label = came_from[at]
+        path.append((at, label))
+        at = above
+    owner = ""
+    way = []
+    for at, label in reversed(path):
+        if label:
+            way.append(f"{label} of {owner}" if owner else label)
+        elif at is node and owner:
+            way.append(f"{_name_of(at.obj)} of {owner}" if at.obj is not None else owner)
+        if at.op not in _UNNAMED:
+            owner = _name_of(at.obj)
+    return way or [owner]
+
+
+_UNNAMED = ("bind", "cell", "patch", "whole")
+
+
+def _name_of(obj: Any) -> str:
+    name = getattr(obj, "__qualname__", None)
+    return name if isinstance(name, str) else type(obj).__name__

@@ -1,0 +1,82 @@
+"""The graph of what a capture holds: one node per object with an identity."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jitclient.codec.words import COMPOUND, Numbered, Reduced
+
+Value = Any
+"""A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
+
+
+class Fill(NamedTuple):
+    """A step that completes an object after it was made."""
+
+    op: str
+    args: list[Value]
+    label: str = ""
+    lenient: bool = False
+    """What it leads to may not be needed: what cannot be captured there fails when it is used."""
+
+
+class Node(Numbered):
+    """An object to be made: by `op` with `args`, which must exist; then completed by `fills`.
+
+    `needs` are nodes that must be there before the object is used, without being part of it: the
+    globals that a function reads.
+    """
+
+    __slots__ = ("_children", "args", "error", "fills", "needs", "obj", "op")
+
+    def __init__(self, op: str, obj: Any = None, args: list[Value] | None = None) -> None:
+        self.op = op
+        self.obj = obj
+        self.args: list[Value] = args if args is not None else []
+        self.fills: list[Fill] = []
+        self.needs: list[tuple[Node, bool]] = []  # (node, whether it may fail when used)
+        self.index = None
+        self.error: Exception | None = None
+        self._children: list[Node] | None = None
+
+    def fill(self, op: str, *args: Value, label: str = "", lenient: bool = False) -> None:
+        """Add a step that completes this object."""
+        self.fills.append(Fill(op, list(args), label, lenient))
+
+    def children(self) -> list["Node"]:
+        """What must exist before this can be made; ask only when the graph is complete."""
+        if self._children is None:
+            self._children = nodes_in(self.args)
+        return self._children
+
+    def replace_args(self, args: list[Value]) -> None:
+        """Change what this is made from."""
+        self.args, self._children = args, None
+
+
+def nodes_in(value: Value) -> list[Node]:
+    """The nodes that a value mentions."""
+    if type(value) is Node:
+        return [value]
+    found: list[Node] = []
+    if type(value) in COMPOUND:
+        _collect(value, found)
+    return found
+
+
+def _collect(value: Value, found: list[Node]) -> None:
+    for part in value:
+        if type(part) is Node:
+            found.append(part)
+        elif type(part) in COMPOUND:
+            _collect(part, found)
+
+
+def with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
+    """The value with what `reference` gives, unless that is None, in place of what stands for an object."""
+    kind = type(value)
+    if kind is Reduced:
+        return Reduced(value.maker, with_references(value.args, reference))
+    if kind in COMPOUND:
+        return kind([with_references(part, reference) for part in value])
+    found = reference(value)
+    return value if found is None else found

@@ -1,0 +1,182 @@
+"""The walk from a function to all that it depends on; the result is a graph of nodes.
+
+How each kind of object is described stands in the files that register a describer here. A
+describer returns at once with a node or another value; what it holds is described later, from a
+queue, so that deep structures do not exhaust the stack.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jitclient.codec.ambient.inputs import ambient_name, message_of
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.plain import ATOMS, PLAIN, is_plain
+from jitclient.codec.unchanged.watch import Watch
+from jitclient.codec.user_code.code import canonical_code
+from jitclient.codec.user_code.installed import package_of
+from jitclient.codec.user_code.names import Home, holder_of
+from jitclient.codec.words import Reduced
+from jitclient.errors import AmbientInput, CaptureError
+
+Describer = Callable[["Walker", Any], Value]
+
+_describers: dict[type, Describer] = {}
+
+
+def describes(*kinds: type) -> Callable[[Describer], Describer]:
+    """Register how objects of exactly these types are described."""
+
+    def register(describer: Describer) -> Describer:
+        _describers.update(dict.fromkeys(kinds, describer))
+        return describer
+
+    return register
+
+
+class Walker:
+    """Turns objects into nodes, each object once.
+
+    `options` name what is captured only because some code in reach reads it: "docs",
+    "annotations" and "qualnames". The walk finds out whether that is so; `capture/dump.py` then walks again.
+    """
+
+    def __init__(self, describe_other: Describer, options: frozenset[str] = frozenset()) -> None:
+        self.options = options
+        self._describe_other = describe_other
+        self.words: set[str] = set()
+        self.watch = Watch()
+        self.failed: list[Node] = []
+        self.unordered: list[Node] = []
+        self.patches: set[Home] = set()  # names of installed modules whose value travels
+        self.packages: set[str] = set()
+        self.has_opaque = False
+        self.caches: set[int] = set()
+        self.room = 1_000_000  # how much may be looked after while copies are made
+        self.namespaces: dict[int, Node] = {}
+        self.bindings: dict[Any, Node] = {}
+        self.codes: dict[bytes, Node] = {}
+        self._known: dict[int, Value] = {}
+        self._alive: list[Any] = []  # ids are only unique among living objects
+        self._queue: deque[tuple[Callable[[], None], Node]] = deque()
+        self._at_rest: list[Callable[[], None]] = []
+
+    def another(self) -> "Walker":
+        """A walker that describes objects alike, and knows nothing of this one's."""
+        return Walker(self._describe_other, self.options)
+
+    def value(self, obj: Any) -> Value:
+        """What stands for an object in the graph."""
+        kind = type(obj)
+        if kind in ATOMS:
+            return obj
+        if kind is tuple:
+            return tuple([self.value(part) for part in obj])
+        if kind is slice:
+            return Reduced("slice", (self.value(obj.start), self.value(obj.stop), self.value(obj.step)))
+        if kind in PLAIN and is_plain(obj):
+            return obj
+        known = self._known.get(id(obj))
+        if known is None:
+            known = self._known[id(obj)] = self._described(obj)
+            self._alive.append(obj)
+        return known
+
+    def pairs(self, mapping: Mapping[Any, Any]) -> list[Value]:
+        """The items of a mapping, as structure of a step."""
+        return [[self.value(key), self.value(value)] for key, value in mapping.items()]
+
+    def installed(self, home: Home) -> Value:
+        """What stands for an object of an installed module."""
+        self.uses_package(home[0])
+        return Reduced("installed", home)
+
+    def by_reference(self, obj: Any) -> Value:
+        """What stands for an object that only an installed module can tell."""
+        home = holder_of(obj)
+        if home is None:
+            raise CaptureError(f"{type_name(obj)} cannot be captured")
+        return self.installed(home)
+
+    def leaves_caches_empty(self, held: Iterable[Any]) -> None:
+        """Note weak containers that belong to installed code: what they hold depends on what ran before."""
+        self.caches.update(id(each) for each in held if type(each).__module__ in ("weakref", "_weakrefset"))
+
+    def uses_package(self, module: str) -> None:
+        """Note that the capture refers to an installed module."""
+        package = package_of(module)
+        if package is not None:
+            self.packages.add(package)
+
+    def later(self, node: Node, describe: Callable[[], None]) -> None:
+        """Describe what a node holds when the present describer is done."""
+        self._queue.append((describe, node))
+
+    def at_rest(self, look: Callable[[], None]) -> None:
+        """Look at what the walk has met each time that nothing is queued; what is queued then is described too."""
+        self._at_rest.append(look)
+
+    def made(self, obj: Any) -> bool:
+        """Whether the capture makes an object anew, as far as the walk has come."""
+        return type(self._known.get(id(obj))) is Node
+
+    def run(self) -> None:
+        """Describe everything that is queued, and what that leads to."""
+        while self._queue:
+            self._describe_queued()
+            for look in self._at_rest:
+                look()
+
+    def _describe_queued(self) -> None:
+        while self._queue:
+            describe, node = self._queue.popleft()
+            try:
+                describe()
+            except RecursionError:
+                raise
+            except Exception as error:  # describing may run any code of the object's
+                self._fail(node, as_capture_error(error, node.obj))
+
+    def code(self, func_code: Any) -> Node:
+        """The node of a code object: equal code is one node."""
+        blob = canonical_code(func_code, "docs" in self.options).blob
+        node = self.codes.get(blob)
+        if node is None:
+            node = self.codes[blob] = Node("code", func_code, [blob])
+        return node
+
+    def failure(self, error: CaptureError, obj: Any) -> Node:
+        """A node for what cannot be captured; an error only if it is sure to be needed."""
+        node = Node("trap", obj)
+        self._fail(node, error)
+        return node
+
+    def _fail(self, node: Node, error: CaptureError) -> None:
+        node.op, node.error = "trap", error
+        node.args = [isinstance(error, AmbientInput), str(error)]
+        node.fills, node.needs = [], []
+        self.failed.append(node)
+
+    def _described(self, obj: Any) -> Value:
+        try:
+            name = ambient_name(obj)
+            if name is not None:
+                raise AmbientInput(message_of(name))
+            return _describers.get(type(obj), self._describe_other)(self, obj)
+        except RecursionError:
+            raise
+        except Exception as error:
+            return self.failure(as_capture_error(error, obj), obj)
+
+
+def as_capture_error(error: Exception, obj: Any) -> CaptureError:
+    """The error to report when an object did not let itself be looked at."""
+    if isinstance(error, CaptureError):
+        return error
+    return CaptureError(f"{type_name(obj)} cannot be captured: {type(error).__name__}: {error}")
+
+
+def type_name(obj: Any) -> str:
+    """How errors speak of the type of an object."""
+    kind = type(obj)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,60 @@
+"""Arrays and dtypes of numpy."""
+
+from typing import Any
+
+import numpy as np
+
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.reducers.instances import describe_instance
+from jitclient.codec.user_code.names import lookup
+from jitclient.codec.words import Reduced
+
+
+@describes(np.ndarray)
+def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
+    walker.uses_package("numpy")
+    if array.dtype.hasobject:
+        node = Node("object_array", array)
+
+        def describe() -> None:
+            items = [walker.value(item) for item in array.ravel().tolist()]
+            node.args = [list(array.shape), items]
+
+        walker.later(node, describe)
+        return node
+    writeable = bool(array.flags.writeable)
+    by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
+    data = array.tobytes("F" if by_column else "C")
+    dtype = walker.value(array.dtype)
+    return Node("array", array, [dtype, list(array.shape), data, writeable, by_column])
+
+
+def is_dtype(obj: Any) -> bool:
+    """Whether an object is a dtype of numpy."""
+    return isinstance(obj, np.dtype)
+
+
+def describe_dtype(walker: Walker, dtype: Any) -> Value:
+    """A dtype by name; a structured one by its parts."""
+    walker.uses_package("numpy")
+    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata:
+        return describe_instance(walker, dtype)
+    if dtype.type.__module__ == "ml_dtypes":
+        walker.uses_package("ml_dtypes")
+        return Reduced("dtype", (dtype.name,))
+    if dtype.kind == "T":  # StringDType has parameters
+        return describe_instance(walker, dtype)
+    return Reduced("dtype", (dtype.str,))
+
+
+def is_ufunc(obj: Any) -> bool:
+    """Whether an object is a universal function of numpy."""
+    return isinstance(obj, np.ufunc)
+
+
+def describe_ufunc(walker: Walker, ufunc: Any) -> Value:
+    """A universal function, which does not say which module it lives in."""
+    if lookup("numpy", ufunc.__name__) is ufunc:
+        return walker.installed(("numpy", ufunc.__name__))
+    return walker.by_reference(ufunc)

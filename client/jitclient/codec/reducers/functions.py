@@ -1,0 +1,133 @@
+"""Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
+
+import sys
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.reducers.namespaces import namespace_of
+from jitclient.codec.reducers.references import add_references
+from jitclient.codec.user_code.beartyped import lasting_names
+from jitclient.codec.user_code.bytecode import refs_of
+from jitclient.codec.user_code.installed import is_user_module
+from jitclient.codec.user_code.names import home_of
+from jitclient.codec.words import Reduced
+
+_DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
+
+
+@describes(FunctionType)
+def _function(walker: Walker, func: FunctionType) -> Value:
+    home = home_of(func)
+    if home is not None:
+        return walker.installed(home)
+    node = Node("function", func)
+    walker.later(node, lambda: _describe_function(walker, node, func))
+    return node
+
+
+def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
+    walker.watch.function(func)
+    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+    private = has_private_globals(func)
+    if not private:
+        walker.leaves_caches_empty(_contents(func))
+    closure = [_cell(walker, cell, name) for name, cell in cells]
+    home: Value = func.__globals__.get("__name__")
+    if private:
+        home = namespace_of(walker, func.__globals__)
+    else:
+        walker.uses_package(str(home))
+    refs = refs_of(func.__code__)
+    rebinds = refs.writes_globals or refs.writes_cells or refs.dynamic
+    node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
+    if func.__defaults__:
+        node.fill("defaults", walker.value(func.__defaults__), label="default")
+    if func.__kwdefaults__:
+        names = lasting_names(func.__code__)
+        defaults = {names.get(name, name): value for name, value in func.__kwdefaults__.items()}
+        node.fill("kwdefaults", walker.pairs(defaults), label="default")
+    attributes = state_of(vars(func))
+    if attributes:
+        node.fill("attributes", walker.pairs(attributes))
+    if "docs" in walker.options and func.__doc__ is not None:
+        node.fill("attributes", [["__doc__", walker.value(func.__doc__)]])
+    if "qualnames" in walker.options and func.__qualname__ != func.__name__:
+        node.fill("attributes", [["__qualname__", walker.value(func.__qualname__)]])
+    if "annotations" in walker.options and func.__annotations__:
+        node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
+    if private:
+        add_references(walker, node, func.__globals__, refs)
+
+
+def _contents(func: FunctionType) -> Iterator[Any]:
+    for cell in func.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
+
+
+def has_private_globals(func: FunctionType) -> bool:
+    """Whether a function's globals travel; those of an installed module are the daemon's own."""
+    home = func.__globals__.get("__name__")
+    live = sys.modules.get(home) if isinstance(home, str) else None
+    return live is None or is_user_module(home) or vars(live) is not func.__globals__
+
+
+def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a function or an object without those that wrappers copy to describe it."""
+    is_wrapper = "__wrapped__" in attributes
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in _DESCRIPTIVE and not (is_wrapper and name == "__annotations__")
+    }
+
+
+def _cell(walker: Walker, cell: CellType, name: str) -> Value:
+    node = walker.value(cell)
+    if isinstance(node, Node) and not node.fills:
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return node
+        walker.watch.cell(cell)
+        node.fill("set_cell", walker.value(content), label=f"closure {name}")
+    return node
+
+
+@describes(CellType)
+def _bare_cell(walker: Walker, cell: CellType) -> Value:
+    node = Node("cell", cell)
+
+    def describe() -> None:
+        _cell(walker, cell, "cell")
+
+    walker.later(node, describe)
+    return node
+
+
+@describes(MethodType)
+def _method(walker: Walker, method: MethodType) -> Value:
+    home = home_of(method)
+    if home is not None:
+        return walker.installed(home)
+    node = Node("method", method)
+
+    def describe() -> None:
+        node.args = [walker.value(method.__func__), walker.value(method.__self__)]
+
+    walker.later(node, describe)
+    return node
+
+
+@describes(BuiltinFunctionType)
+def _builtin(walker: Walker, func: Any) -> Value:
+    owner = func.__self__
+    if owner is not None and not isinstance(owner, ModuleType):
+        return Reduced("attribute", (walker.value(owner), func.__name__))
+    home = home_of(func)
+    return walker.by_reference(func) if home is None else walker.installed(home)

@@ -1,0 +1,174 @@
+"""Instances: rebuilt as their class says, through `copyreg`, `__reduce__` or their attributes."""
+
+import copyreg
+import pickle
+import warnings
+from typing import Any
+
+from jitclient.codec.ambient.inputs import noted_reads
+from jitclient.codec.ambient.world import watch
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.walker import Walker, type_name
+from jitclient.codec.reducers.attributes import attributes_of, dict_of, slots_of, without_caches
+from jitclient.codec.reducers.functions import state_of
+from jitclient.codec.reducers.layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
+from jitclient.codec.reducers.own_pickles import (
+    Parts,
+    forgotten,
+    is_own_hash,
+    maker_of,
+    may_forget,
+    names_of,
+    says_itself,
+)
+from jitclient.codec.user_code.beartyped import is_settings, made_again
+from jitclient.codec.user_code.installed import is_user_module
+from jitclient.codec.user_code.ownership import is_user_class
+from jitclient.codec.words import Reduced
+from jitclient.errors import CaptureError
+
+_PROTOCOL = 5
+_ORDERLESS = "flax.nnx."
+"""A library that puts the attributes of its objects in order whenever it touches them."""
+
+
+def describe_instance(walker: Walker, obj: Any) -> Node:
+    """An instance of any class."""
+    if type(obj).__module__ == "flax.ids":  # a counter of the process
+        walker.uses_package("flax")
+        return Node("fresh", obj, ["flax.ids", "uuid"])
+    if is_settings(obj):
+        walker.uses_package("beartype")
+        return Node("call", obj, [walker.value(made_again(obj)), ()])
+    node = Node("new", obj)
+    walker.later(node, lambda: _describe(walker, node, obj))
+    return node
+
+
+def _describe(walker: Walker, node: Node, obj: Any) -> None:
+    if not is_user_class(type(obj)):
+        walker.leaves_caches_empty(dict_of(obj).values())
+    is_known = _is_known_by_its_base(type(obj))
+    if is_known and not says_itself(type(obj)):
+        _describe_by_state(walker, node, obj, frozenset())
+        return
+    parts, lost = _remaking(walker, obj)
+    if is_known:
+        lost = lost or frozenset()
+    if lost is not None:
+        _describe_by_state(walker, node, obj, lost)
+    elif isinstance(parts, str):
+        module = pickle.whichmodule(obj, parts)  # type: ignore[attr-defined]
+        if is_user_module(module):
+            raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
+        node.op, node.args = "call", [walker.value(getattr), (Reduced("module", (module,)), parts)]
+    elif parts is not None:
+        _describe_by_parts(walker, node, obj, parts)
+
+
+def _is_known_by_its_base(cls: type) -> bool:
+    """Whether the content of an object can be had without what its class makes of iteration and assignment."""
+    layout = layout_of(cls)
+    return is_kd_tree(layout) or (layout in CONTENT and is_user_class(cls))
+
+
+def _remaking(walker: Walker, obj: Any) -> tuple[Parts | str | None, frozenset[str] | None]:
+    """How an object says that it is made again; and what that would lose, if it is not the same then."""
+    if not may_forget(obj):
+        return _reduced(obj), None
+    watch()
+    with noted_reads() as reads:
+        try:
+            parts = _reduced(obj)
+        except Exception:  # it is the user's code: what it may raise is anything
+            return None, names_of(obj)
+    if isinstance(parts, str):
+        return parts, None
+    lost = forgotten(walker, obj, parts)
+    return parts, names_of(obj) if reads and lost is None else lost
+
+
+def _describe_by_state(walker: Walker, node: Node, obj: Any, lost: frozenset[str]) -> None:
+    """An object by what it is: what its class made in C keeps, and its attributes.
+
+    Those that pickling loses may be of no use elsewhere: what cannot be captured of them fails when it is used.
+    """
+    make_base(walker, node, obj)
+    attributes, slots = _in_order(obj, state_of(attributes_of(obj))), slots_of(obj)
+    kept = {name: value for name, value in attributes.items() if name not in lost}
+    kept_slots = {name: value for name, value in slots.items() if name not in lost}
+    if kept or kept_slots:
+        node.fill("state", walker.pairs(kept), walker.pairs(kept_slots))
+    for name in sorted(lost):
+        if name in attributes and not is_own_hash(obj, attributes[name]):
+            node.fill("state", walker.pairs({name: attributes[name]}), [], lenient=True)
+        elif name in slots and not is_own_hash(obj, slots[name]):
+            node.fill("state", [], walker.pairs({name: slots[name]}), lenient=True)
+
+
+def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> None:
+    make, args, state, items, pairs, setter = parts
+    if type(obj).__module__.startswith("jax._src.custom"):
+        # their __new__ wants the function, which their state holds
+        node.op, node.args = "bare", [walker.value(type(obj))]
+    elif make is NEW:
+        node.args = _made_by_new(walker, args[0], args[1:])
+    else:
+        node.op, node.args = "call", [walker.value(make), walker.value(tuple(args))]
+    if items is not None:
+        node.fill("append", [walker.value(item) for item in items])
+    if pairs is not None:
+        node.fill("set_items", [[walker.value(k), walker.value(v)] for k, v in pairs])
+    if state is not None:
+        _describe_state(walker, node, obj, state, setter)
+
+
+def _made_by_new(walker: Walker, cls: type, args: tuple[Any, ...]) -> list[Value]:
+    """A class, arguments, and whose `__new__` to call with them."""
+    maker = maker_of(cls)
+    given = walker.value(maker) if "__new__" in vars(maker) and maker is not cls else None
+    return [walker.value(cls), [walker.value(argument) for argument in args], given]
+
+
+def _reduced(obj: Any) -> Parts | str:
+    reducer = copyreg.dispatch_table.get(type(obj))
+    if reducer is not None:
+        parts: Any = reducer(obj)
+    elif type(obj).__module__ == "itertools":  # these warn of their end in Python 3.14
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            parts = obj.__reduce_ex__(_PROTOCOL)
+    else:
+        parts = obj.__reduce_ex__(_PROTOCOL)
+    if isinstance(parts, str):
+        return parts
+    if not isinstance(parts, tuple):
+        raise CaptureError(f"{type_name(obj)} cannot be captured: its __reduce__ is of no use")
+    make, args, state, items, pairs, setter = (*parts, None, None, None, None)[:6]
+    if isinstance(obj, BaseException) and type(obj).__reduce__ is BaseException.__reduce__:
+        make, args = NEW, (make, *args)
+    return Parts(make, args, state, items and list(items), pairs and list(pairs), setter)
+
+
+def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: Any) -> None:
+    if isinstance(state, dict):
+        state = _in_order(obj, state)
+    if setter is not None:
+        node.fill("call_setter", walker.value(setter), walker.value(state))
+        return
+    if hasattr(type(obj), "__setstate__"):
+        node.fill("setstate", walker.value(state))
+        return
+    slots: Any = {}
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if not isinstance(state or {}, dict) or not isinstance(slots or {}, dict):
+        raise CaptureError(f"{type_name(obj)} cannot be captured: nothing takes its state")
+    state = without_caches(obj, state_of(state or {}))
+    if state or slots:
+        node.fill("state", walker.pairs(state), walker.pairs(slots or {}))
+
+
+def _in_order(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
+    is_orderless = any(cls.__module__.startswith(_ORDERLESS) for cls in type(obj).__mro__)
+    return dict(sorted(state.items())) if is_orderless else state

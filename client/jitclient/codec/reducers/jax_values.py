@@ -1,0 +1,118 @@
+"""Objects of JAX's own: arrays, keys, jitted functions, tree definitions, devices.
+
+jax is never imported here: a program that holds such an object has imported it.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from jitclient.codec.ambient.registries import is_primitive
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.walker import Walker
+from jitclient.codec.reducers.jitted import own_attributes
+from jitclient.codec.user_code.installed import OURS
+from jitclient.codec.user_code.names import holder_of
+from jitclient.errors import CaptureError
+
+_JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+_JIT_FLAGS = ("keep_unused", "inline", "device", "backend")
+_KINDS = ("PjitFunction", "PyTreeDef")
+
+
+def is_of_jax(obj: Any) -> bool:
+    """Whether an object is one that this file describes."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return False
+    if is_primitive(obj):
+        return True
+    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
+        return False
+    return type(obj).__name__ in _KINDS or isinstance(obj, (jax.Array, jax.Device))
+
+
+def describe_jax(walker: Walker, obj: Any) -> Value:
+    """Describe an object of JAX's."""
+    import jax
+
+    walker.uses_package("jax")
+    if is_primitive(obj):
+        return _primitive(walker, obj)
+    if isinstance(obj, jax.Array):
+        return _array(walker, obj)
+    if isinstance(obj, jax.Device):
+        return Node("device", obj, [obj.platform, obj.id])
+    if type(obj).__name__ == "PyTreeDef":
+        return _tree(walker, obj)
+    return _jitted(walker, obj)
+
+
+def _primitive(walker: Walker, primitive: Any) -> Value:
+    home = holder_of(primitive)
+    if home is None:  # its rules are in JAX's tables
+        raise CaptureError(f"a primitive of the program's own cannot be captured: {primitive}")
+    return walker.installed(home)
+
+
+def _array(walker: Walker, array: Any) -> Value:
+    import jax
+
+    if isinstance(array, jax.core.Tracer):
+        raise CaptureError("a tracer of a transformation that is under way cannot be captured")
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        node = Node("prng_key", array)
+        data = np.asarray(jax.random.key_data(array))
+        node.args = [str(jax.random.key_impl(array)), walker.value(data)]
+        return node
+    if not array.is_fully_addressable:
+        raise CaptureError("an array that is spread over several processes cannot be captured")
+    weak = bool(getattr(array, "weak_type", False))
+    return Node("jax_array", array, [walker.value(np.asarray(array)), weak])
+
+
+def _tree(walker: Walker, tree: Any) -> Value:
+    node = Node("treedef", tree)
+    data = tree.node_data()
+
+    def describe() -> None:
+        node.args = [
+            data is None and tree.num_leaves == 1,
+            None if data is None else walker.value(data[0]),
+            None if data is None else walker.value(data[1]),
+            [walker.value(child) for child in tree.children()],
+        ]
+
+    walker.later(node, describe)
+    return node
+
+
+def _jitted(walker: Walker, jitted: Any) -> Value:
+    node = Node("jit", jitted)
+
+    def describe() -> None:
+        node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+        attributes = own_attributes(jitted, jitted._fun)
+        if attributes:
+            node.fill("state", walker.pairs(attributes), [])
+
+    walker.later(node, describe)
+    return node
+
+
+def jit_options(info: Any) -> dict[str, Any]:
+    """The keywords of `jax.jit` that made a jitted function, where they are not the defaults."""
+    options: dict[str, Any] = {}
+    for name in (*_JIT_OPTIONS, *_JIT_FLAGS):
+        value = getattr(info, name, None)
+        if value not in ((), None, False):
+            options[name] = value
+    if info.compiler_options_kvs:
+        options["compiler_options"] = dict(info.compiler_options_kvs)
+    for side in ("in", "out"):
+        leaves = getattr(info, f"{side}_shardings_leaves")
+        if not all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
+            tree = getattr(info, f"{side}_shardings_treedef")
+            options[f"{side}_shardings"] = tree.unflatten(leaves)
+    return options

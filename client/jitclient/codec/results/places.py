@@ -1,0 +1,69 @@
+"""Where code lies in installed modules, which are the same on both sides."""
+
+import functools
+import sys
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from jitclient.codec.user_code.code_objects import nested
+from jitclient.codec.user_code.installed import is_user_module
+from jitclient.errors import CaptureError
+
+
+class Place(NamedTuple):
+    """The `part`-th code object of an installed module, or of the `owner`-th piece of code of a capture."""
+
+    module: str | None
+    owner: int
+    part: int
+    qualname: str
+
+
+class Placed(NamedTuple):
+    """A code object of this process, and the names that it reads."""
+
+    code: CodeType
+    names: dict[str, Any]
+
+
+def place_of(func: FunctionType) -> Place:
+    """The place of an installed function's code.
+
+    Raises:
+        CaptureError: it was made of a text, or belongs to no installed module.
+    """
+    module = func.__globals__.get("__name__")
+    if isinstance(module, str) and not is_user_module(module) and _names_of(module) is func.__globals__:
+        for part, code in enumerate(_codes_of(module)):
+            if code == func.__code__:
+                return Place(module, 0, part, code.co_qualname)
+    raise CaptureError(f"{func.__qualname__} was made while the function was traced, of code that has no place")
+
+
+def code_at(place: Place) -> Placed:
+    """The code at a place in an installed module.
+
+    Raises:
+        CaptureError: it is not there, or the module is not loaded.
+    """
+    module = place.module
+    if module is not None and module in sys.modules and not is_user_module(module):
+        codes = _codes_of(module)
+        if 0 <= place.part < len(codes) and codes[place.part].co_qualname == place.qualname:
+            return Placed(codes[place.part], _names_of(module))
+    raise CaptureError(f"{module} has no {place.qualname} here")
+
+
+def _names_of(module: str) -> dict[str, Any]:
+    return vars(sys.modules[module]) if module in sys.modules else {}
+
+
+@functools.lru_cache(maxsize=64)
+def _codes_of(module: str) -> tuple[CodeType, ...]:
+    """The code objects of a module, as its loader has them."""
+    loader: Any = getattr(sys.modules[module].__spec__, "loader", None)
+    try:
+        code = loader.get_code(module)
+    except Exception as error:  # loaders are anybody's
+        raise CaptureError(f"the code of {module} cannot be read") from error
+    return tuple(nested(code)) if isinstance(code, CodeType) else ()

@@ -1,0 +1,222 @@
+"""Whether what a function computes may depend on the order of sets, which is another one in every process.
+
+Sets that travel are written in one order whatever theirs is, so the daemon's copies have an order of their own, and so
+has every set that code makes there. A function that may observe one is traced in the client, where the order is the
+one its author's process has.
+"""
+
+import dataclasses
+import hashlib
+import os
+import weakref
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
+from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import is_plain
+from jitclient.codec.reducers.functions import has_private_globals
+from jitclient.codec.sets.use import SEEDED, UNKNOWN, Sets, uses_of_order
+from jitclient.codec.user_code.ownership import is_user_class
+from jitclient.codec.words import COMPOUND
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+class SetOrder(NamedTuple):
+    """How a function depends on the order of sets.
+
+    Attributes:
+        is_seeded: the order follows from the hash seed and from `observed`; otherwise from nothing that has a name.
+        observed: a digest of the orders that its sets have in this process.
+        where: the name of the code, or what holds the set.
+    """
+
+    is_seeded: bool
+    observed: str
+    where: str
+
+    @property
+    def key(self) -> tuple[str, int, str] | None:
+        """What other processes that see the same orders have in common with this one; None where there are none."""
+        has_seed = os.environ.get("PYTHONHASHSEED", "").isdecimal()
+        return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
+
+    def __str__(self) -> str:
+        return f"the order of a set may show in {self.where}, and every process has another: sorted(...) cures it"
+
+
+def set_order(roots: Value) -> SetOrder | None:
+    """How what was walked depends on the order of sets; None if it does not."""
+    found = _Found()
+    for node in _reached(roots):
+        found.add_code_of(node)
+        for name, value in _slots(node):
+            found.add(node, name, value)
+    for value in _sets_in(roots):
+        found.add_unnamed(value, "a static value")
+    uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
+    if not uses:
+        return None
+    observed = hashlib.blake2b(to_bytes(sorted(found.orders)), digest_size=16).hexdigest()
+    is_seeded = all(kind == SEEDED for kind, _ in uses)
+    return SetOrder(is_seeded, observed, min(where for _, where in uses))
+
+
+class _Found:
+    """The sets that a capture holds, under their names where they have one, and the code that may use them."""
+
+    def __init__(self) -> None:
+        self.codes: list[CodeType] = []
+        self.sets = Sets()
+        self.unnamed: list[tuple[str, str]] = []
+        self.orders: set[tuple[bytes, ...]] = set()
+
+    def kind_of(self, items: Any) -> str | None:
+        """What decides the order of a set; None where the daemon's copy has the same order as this one."""
+        if len(items) < 2:
+            return None
+        if not all(map(is_plain, items)):
+            return UNKNOWN
+        pickled = {item: to_bytes(item) for item in items}
+        in_order = sorted(items, key=pickled.__getitem__)
+        if all(type(item) in _NUMBERS for item in items) and list(type(items)(in_order)) == list(items):
+            return None
+        self.orders.add(tuple(pickled[item] for item in items))
+        return SEEDED if all(map(_is_hashed_by_value, items)) else UNKNOWN
+
+    def add_code_of(self, node: Node) -> None:
+        """Note the user's code, and installed code that closes over a set: other installed code is taken on trust."""
+        if node.op == "source":
+            self.codes.append(node.obj)
+        elif node.op == "function" and self._may_observe(node):
+            self.codes.append(node.obj.__code__)
+
+    def add(self, node: Node, name: Any, value: Value) -> None:
+        """Note the sets in a value that a node holds under a name, or under none."""
+        whole = self._set_of(value)
+        if whole is None:
+            for inner in _sets_in(value):
+                self.add_unnamed(inner, _name_of(node))
+            return
+        kind = self.kind_of(whole)
+        if kind is None:
+            return
+        if name is None:
+            self.unnamed.append((kind, _name_of(node)))
+        elif isinstance(name, tuple):
+            self.sets.bind(self.sets.fast, name, kind)
+        else:
+            self.sets.bind(self.sets.names, name, kind)
+
+    def add_unnamed(self, value: Value, where: str) -> None:
+        """Note a set that code may reach in ways that its bytecode does not show."""
+        kind = self.kind_of(self._set_of(value))
+        if kind is not None:
+            self.unnamed.append((kind, where))
+
+    def _may_observe(self, node: Node) -> bool:
+        if _is_of_dataclass(node.obj) or str(node.obj.__globals__.get("__name__")).startswith("jax."):
+            return False  # JAX's own closures (of axis names, say) make one program whatever the order
+        closure = [fill.args[0] for cell in node.args[3] for fill in cell.fills]
+        return has_private_globals(node.obj) or any(self._set_of(value) is not None for value in closure)
+
+    def _set_of(self, value: Value) -> Any:
+        if type(value) is Node:
+            return value.obj if value.op in ("set", "frozenset") or _is_odd_set(value) else None
+        return value if type(value) is frozenset else None
+
+
+def _is_of_dataclass(func: Any) -> bool:
+    """Whether `dataclasses` made a function, which stores, compares or shows fields whatever they hold."""
+    names = ("__init__", "__eq__", "__hash__", "__repr__")
+    return func.__name__ in names and func.__code__.co_filename == "<string>"
+
+
+def _is_odd_set(node: Node) -> bool:
+    return node.op in ("call", "new") and isinstance(node.obj, (set, frozenset, weakref.WeakSet))
+
+
+def _is_hashed_by_value(item: Any) -> bool:
+    if type(item) in (tuple, frozenset):
+        return all(map(_is_hashed_by_value, item))
+    return type(item) in _NUMBERS or type(item) in (str, bytes)
+
+
+def _sets_in(value: Value) -> Iterator[Value]:
+    """The sets that a value is, has inside or refers to."""
+    if type(value) is Node:
+        if value.op in ("set", "frozenset") or _is_odd_set(value):
+            yield value
+    elif type(value) is frozenset:
+        yield value
+    elif type(value) in COMPOUND:
+        for part in value:
+            yield from _sets_in(part)
+
+
+def _reached(roots: Value) -> list[Node]:
+    found = dict.fromkeys(nodes_in(roots))
+    order = list(found)
+    for node in order:  # grows while it is read
+        held = [*node.children(), *(need for need, _ in node.needs)]
+        held += [child for fill in node.fills for child in nodes_in(fill.args)]
+        for child in held:
+            if child not in found:
+                found[child] = None
+                order.append(child)
+    return order
+
+
+def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
+    """What a node holds, each under the name by which code reads it, or None. A local's name has its code beside it."""
+    match node.op:
+        case "bind":
+            yield node.args[1], node.args[2]
+        case "patch":
+            yield node.args[2][-1], node.args[3]
+        case "cell":
+            yield from ((fill.label.removeprefix("closure "), fill.args[0]) for fill in node.fills)
+        case "function":
+            yield from _slots_of_function(node)
+        case "class":
+            yield from _pairs(node.args[4])
+            yield from ((None, fill.args) for fill in node.fills)
+        case "new" if isinstance(node.obj, dataclasses.Field):
+            yield from ((node.obj.name, value) for fill in node.fills for _, value in _state(fill))
+        case "new" if is_user_class(type(node.obj)):
+            for fill in node.fills:
+                yield from _pairs(_state(fill)) if fill.op == "state" else [(None, fill.args)]
+        case "set" | "frozenset":
+            yield from ()
+        case _:
+            yield None, node.args
+            yield from ((None, fill.args) for fill in node.fills)
+
+
+def _slots_of_function(node: Node) -> Iterator[tuple[Any, Value]]:
+    func = node.obj
+    names = func.__code__.co_varnames[: func.__code__.co_argcount]
+    for fill in node.fills:
+        if fill.op == "defaults" and type(fill.args[0]) is tuple:
+            given = fill.args[0]
+            yield from (((func.__code__, n), v) for n, v in zip(names[len(names) - len(given) :], given, strict=True))
+        elif fill.op == "kwdefaults":
+            yield from (((func.__code__, name), value) for name, value in fill.args[0])
+        elif fill.op == "attributes":
+            yield from _pairs(fill.args[0])
+
+
+def _state(fill: Fill) -> list[Value]:
+    return [pair for pairs in fill.args for pair in pairs] if fill.op == "state" else []
+
+
+def _pairs(pairs: list[Value]) -> Iterator[tuple[Any, Value]]:
+    for name, value in pairs:
+        yield name if isinstance(name, str) else None, value
+
+
+def _name_of(node: Node) -> str:
+    obj = node.obj
+    return getattr(obj, "__qualname__", None) or f"a {type(obj).__name__}"

@@ -1,0 +1,126 @@
+"""Steps of a program that make functions, and the names that they read."""
+
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from jitclient.codec.ambient.traps import ModuleView, Trap, arm, guarded, viewed
+from jitclient.codec.steps.builder import Builder, fills, makes
+from jitclient.codec.steps.private_imports import Source
+from jitclient.codec.unpickler import from_bytes
+from jitclient.codec.user_code.installed_values import installed_attribute
+
+
+@makes("code")
+def _code(builder: Builder, blob: bytes) -> Any:
+    return from_bytes(blob)
+
+
+@makes("function")
+def _function(builder: Builder, code: Any, home: Any, name: str, closure: list[Any], rebinds: bool) -> FunctionType:
+    func = FunctionType(builder.code(code), builder.home(home), name, None, tuple(closure))
+    func.__qualname__ = name
+    return func
+
+
+@fills("defaults")
+def _defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
+    func.__defaults__ = defaults
+
+
+@fills("kwdefaults")
+def _keyword_defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
+    func.__kwdefaults__ = dict(defaults)
+
+
+@fills("attributes")
+def _attributes(builder: Builder, func: FunctionType, attributes: Any) -> None:
+    for name, value in attributes:
+        setattr(func, name, value)
+
+
+@fills("annotations")
+def _annotations(builder: Builder, func: FunctionType, annotations: Any) -> None:
+    func.__annotations__ = dict(annotations)
+
+
+@makes("cell")
+def _cell(builder: Builder) -> CellType:
+    return CellType()
+
+
+@fills("set_cell")
+def _set_cell(builder: Builder, cell: CellType, content: Any) -> None:
+    cell.cell_contents = content
+
+
+@makes("method")
+def _method(builder: Builder, func: Any, owner: Any) -> MethodType:
+    return MethodType(func, owner)
+
+
+@makes("namespace")
+def _namespace(builder: Builder) -> ModuleType:
+    return builder.namespace()
+
+
+@makes("bind")
+def _bind(builder: Builder, home: ModuleType, name: str, bound: Any) -> None:
+    for module, value in builder.views(home, bound):
+        if isinstance(value, ModuleType) and value.__name__ != "numpy":
+            value = guarded(value)
+        names = vars(module)
+        names[name] = value
+        builder.again(lambda names=names, value=value: names.__setitem__(name, value))  # type: ignore[misc]
+
+
+@makes("patch")
+def _patch(builder: Builder, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
+    for module, value in builder.views(home, put):
+        names = vars(module)
+        if not isinstance(value, Trap) and _is_as_installed(names[name], dotted, value):
+            continue
+        view = names[name] = viewed(names[name])
+        for part in dotted[:-1]:
+            inner = viewed(getattr(view, part))
+            vars(view)[part] = inner
+            view = inner
+        vars(view)[dotted[-1]] = value
+
+
+def _is_as_installed(module: Any, dotted: list[str], value: Any) -> bool:
+    """Whether a module has this value anyway: then code sees the module itself."""
+    real = vars(module)["_real"] if isinstance(module, ModuleView) else module
+    try:
+        held = installed_attribute(real.__name__, ".".join(dotted))
+        return type(held) is type(value) and bool(held == value)
+    except Exception:  # it may be missing here, or compare in any way it likes
+        return False
+
+
+@makes("whole")
+def _whole(builder: Builder, home: Any) -> None:
+    return None
+
+
+@makes("names")
+def _names(builder: Builder, home: ModuleType) -> dict[str, Any]:
+    return vars(home)
+
+
+@makes("source")
+def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
+    body = builder.code(code)
+    builder.sandbox.imports.add(name, Source(name, is_package, body, home, gone))
+    return body
+
+
+@makes("alias")
+def _alias(builder: Builder, name: str, home: Any) -> None:
+    builder.sandbox.imports.add_alias(name, home)
+
+
+@makes("trap")
+def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
+    trap = Trap(is_ambient, message, is_armed=False)
+    builder.at_end(lambda: arm(trap))
+    return trap

@@ -1,0 +1,157 @@
+"""The canonical form of a code object, with what only describes it set apart as its location."""
+
+import dis
+import inspect
+from types import CodeType
+from typing import Any, NamedTuple
+
+from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import is_plain
+from jitclient.codec.user_code.beartyped import lasting
+from jitclient.errors import CaptureError
+
+_FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
+"""Code that uses one of these may read the names of local variables, so they stay."""
+
+_HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING of Python 3.14
+_LOAD_CONST = dis.opmap["LOAD_CONST"]
+_STORE_NAME = dis.opmap["STORE_NAME"]
+_CONST_OPS = frozenset(dis.hasconst)
+_MAX_RENUMBERED = 255  # beyond, an argument needs a prefix, and lengths would change
+
+Location = tuple[str, int, bytes, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+class Canonical(NamedTuple):
+    """`blob`: what a capture holds. `codes`: the code object, then those nested in it, in the order of the bytes."""
+
+    blob: bytes
+    codes: tuple[CodeType, ...]
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """Where each of them was written."""
+        return tuple(map(_location, self.codes))
+
+
+_known: dict[tuple[int, bool], tuple[CodeType, Canonical]] = {}
+
+
+def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
+    """The canonical form of `code`; depends on nothing else, so it is made once per process."""
+    known = _known.get((id(code), keep_docs))
+    if known is None or known[0] is not code:
+        codes: list[CodeType] = []
+        blob = to_bytes(_body(code, keep_docs, codes))
+        known = (code, Canonical(blob, tuple(codes)))
+        _known[id(code), keep_docs] = known
+    return known[1]
+
+
+def _location(code: CodeType) -> Location:
+    code = lasting(code)
+    return (
+        code.co_filename,
+        code.co_firstlineno,
+        code.co_linetable,
+        code.co_qualname,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+    )
+
+
+def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
+    codes.append(code)
+    code = lasting(code)
+    new_name = _renamed_locals(code)
+    bytecode, consts = _numbered_constants(code, keep_docs)
+
+    def renamed(names: tuple[str, ...]) -> list[str]:
+        return [new_name.get(name, name) for name in names]
+
+    def constant(value: Any) -> Any:
+        if isinstance(value, CodeType):
+            return [_body(value, keep_docs, codes)]
+        if not is_plain(value) and type(value) is not slice:
+            raise CaptureError(f"{code.co_qualname} has a constant that no source has: a {type(value).__qualname__}")
+        return value
+
+    return [
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_nlocals,
+        code.co_stacksize,
+        code.co_flags & ~_HAS_DOCSTRING,
+        bytecode,
+        [constant(value) for value in consts],
+        list(code.co_names),
+        renamed(code.co_varnames),
+        code.co_name,
+        code.co_exceptiontable,
+        renamed(code.co_freevars),
+        renamed(code.co_cellvars),
+    ]
+
+
+def _renamed_locals(code: CodeType) -> dict[str, str]:
+    """New names for local variables whose names cannot be read; arguments keep theirs.
+
+    Bodies of classes and modules look names up at run time, and `super()` looks for a free
+    variable called `__class__`.
+    """
+    if not code.co_flags & inspect.CO_OPTIMIZED or _FRAME_READERS & set(code.co_names):
+        return {}
+    n_arguments = code.co_argcount + code.co_kwonlyargcount
+    n_arguments += bool(code.co_flags & inspect.CO_VARARGS)
+    n_arguments += bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    fixed = set(code.co_varnames[:n_arguments])
+    names = dict.fromkeys(code.co_varnames + code.co_cellvars + code.co_freevars)
+    free = [n for n in names if n not in fixed and n.isidentifier() and not n.startswith("__")]
+    return {name: f"_v{i}" for i, name in enumerate(free)}
+
+
+def _numbered_constants(code: CodeType, keep_docs: bool) -> tuple[bytes, list[Any]]:
+    """Bytecode and constants, these in order of first use after the docstring's place.
+
+    So neither an added nor an edited docstring shows, nor do constants that nothing loads.
+    """
+    doc = code.co_consts[0] if keep_docs and code.co_consts else None
+    first = doc if isinstance(doc, str) else None
+    if len(code.co_consts) > _MAX_RENUMBERED:
+        used = {step.arg for step in dis.get_instructions(code) if step.opcode in _CONST_OPS}
+        kept = [c if i in used else None for i, c in enumerate(code.co_consts)]
+        return code.co_code, [first if 0 not in used else kept[0], *kept[1:]]
+    bytecode = bytearray(code.co_code)
+    order: dict[tuple[int, str | None], int] = {}
+    consts: list[Any] = [first]
+    for at in range(0, len(bytecode), 2):
+        if bytecode[at] not in _CONST_OPS:
+            continue
+        stored_as = _name_stored(code, bytecode, at)
+        describes = stored_as in _DESCRIBING and not (keep_docs and stored_as == "__doc__")
+        place = (bytecode[at + 1], stored_as if describes else None)
+        if place not in order:
+            value = code.co_consts[bytecode[at + 1]]
+            order[place] = len(consts)
+            consts.append(_DESCRIBING[place[1]](value) if place[1] else value)
+        bytecode[at + 1] = order[place]
+    return bytes(bytecode), consts
+
+
+def _name_stored(code: CodeType, bytecode: bytearray, at: int) -> str | None:
+    """The name that the constant loaded at `at` is stored under right away, if it is."""
+    if bytecode[at] != _LOAD_CONST or at + 3 >= len(bytecode) or bytecode[at + 2] != _STORE_NAME:
+        return None
+    return code.co_names[bytecode[at + 3]]
+
+
+_DESCRIBING: dict[str | None, Any] = {
+    "__doc__": lambda value: None,
+    "__firstlineno__": lambda value: 0,
+    "__qualname__": lambda value: value.rpartition(".")[2] if isinstance(value, str) else value,
+    # a set's order decides the order of these in Python 3.13.0
+    "__static_attributes__": lambda value: tuple(sorted(value)) if isinstance(value, tuple) else value,
+}
+"""What the body of a class says of itself: no code of the user's computes with it."""

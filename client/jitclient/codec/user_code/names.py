@@ -1,0 +1,83 @@
+"""Where an installed object lives: the module and the name that stand for it in a capture."""
+
+import functools
+import sys
+from typing import Any
+
+from jitclient.codec.user_code.installed import is_user_module
+
+MISSING: Any = object()
+Home = tuple[str, str]
+
+
+def lookup(module: str, dotted: str) -> Any:
+    """What a loaded module holds under a dotted name, or MISSING."""
+    try:
+        return functools.reduce(getattr, dotted.split("."), sys.modules[module])
+    except (AttributeError, KeyError):
+        return MISSING
+
+
+def home_of(obj: Any) -> Home | None:
+    """The installed module and name under which an object says that it lives, checked."""
+    module = _text(obj, "__module__")
+    if module is None:
+        module = _text(_attribute(obj, "__self__"), "__name__")
+    name = _text(obj, "__qualname__") or _text(obj, "__name__")
+    if module is None or name is None or is_user_module(module):
+        return None
+    for candidate in dict.fromkeys((name, name.rpartition(".")[2])):
+        if lookup(module, candidate) is obj:
+            return module, candidate
+    return None
+
+
+def _text(obj: Any, attribute: str) -> str | None:
+    value = _attribute(obj, attribute)
+    return value if isinstance(value, str) else None
+
+
+def _attribute(obj: Any, name: str) -> Any:
+    try:
+        return getattr(obj, name, None)
+    except Exception:  # a proxy's own __getattr__ may raise anything
+        return None
+
+
+def constant_home(obj: Any) -> Home | None:
+    """The home of a sentinel or singleton: an instance that the module of its class holds."""
+    if type(obj) is object:
+        return _bare_objects(len(sys.modules)).get(id(obj))
+    module = type(obj).__module__
+    if module not in sys.modules or is_user_module(module):
+        return None
+    name = _constants(module).get(id(obj))
+    if name is None or lookup(module, name) is not obj:
+        return None
+    return module, name
+
+
+@functools.cache
+def _constants(module: str) -> dict[int, str]:
+    held = vars(sys.modules[module])
+    return {id(value): name for name, value in list(held.items()) if not name.startswith("__")}
+
+
+@functools.lru_cache(maxsize=1)
+def _bare_objects(n_modules: int) -> dict[int, Home]:
+    """`object()` says nothing of its home: look everywhere, first in alphabetical order wins."""
+    found = [(module, name, id(v)) for module, name, v in _everything() if type(v) is object]
+    return {i: (module, name) for module, name, i in sorted(found, reverse=True)}
+
+
+def holder_of(obj: Any) -> Home | None:
+    """Any installed module that holds an object which does not say where it lives."""
+    found = ((module, name) for module, name, value in _everything() if value is obj)
+    return min(found, default=None)
+
+
+def _everything() -> Any:
+    for module_name, module in list(sys.modules.items()):
+        if not is_user_module(module_name):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                yield module_name, name, value

@@ -1,0 +1,128 @@
+"""How a class is registered with JAX as a pytree. The one file that reads JAX's own registry.
+
+JAX has no public way to ask which functions flatten a class, and the daemon must register its
+copy alike. Where the registry does not say how a class is registered, the class cannot be
+captured.
+"""
+
+import dataclasses
+import inspect
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.codec.user_code.ownership import functions_in, is_of_user_module
+from jitclient.errors import CaptureError
+
+Registration = tuple[str, tuple[Any, ...]]
+
+
+def registration_of(cls: type) -> Registration | None:
+    """How to register a class again: a kind of `REGISTER` and its arguments; None if it is not."""
+    init = cls.__dict__.get("__init__")
+    if getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass":
+        return "chex", ()  # chex registers when the first instance is made: before and after differ
+    entry = _table("_registry").get(cls)
+    if entry is None:
+        if is_registered(cls):
+            raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+        return None
+    return _kind_of(cls, entry.to_iter, entry.from_iter)
+
+
+def refuse_registered(cls: type) -> None:
+    """Raise if the program registered an installed class as a pytree: that of another process is none."""
+    entry = _table("_registry").get(cls)
+    if entry is None or cls.__module__ == "builtins":
+        return  # JAX lets nobody register those of its own again
+    try:
+        kind, given = _kind_of(cls, entry.to_iter, entry.from_iter)
+    except CaptureError:  # JAX registers those itself
+        return
+    by_hand = any(is_of_user_module(func) for each in given for func in functions_in(each))
+    if by_hand or (kind in ("dataclass", "static") and cls.__module__.partition(".")[0] in sys.stdlib_module_names):
+        raise CaptureError(f"user code registered an installed class as a pytree: {cls.__module__}.{cls.__qualname__}")
+
+
+def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
+    place = getattr(flatten, "__qualname__", "").removeprefix("_")
+    if place.startswith("register_dataclass."):
+        data, meta = _closed_over(flatten, "data_fields"), _closed_over(flatten, "meta_fields")
+        return "dataclass", (tuple(data), tuple(meta), _dropped_fields(cls, {*data, *meta}))
+    if place == "register_pytree_with_keys.<locals>.flatten_func_impl":
+        keyed = _closed_over(flatten, "flatten_with_keys")
+        if getattr(keyed, "__qualname__", "").removeprefix("_").startswith("register_static."):
+            return "static", ()
+        if isinstance(keyed, operator.methodcaller):
+            return "class_with_keys", ()
+        return "keys", (keyed, unflatten)
+    if isinstance(flatten, operator.methodcaller):
+        return ("class_with_keys" if hasattr(cls, "tree_flatten_with_keys") else "class"), ()
+    if getattr(flatten, "__module__", "") == "jax._src.tree_util":
+        raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+    return "node", (flatten, unflatten)
+
+
+def _closed_over(func: Any, name: str) -> Any:
+    return inspect.getclosurevars(func).nonlocals[name]
+
+
+def _dropped_fields(cls: type, kept: set[str]) -> tuple[str, ...]:
+    if not dataclasses.is_dataclass(cls):
+        return ()
+    return tuple(f.name for f in dataclasses.fields(cls) if f.init and f.name not in kept)
+
+
+def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
+    """Register a class again, unless making it has done so."""
+    if kind == "chex":
+        from chex._src.dataclass import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+            register_dataclass_type_with_jax_tree_util,
+        )
+
+        register_dataclass_type_with_jax_tree_util(cls)
+    elif not is_registered(cls):
+        REGISTER[kind](cls, *arguments)
+
+
+def is_registered(cls: type) -> bool:
+    """Whether a class was registered with JAX as a pytree."""
+    tree_util = sys.modules.get("jax.tree_util")
+    if tree_util is None:
+        return False
+    if _is_named_tuple(cls):  # JAX calls those nodes in any case
+        return cls in _table("_registry")
+    try:
+        return bool(tree_util.default_registry.is_node(cls))
+    except (AttributeError, TypeError):
+        return cls in _table("_registry")
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _table(name: str) -> dict[Any, Any]:
+    """One of JAX's tables of classes; empty where this JAX has none of that name."""
+    table = getattr(sys.modules.get("jax._src.tree_util"), name, None)
+    return table if isinstance(table, dict) else {}
+
+
+def _from_tree_util(name: str) -> Callable[..., Any]:
+    def call(cls: type, *arguments: Any) -> Any:
+        from jax import tree_util
+
+        return getattr(tree_util, name)(cls, *arguments)
+
+    return call
+
+
+REGISTER: dict[str, Callable[..., Any]] = {
+    "class": _from_tree_util("register_pytree_node_class"),
+    "class_with_keys": _from_tree_util("register_pytree_with_keys_class"),
+    "dataclass": _from_tree_util("register_dataclass"),
+    "keys": _from_tree_util("register_pytree_with_keys"),
+    "node": _from_tree_util("register_pytree_node"),
+    "static": _from_tree_util("register_static"),
+}

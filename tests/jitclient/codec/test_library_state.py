@@ -1,0 +1,72 @@
+"""The state of libraries that a trace obeys: what is listed is what the installed libraries have."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from jitclient.codec.ambient import library_state
+from jitclient.errors import AmbientInput, CaptureError
+
+LIBRARIES = sorted({module.partition(".")[0] for module, _, _ in library_state.STATE})
+
+UNTOUCHED = """
+import importlib
+from jitclient.codec.ambient.library_state import STATE, state_of
+for module, path, untouched in STATE:
+    if module.partition(".")[0] == {library!r}:
+        importlib.import_module(module)
+        if state_of(module, path) != untouched:
+            print(module, path, state_of(module, path))
+"""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_each_library_has_what_is_listed(library):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed here: nothing checks what is listed of it")
+    told = subprocess.run(
+        [sys.executable, "-c", UNTOUCHED.format(library=library)], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == ""
+
+
+@pytest.fixture
+def chex():
+    import chex
+
+    yield chex
+    chex.enable_asserts()
+
+
+def test_a_setting_counts_for_those_who_may_use_the_library(chex):
+    chex.disable_asserts()
+    library_state.refuse_changed(["jax", "numpy"])
+    with pytest.raises(CaptureError, match="DISABLE_ASSERTIONS"):
+        library_state.refuse_changed(["jax", "optax"])
+
+
+def test_what_is_changed_meanwhile_is_put_back_and_told(chex):
+    import flax
+
+    asserts = importlib.import_module("chex._src.asserts_internal")
+    limit = sys.getrecursionlimit()
+
+    def change():
+        with library_state.put_back():
+            chex.disable_asserts()
+            flax.config.update("flax_return_frozendict", True)
+            sys.setrecursionlimit(limit + 1)
+            raise ValueError("what came of it")
+
+    with pytest.raises(AmbientInput, match="flax_return_frozendict") as told:
+        change()
+    assert isinstance(told.value.__cause__, ValueError)
+    assert (flax.config.flax_return_frozendict, asserts.DISABLE_ASSERTIONS) == (False, False)
+    assert sys.getrecursionlimit() == limit
+
+
+def test_what_is_raised_where_nothing_changes_stays(chex):
+    with pytest.raises(ValueError, match="as ever"), library_state.put_back():
+        raise ValueError("as ever")
