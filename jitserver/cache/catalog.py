@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -80,6 +81,9 @@ class Catalog:
         """
         self.writes = writes
         self._lock = threading.Lock()
+        if writes:
+            with contextlib.suppress(OSError):  # what is wrong, SQLite says
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # captured values lie in it
         target = str(path) if writes else f"{path.as_uri()}?mode=ro"
         self._connection = sqlite3.connect(
             target, timeout=5.0, check_same_thread=False, uri=not writes, isolation_level=None

@@ -1,5 +1,6 @@
 """Compilations by the text of their programs: JAX's own cache on the disk, in a folder of ours, which we bound."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ _here = _Here()
 
 def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
     """Has JAX keep long compilations there, and tell when one is found."""
+    with contextlib.suppress(OSError):  # JAX makes it when it needs it, and warns where it cannot
+        folder.mkdir(mode=0o700, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
 

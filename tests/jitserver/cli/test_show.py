@@ -2,11 +2,13 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +100,46 @@ def test_of_a_program_that_its_client_traced(used: dict[str, str], cli: Callable
 def test_a_text_of_nothing(used: dict[str, str], cli: Callable[..., Any]) -> None:
     done = cli("cache", "show", "no-such-key", "--hlo", env=used)
     assert (done.returncode, done.stdout) == (1, "")
+
+
+SECRETS = """
+    import json, numpy as np, jitclient
+
+    TOKEN = "hidden-in-a-global"
+    CONFIG = {"token": "hidden-in-a-dict", "bytes": b"hidden-in-bytes"}
+
+    class Account:
+        password = "hidden-in-a-class"
+        def __init__(self):
+            self.key = "hidden-in-an-instance"
+
+    account = Account()
+
+    def keeper():
+        local = "hidden-in-a-closure"
+
+        @jitclient.jit
+        def keeps(x, given="hidden-in-a-default"):
+            lengths = map(len, (TOKEN, CONFIG["token"], CONFIG["bytes"], account.password, account.key, local))
+            return x * sum(lengths) * len("hidden-in-code")
+
+        return keeps
+
+    print(json.dumps(float(keeper()(np.float32(1)))))
+"""
+
+
+def test_what_a_function_captured_is_shown_to_nobody(
+    short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any], cli: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_CACHE_DIR": str(short_path / "cache")}
+    with new_daemon(f"unix:{short_path}/d.sock", env=env):
+        assert run_script(SECRETS, env=env) > 0
+        shown = [cli("cache", "show", "keeps", *options, env=env) for options in ([], ["--json"], ["--jaxpr"])]
+    assert [done.returncode for done in shown] == [0, 0, 0]
+    assert not any("hidden" in done.stdout + done.stderr for done in shown)
+    files = [path for path in (short_path / "cache").rglob("*") if path.is_file()]
+    assert any(b"hidden-in-a-dict" in path.read_bytes() for path in files)  # and so:
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    folders = [path for path in (short_path / "cache").rglob("*") if path.is_dir()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
