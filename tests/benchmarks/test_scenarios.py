@@ -29,6 +29,7 @@ COMPARED = {
     "tracing": {"bare socket", "tutorial"},
     "imports": {"numpy", "jax"},
     "unchanged": {"cloudpickle"},
+    "capture": {"cloudpickle"},
     "command_line": {"import click"},
     "catalog": set(),
 }

@@ -12,11 +12,11 @@ import pytest
 
 WORKER = Path(__file__).with_name("hot_path_worker.py")
 CLIENT = Path(__file__).with_name("hot_path_client.py")
-MOST = {"small": (71, 40), "resident": (32, None), "100 resident leaves": (430, None)}
+MOST = {"small": (10, 40), "resident": (8, None), "100 resident leaves": (211, None)}
 """By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
 raise one says why.
 """
-MOST_WITHOUT_JAX = {"small": 96, "resident": 49}
+MOST_WITHOUT_JAX = {"small": 14, "resident": 12}
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def own(new_daemon: Callable[..., Any], short_path: Path) -> Any:
 def client(own: Any) -> Any:
     """Makes this process a client of the test's own daemon."""
     made = []
-    before = process._session
+    before = process.current
 
     def connect() -> Any:
         made.append(jitclient.connect(own.env["JITSERVER_ADDRESS"]))
@@ -69,7 +69,7 @@ def client(own: Any) -> Any:
     yield connect
     for session in made:
         session.close()
-    process._session = before
+    process.current = before
 
 
 @pytest.mark.parametrize("jax", [[], ["jax"]], ids=["without jax", "with jax"])

@@ -143,13 +143,13 @@ def client_of() -> ClientOf:
 
 @contextlib.contextmanager
 def _client_of(address: str) -> Iterator[Session]:
-    before = client_process._session
+    before = client_process.current
     connected = jitclient.connect(address)
     try:
         yield connected
     finally:
         connected.close()
-        client_process._session = before
+        client_process.current = before
 
 
 @pytest.fixture(scope="module")

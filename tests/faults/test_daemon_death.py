@@ -138,7 +138,7 @@ def test_a_daemon_that_hangs_is_given_up(
     with serve() as daemon, client_of(daemon.address):
         big = add(np.zeros((300, 300), np.float32))
         assert float(add(np.float32(1))) == 2
-        reached = process.session()._connection
+        reached = process.session().connection
         assert reached is not None
         reached._channel.stream.set_patience(0.3)
         monkeypatch.setattr("jitclient.wire.connection.SILENCE_SECONDS", 0.3)  # of those that follow

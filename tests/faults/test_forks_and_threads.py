@@ -10,8 +10,15 @@ FORKS = """
     inherited = double(np.ones((200, 200), np.float32))  # too large to come with the answer
     kept = double(np.full((200, 200), 2, np.float32))
 
+    def again():  # calls for which there is a plan by then, at once and queued
+        return [float(double(np.float32(n))) for n in range(4)] + [double(inherited) for _ in range(4)]
+
+    again()
+
     def child():
         assert np.asarray(inherited)[0, 0] == 2
+        *numbers, last = again()
+        assert numbers[:4] == [0, 2, 4, 6] and np.asarray(last)[0, 0] == 4
         mine = [triple(np.full((200, 200), n, np.float32)) for n in range(5)]
         assert [np.asarray(m)[0, 0] for m in mine] == [0, 3, 6, 9, 12]
         mixed = triple(inherited)

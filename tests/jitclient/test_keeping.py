@@ -42,11 +42,11 @@ def name() -> Iterator[str]:
 @pytest.fixture
 def another_client(daemon: str) -> Iterator[Callable[[], None]]:
     """Makes this process another client, as its next run is."""
-    before, made = process._session, []
+    before, made = process.current, []
     yield lambda: made.append(jitclient.connect(daemon))
     for session in made:
         session.close()
-    process._session = before
+    process.current = before
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import HostArray, dtype_named, is_key, nbytes_of
+from jitclient.wire.arrays import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Done, Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
@@ -70,7 +70,13 @@ class Array(Operations, Placement):
         self.deleted = False
 
     def __del__(self) -> None:
-        self._session.drop(self._handle, self._generation)
+        """Tells the daemon, soon, that nobody holds it. Runs inside garbage collections: no lock, no I/O."""
+        session, handle = self._session, self._handle
+        if self._generation == session.generation and handle >= session.first_own_handle:
+            session.drops.append(handle)
+            # Where there is no connection, they go with the first message of the next.
+            if not session.background.awake and session.connection is not None:
+                session.background.wake()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -132,13 +138,15 @@ class Array(Operations, Placement):
         """Has the daemon free it now. Whatever uses it later raises."""
         self.deleted = True
         self._value = None
-        self._session.drop(self._handle, self._generation)
+        self.__del__()
 
     # ---- looks
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        value = self._fetched()
-        if is_key(self.spec):
+        value = self._value
+        if value is None or self.deleted:
+            value = self._fetched()
+        if self.spec.dtype.startswith(KEY_PREFIX):
             raise TypeError(
                 f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
                 "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."

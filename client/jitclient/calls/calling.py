@@ -10,14 +10,21 @@ from jitclient.sessions.session import Session
 _ATTEMPTS = 5  # to reach a daemon that restarts under us
 
 
-def call(stay: Session, program_at: Callable[[Session], Program], leaves: Sequence[Any]) -> Any:
+def call(
+    stay: Session, program_at: Callable[[Session], Program], leaves: Sequence[Any], lost: DaemonLost | None = None
+) -> Any:
     """Runs a program once on the leaves of its arguments. `program_at` gets it where the daemon is another by now.
+
+    `lost` is what a try before ended with, of a call that changes nothing.
 
     Raises:
         DaemonLost: the daemon went away; nothing tells whether the call ran.
         BaseException: what making the program or calling it raised.
     """
-    lost: DaemonLost | None = None
+    if isinstance(lost, DaemonSilent):
+        raise lost
+    if isinstance(lost, NotSent):
+        lost = None
     made_anew = False
     for _ in range(_ATTEMPTS):
         program: Program | None = None

@@ -33,6 +33,7 @@ class Program:
     looks: tuple[int, ...]  # results small enough to come with the answer
     stamp: Hashable  # of the declared inputs that it was made of
     taken: list[tuple[int, ...]]  # the donated leaves that a call uses up, once one has
+    plans: dict[Hashable, list[Any] | None]  # by kinds of leaves: the plan, if one is made; None where none can be
 
     @classmethod
     def of(
@@ -59,6 +60,7 @@ class Program:
             looks=_small(prepared.results),
             stamp=stamp,
             taken=[],
+            plans={},
         )
 
     def is_valid(self, session: Session) -> bool:
@@ -86,20 +88,20 @@ class Program:
                 raise Outdated
             attachments: list[HostArray] = []
             arguments = outgoing(leaves, self.specs, session, attachments)
-            first = session.new_handles(len(prepared.results))
-            call = Call(prepared.executable, arguments, first)
             can_wait = int in map(type, arguments) and not prepared.may_raise
             if prepared.donated:
                 can_wait = self._is_donation_known(leaves) and can_wait
-            arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
             if can_wait:
-                session.call_later(call, attachments)
-                for position in self.taken[0] if self.taken else ():
-                    _note_donation(leaves[position])
+                first = session.call_later(prepared.executable, arguments, len(prepared.results), attachments)
+                arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
                 if len(self.looks) > 1:
                     looked_at_together([arrays[n] for n in self.looks])
+                for position in self.taken[0] if self.taken else ():
+                    _note_donation(leaves[position])
             else:
-                self._call_now(call, attachments, leaves, arrays)
+                first = session.new_handles(len(prepared.results))
+                arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
+                self._call_now(Call(prepared.executable, arguments, first), attachments, leaves, arrays)
         return self.unflatten(arrays)
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:

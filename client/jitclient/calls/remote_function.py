@@ -11,6 +11,7 @@ from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
 from jitclient.calls.options import JitOptions, Static
+from jitclient.calls.plan import MISS, Plan, renewed
 from jitclient.calls.preparing import program_of, refuse_ambient
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
@@ -18,7 +19,7 @@ from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.calls.wrapped import describe_as
 from jitclient.codec.capture import Capture, capture
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
-from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
+from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context, trace_state
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
@@ -49,6 +50,7 @@ class RemoteFunction:
         "_last",
         "_misses",
         "_options",
+        "_plans",
         "_programs",
         "_warned",
     )
@@ -67,6 +69,7 @@ class RemoteFunction:
         self._capture: Capture | None = None
         self._programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
+        self._plans: tuple[Plan, ...] = ()
         self._misses = Misses()
         self._warned = False
 
@@ -79,6 +82,17 @@ class RemoteFunction:
             ArrayLost: an argument was lost with its daemon.
             BaseException: what the function raised.
         """
+        lost: DaemonLost | None = None
+        for plan in self._plans:
+            try:
+                result = plan(args, kwargs)
+            except DaemonLost as error:
+                lost = error
+                break
+            except Exception as error:
+                raise _told(error)  # noqa: B904  (it is the same one)
+            if result is not MISS:
+                return result
         if self._steps_aside():
             return self._local(*args, **kwargs)
         statics: tuple[Static, ...] = ()
@@ -87,7 +101,10 @@ class RemoteFunction:
             *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
         leaves, shape = tree.flatten(tuple(given))
         try:
-            return self._remote(leaves, shape, statics)
+            result = self._remote(leaves, shape, statics, lost)
+            if self._last is not None and self._deps is None:
+                self._plans = renewed(self._plans, self._last[1], args, kwargs, statics, leaves, shape)
+            return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
                 raise
@@ -98,8 +115,7 @@ class RemoteFunction:
             with accounts.of_local_run(self.__name__, error):
                 return self._local(*args, **kwargs)
         except Exception as error:
-            add_hint(error)
-            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+            raise _told(error)  # noqa: B904
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -173,6 +189,7 @@ class RemoteFunction:
     def clear_cache(self) -> None:
         """Forgets what this process knows of the function; the daemon keeps its programs."""
         self._capture = self._last = None
+        self._plans = ()
         self._programs.clear()
 
     def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
@@ -201,7 +218,7 @@ class RemoteFunction:
             self._capture = fresh = capture(self._fun, allow_ambient=True)
             if before is not None and fresh.key != before.key and not before.unchanged():
                 self._programs.clear()
-                self._last = None
+                self._last, self._plans = None, ()
             return fresh
         return before
 
@@ -217,7 +234,9 @@ class RemoteFunction:
 
     # ---- on the daemon
 
-    def _remote(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...]) -> Any:
+    def _remote(
+        self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], lost: DaemonLost | None = None
+    ) -> Any:
         key = self._key_of(leaves, shape, statics)
         last = self._last
 
@@ -234,7 +253,7 @@ class RemoteFunction:
             self._last = key, program
             return program
 
-        return calling.call(process.session(), program_at, leaves)
+        return calling.call(process.session(), program_at, leaves, lost)
 
     def _known(self, key: _Key) -> Program | None:
         try:
@@ -319,6 +338,12 @@ class RemoteFunction:
 
             platform = jax.default_backend()
             warn(f"{self.__name__} runs in this process, on the {platform}: {error}", RuntimeWarning)
+
+
+def _told(error: Exception) -> Exception:
+    """What a call raised, as the user is to see it."""
+    add_hint(error)
+    return error.with_traceback(without_machinery(error.__traceback__))
 
 
 def _abstract(handle: Array) -> Any:

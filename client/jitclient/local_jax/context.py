@@ -41,6 +41,15 @@ def current() -> Context:
     return last[1]
 
 
+def outside_of_trace_context() -> tuple[Any, ...] | None:
+    """Where JAX holds the settings that its context of a trace leaves out, each with its `value`; None where it has
+    them elsewhere.
+    """
+    jax = sys.modules["jax"]
+    states = tuple(getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT)
+    return states if all(hasattr(state, "value") for state in states) else None
+
+
 _outside = operator.attrgetter(*OUTSIDE_OF_TRACE_CONTEXT)
 _last: tuple[Any, Context] = (None, ())
 
@@ -153,10 +162,15 @@ def _from_environment(table: dict[str, Any]) -> Context:
     return tuple((name, value) for name, value, default in made if value != default)
 
 
+def environment() -> Any:
+    """The variables of the environment: the dict of `os.environ`, as what that itself does takes long, each time."""
+    return getattr(os.environ, "_data", os.environ)
+
+
 def _variables() -> dict[str, str]:
     """Those of the environment that jax would read, were it there. Quick, where the environment is as it was."""
     global _environment
-    now = getattr(os.environ, "_data", os.environ)  # its dict: what `os.environ` itself does takes long, each time
+    now = environment()
     seen, found = _environment
     if now != seen:
         seen = dict(now)  # and nothing but this copy, as other threads may change it

@@ -80,6 +80,18 @@ def _trace_context() -> Callable[[], Any]:
     return trace_context  # type: ignore[no-any-return]
 
 
+def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
+    """The function behind `trace_context`; what holds the trace that this thread is in; and that trace where it is in
+    none. None where they cannot be had.
+    """
+    try:
+        from jax._src.config import trace_context
+        from jax._src.core import eval_trace, trace_state_strong_ref
+    except ImportError:
+        return None
+    return (trace_context, trace_state_strong_ref, eval_trace) if hasattr(trace_state_strong_ref, "value") else None
+
+
 def window(start: Any, size: int) -> Any:
     """An index that means `start : start + size`, where only the size is known to the program. Imports jax."""
     import jax

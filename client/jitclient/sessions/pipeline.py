@@ -42,8 +42,8 @@ class Pipeline:
     """What one client has asked of its session and not been answered. Its session guards it against threads."""
 
     def __init__(self) -> None:
-        self._queue: list[Call] = []
-        self._unanswered: collections.deque[Sent] = collections.deque()
+        self.queue: list[Call] = []
+        self.unanswered: collections.deque[Sent] = collections.deque()
         self._nbytes = 0
         self.number = 0
         """Of the last Run that was sent."""
@@ -53,30 +53,34 @@ class Pipeline:
         """The shared memory that came with the connection."""
 
     def __bool__(self) -> bool:
-        return bool(self._queue or self._unanswered)
+        return bool(self.queue or self.unanswered)
 
     def progress(self) -> tuple[int, int]:
         """How far the program has come: the same twice means that it has made no call between."""
-        return self.number, len(self._queue)
+        return self.number, len(self.queue)
 
     def is_answered(self, handle: int) -> bool:
         """Whether the call that makes that handle has been answered. Handles are named in the order of their calls."""
-        pending = next((sent.run.calls for sent in self._unanswered if sent.run.calls), self._queue)
+        pending = next((sent.run.calls for sent in self.unanswered if sent.run.calls), self.queue)
         return not pending or handle < pending[0].results
 
     # ---- queueing
 
     def add(self, call: Call) -> bool:
         """Queues a call; returns whether there is something to do now: to send what is queued, or to read answers."""
-        queue = self._queue
+        queue = self.queue
         queue.append(call)
         count = len(queue)
         self._since_look += 1
         if self._since_look > 1:
             self._ahead = True
-        if self._unanswered:
+        if self.unanswered:
             return count >= _BATCH or count % _LOOK_EVERY == 0
         return self._ahead
+
+    def waits(self) -> bool:
+        """Whether there is nothing to do but to read answers, if any are there."""
+        return bool(self.unanswered) and len(self.queue) < _BATCH
 
     def advance(self, connection: ClientConnection) -> None:
         """Reads the answers that are there, and sends what is queued where the daemon would else have nothing to do.
@@ -85,21 +89,21 @@ class Pipeline:
             DaemonLost, DaemonSilent: the connection broke.
         """
         self._read_ready(connection)
-        if not self._unanswered or len(self._queue) >= _BATCH:
+        if not self.unanswered or len(self.queue) >= _BATCH:
             self.flush(connection)
 
     def push(self, connection: ClientConnection) -> None:
         """Likewise, for a program that has paused: sends what is queued as long as the daemon is not far behind."""
         self._read_ready(connection)
-        if len(self._unanswered) < _MOST_RUNS // 2:
+        if len(self.unanswered) < _MOST_RUNS // 2:
             self.flush(connection)
 
     # ---- sending
 
     def flush(self, connection: ClientConnection, attachments: Sequence[HostArray] = ()) -> None:
         """Sends the queued calls. What is attached belongs to the last of them."""
-        if self._queue:
-            self._send(connection, Run(calls=self._queue), attachments)
+        if self.queue:
+            self._send(connection, Run(calls=self.queue), attachments)
 
     def ask(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray] = ()
@@ -119,7 +123,7 @@ class Pipeline:
         else:
             self._ahead = self._since_look > 1  # a look at each result is better sent with its call
             self._since_look = 0
-            run.calls, again = self._queue, True
+            run.calls, again = self.queue, True
         self._send(connection, run, attachments, again)
         while True:
             done, reader = self._take(connection.answer())
@@ -129,7 +133,7 @@ class Pipeline:
     def drain(self, connection: ClientConnection) -> None:
         """Sends what is queued, and waits for all answers."""
         self.flush(connection)
-        while self._unanswered:
+        while self.unanswered:
             self._take(connection.answer())
 
     def _send(
@@ -138,9 +142,9 @@ class Pipeline:
         self.number += 1
         run.number = self.number
         sent = Sent(run, again and not attachments)
-        self._unanswered.append(sent)  # from here on it is not lost, and what is attached not taken for another's
-        if run.calls is self._queue:  # an interrupt before this line is seen to by `resume`
-            self._queue = []
+        self.unanswered.append(sent)  # from here on it is not lost, and what is attached not taken for another's
+        if run.calls is self.queue:  # an interrupt before this line is seen to by `resume`
+            self.queue = []
         if again and attachments:
             attachments = self._attach_for_good(sent, attachments)
         elif self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
@@ -148,7 +152,7 @@ class Pipeline:
         body = _encode(run)
         sent.nbytes += len(body)
         self._nbytes += sent.nbytes
-        while len(self._unanswered) > 1 and not self._is_within_window():
+        while len(self.unanswered) > 1 and not self._is_within_window():
             self._take(connection.answer())
         connection.send_frame(RUN, body, attachments)
 
@@ -172,17 +176,17 @@ class Pipeline:
         sent.again = True
 
     def _is_within_window(self) -> bool:
-        return len(self._unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
+        return len(self.unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
 
     def _read_ready(self, connection: ClientConnection) -> None:
-        while self._unanswered and (body := connection.answer_if_ready()) is not None:
+        while self.unanswered and (body := connection.answer_if_ready()) is not None:
             self._take(body)
 
     def _take(self, body: bytes) -> tuple[Done, Reader | None]:
         done = _decode(body)
-        if not self._unanswered or self._unanswered[0].run.number != done.number:
+        if not self.unanswered or self.unanswered[0].run.number != done.number:
             raise ProtocolError(f"the daemon answered Run {done.number}, which is not the next one")
-        sent = self._unanswered.popleft()
+        sent = self.unanswered.popleft()
         self._nbytes -= sent.nbytes
         return done, self.blocks.landed(sent.run, done) if self.blocks is not None else None
 
@@ -195,11 +199,11 @@ class Pipeline:
         Yields:
             The handles that were to be dropped by what is not sent again.
         """
-        if self._unanswered and self._unanswered[-1].run.calls is self._queue:
-            self._queue = []
-        left = [sent for sent in self._unanswered if sent.run.number > begun]
-        self._unanswered = collections.deque(sent for sent in left if sent.again)
-        self._nbytes = sum(sent.nbytes for sent in self._unanswered)
+        if self.unanswered and self.unanswered[-1].run.calls is self.queue:
+            self.queue = []
+        left = [sent for sent in self.unanswered if sent.run.number > begun]
+        self.unanswered = collections.deque(sent for sent in left if sent.again)
+        self._nbytes = sum(sent.nbytes for sent in self.unanswered)
         for sent in left:
             if sent.again:
                 # Whoever looked has been told of the break, and may look again with the same message.

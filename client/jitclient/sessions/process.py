@@ -11,20 +11,21 @@ from jitclient.settings import settings
 inside_daemon = False
 """Set by the daemon in its own process: captured code that calls us there runs as a nested `jax.jit`."""
 
-_session: Session | None = None
+current: Session | None = None
+"""The session of this process; None before its first use."""
 _lock = threading.Lock()
 
 
 def session() -> Session:
     """The session of this process, made at the first use."""
-    global _session
-    if _session is not None:
-        return _session
+    global current
+    if current is not None:
+        return current
     with _lock:
-        if _session is None:
-            _session = Session(settings())
-            atexit.register(_session.close)
-        return _session
+        if current is None:
+            current = Session(settings())
+            atexit.register(current.close)
+        return current
 
 
 def connect(address: str | None = None) -> Session:
@@ -39,12 +40,12 @@ def connect(address: str | None = None) -> Session:
     Example:
         >>> jitclient.connect("unix:/run/user/1000/jitserver/other.sock")
     """
-    global _session
+    global current
     chosen = settings() if address is None else dataclasses.replace(settings(), address=address)
     made = Session(chosen)
     atexit.register(made.close)
     with made, _lock:
-        _session = made
+        current = made
     return made
 
 

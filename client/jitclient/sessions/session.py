@@ -27,6 +27,7 @@ from jitclient.errors import (
     DaemonSilent,
     JitserverError,
     NotSent,
+    ProtocolError,
     SessionBusy,
 )
 from jitclient.sessions.background import LATER_SECONDS, SOON_SECONDS, Background
@@ -62,6 +63,7 @@ _BUSY = "this thread is in the middle of a call: signal handlers and destructors
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 _NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Done).decode
 T = TypeVar("T")
 
 
@@ -78,20 +80,20 @@ class Session:
         self.why_lost = _FORGOTTEN
         self.address: Address | None = None
         self.platform = ""
-        self._lock = threading.RLock()
-        self._connection: ClientConnection | None = None
+        self.lock = threading.RLock()
+        self.connection: ClientConnection | None = None
         self._identity = Identity()
         self._next_handle = 1
-        self._first_own_handle = _NONE
+        self.first_own_handle = _NONE
         self._process = b""  # which daemon it was
         self._begun = 0  # the last of our Runs that it has begun, when we connected
         self._finder = Finder(chosen)
         self._joined = False
         self._exchanging = False
         self._report = Report()
-        self._drops = Drops()
+        self.drops = Drops()
         self._pipeline = Pipeline()
-        self._background = Background(self._tidy)
+        self.background = Background(self._tidy)
         self._seen = (0, 0)  # how far the program had come when the background looked
         self._watch = Watch(self._tidy_blocks)
         _sessions.add(self)
@@ -146,7 +148,7 @@ class Session:
         With it, the program generation in which its name means something.
         """
         make = functools.cache(make)
-        with self._lock:
+        with self.lock:
             prepared = self.again(lambda: self._prepare(lookup, make, deref, say))
             return prepared, self.program_generation
 
@@ -187,11 +189,11 @@ class Session:
         changes = message.calls or message.puts
         if not changes:
             message = msgspec.structs.replace(message)  # it takes along what is queued; whoever looks may look again
-        with self._lock:
+        with self.lock:
             self._connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost(self.why_lost)
-            dropped = self._drops.take()
+            dropped = self.drops.take()
             if message.calls:  # what goes before a call leaves room for it
                 message.calls[0].drop = dropped
             else:
@@ -205,7 +207,7 @@ class Session:
                     pairs = zip(done.values, specs, strict=True)
                     return done, [_receive(read, value, spec) for value, spec in pairs]
             except BaseException as error:
-                self._drops.extend(dropped)
+                self.drops.extend(dropped)
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
@@ -219,25 +221,66 @@ class Session:
             return True
         return generation != self.generation or 0 < number <= self._begun
 
-    def call_later(self, call: Call, attachments: Sequence[HostArray]) -> None:
-        """Queues a call whose results are named, and returns at once: it is sent when there is something to send it
-        with, a moment later, or before the next look. Called while `connected`.
+    def call_later(
+        self, executable: int, arguments: list[int | bytes | Attached], results: int, attachments: Sequence[HostArray]
+    ) -> int:
+        """Queues a call, and returns the name of its first result at once: it is sent when there is something to send
+        it with, a moment later, or before the next look. Called with the `lock`, while there is a `connection`.
 
         What becomes of it is seen when its results are looked at.
         """
         if attachments and self._exchanging:
             raise SessionBusy(_BUSY)
-        if self._drops:
-            call.drop = self._drops.take()
-        if self._pipeline.add(call) or attachments:
+        first = self._next_handle
+        self._next_handle = first + results
+        drops = self.drops
+        dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
+        if self._pipeline.add(Call(executable, arguments, first, dropped)) or attachments:
             self._advance(attachments)
-        if not self._background.awake:
-            self._background.wake()
+        if not self.background.awake:
+            self.background.wake()
+        return first
+
+    def call_at_once(
+        self, executable: int, arguments: list[int | bytes | Attached], results: int, fetch: Sequence[int]
+    ) -> tuple[int, Done] | None:
+        """Makes a call with nothing else on the way, and waits for its answer, with the small results numbered in
+        `fetch`; returns that and the name of the first result. None where something is on the way, or nobody is
+        connected: nothing was done. Called with the `lock`.
+
+        Raises:
+            NotSent, DaemonLost: as for `run`.
+        """
+        connection, pipeline = self.connection, self._pipeline
+        if connection is None or self._exchanging or pipeline.queue or pipeline.unanswered:
+            return None
+        first = self._next_handle
+        self._next_handle = first + results
+        drops = self.drops
+        dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
+        pipeline.number = number = pipeline.number + 1
+        wanted = tuple(map(first.__add__, fetch))
+        run = Run([Call(executable, arguments, first, dropped)], (), [], (), wanted, number)
+        self._exchanging = True
+        try:
+            done: Done = _decode(connection.answer_to(_encode(run)))
+            if done.number != number:
+                raise ProtocolError(f"the daemon answered Run {done.number}, not {number}")
+        except BaseException as error:
+            drops.extend(dropped)
+            drops.extend(range(first, first + results))
+            self.disconnect()
+            self._exchanging = False
+            if type(error) is DaemonLost and not self._may_have_begun(number):
+                raise NotSent(f"the daemon ended before it began the call: {error}") from error
+            raise
+        self._exchanging = False
+        return first, done
 
     def is_answered(self, handle: int) -> bool:
         """Whether the call that makes that handle is done, or a look would say why it never will be."""
-        with self._lock:
-            if self._connection is None and self._pipeline:
+        with self.lock:
+            if self.connection is None and self._pipeline:
                 try:
                     self._connect()
                 except DaemonError:
@@ -246,7 +289,10 @@ class Session:
             return self._pipeline.is_answered(handle)
 
     def _advance(self, attachments: Sequence[HostArray] = ()) -> None:
-        if self._connection is None or self._exchanging:
+        connection = self.connection
+        if connection is None or self._exchanging:
+            return
+        if not attachments and self._pipeline.waits() and connection.is_quiet():
             return
         # A connection that breaks here is met by the next exchange, which sends again what was lost, or says so.
         with contextlib.suppress(JitserverError), self._guarded() as connection:
@@ -257,31 +303,23 @@ class Session:
 
     def __enter__(self) -> "Session":
         """Holds the session for several steps that belong together, and connects it first."""
-        self._lock.acquire()
-        if self._connection is None:
+        self.lock.acquire()
+        if self.connection is None:
             try:
                 self._connect()
             except BaseException:
-                self._lock.release()
+                self.lock.release()
                 raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def new_handles(self, count: int) -> int:
         """Names `count` arrays to come, and returns the first name. Called while `connected`."""
         first = self._next_handle
         self._next_handle += count
         return first
-
-    def drop(self, handle: int, generation: int) -> None:
-        """Tells the daemon, soon, that nobody holds `handle`. Runs inside garbage collections: no lock, no I/O."""
-        if generation == self.generation and handle >= self._first_own_handle:
-            self._drops.append(handle)
-            # Where there is no connection, they go with the first message of the next.
-            if not self._background.awake and self._connection is not None:
-                self._background.wake()
 
     def prepare_anew(self) -> None:
         """From now on the daemon is asked again for each program: it has lost one."""
@@ -297,8 +335,8 @@ class Session:
 
     def disconnect(self) -> None:
         """Drops the connection; the next exchange connects again."""
-        with self._lock:
-            connection, self._connection = self._connection, None
+        with self.lock:
+            connection, self.connection = self.connection, None
             self._pipeline.blocks = None
             if connection is not None:
                 connection.close()
@@ -308,25 +346,25 @@ class Session:
 
         Neither another thread's call nor a daemon that hangs keeps the process from ending: the daemon sees that end.
         """
-        if not self._lock.acquire(timeout=_GOODBYE_SECONDS):
+        if not self.lock.acquire(timeout=_GOODBYE_SECONDS):
             return
         try:
-            if self._connection is not None:
+            if self.connection is not None:
                 with contextlib.suppress(JitserverError):
                     if self._pipeline.blocks is not None:
                         self._pipeline.blocks.give_back_all()
-            if self._connection is not None and not self._joined:
+            if self.connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
                     self._send_report(_GOODBYE_SECONDS)
                     self._ask(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
             self.disconnect()
         finally:
-            self._lock.release()
+            self.lock.release()
 
     # ---- connecting
 
     def _connect(self) -> ClientConnection:
-        if self._connection is None:
+        if self.connection is None:
             reached = self._finder.reach(self._identity)
             welcome = reached.welcome
             if welcome.process != self._process:
@@ -335,24 +373,24 @@ class Session:
                 self.generation += 1
                 self.program_generation += 1
                 self.why_lost = welcome.lost or _FORGOTTEN
-                self._first_own_handle = _NONE
-                self._drops.clear()
+                self.first_own_handle = _NONE
+                self.drops.clear()
                 self._pipeline = Pipeline()
             self.address, self.platform = reached.address, welcome.platform
             self._process, self._begun = welcome.process, welcome.begun
             self._identity = dataclasses.replace(self._identity, token=welcome.token)
             self._next_handle = welcome.first_handle
-            self._first_own_handle = min(self._first_own_handle, welcome.first_handle)
-            self._connection = reached.connection
+            self.first_own_handle = min(self.first_own_handle, welcome.first_handle)
+            self.connection = reached.connection
             lends = welcome.lends and reached.connection.can_share()
             self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
             with _nothing_else_sent(), self._guarded() as connection:
-                self._drops.extend(self._pipeline.resume(connection, welcome.begun))
-        return self._connection
+                self.drops.extend(self._pipeline.resume(connection, welcome.begun))
+        return self.connection
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:
-        with self._lock:
+        with self.lock:
             if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
                 raise SessionBusy(_BUSY)
             connection = self._connect()
@@ -369,14 +407,14 @@ class Session:
         """In the parent: has what is under way done, as the child may ask for it; has no thread that it catches; and
         writes no memory any more that the child may read.
         """
-        if self._pipeline and self._lock.acquire(timeout=_GOODBYE_SECONDS):
+        if self._pipeline and self.lock.acquire(timeout=_GOODBYE_SECONDS):
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
                         self._drain()
             finally:
-                self._lock.release()
-        self._background.rest()
+                self.lock.release()
+        self.background.rest()
         if self._pipeline.blocks is not None:
             self._pipeline.blocks.retire_read()
 
@@ -393,15 +431,15 @@ class Session:
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
-        self._lock = threading.RLock()
-        connection, self._connection = self._connection, None
+        self.lock = threading.RLock()
+        connection, self.connection = self.connection, None
         if connection is not None:
             connection.abandon()
-        self._drops = Drops()
+        self.drops = Drops()
         self._pipeline = Pipeline()
-        self._background = Background(self._tidy)
+        self.background = Background(self._tidy)
         self._watch = Watch(self._tidy_blocks)
-        self._first_own_handle = _NONE  # what it inherited it may read, never free
+        self.first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
         self._identity = Identity(self._identity.token)
         self._exchanging = False
@@ -414,15 +452,15 @@ class Session:
         Returns whether there was something, and in how many seconds to look again.
         """
         before, self._seen = self._seen, self._pipeline.progress()
-        pending = bool(self._pipeline or self._drops)
-        if pending and before == self._seen and self._lock.acquire(blocking=False):
+        pending = bool(self._pipeline or self.drops)
+        if pending and before == self._seen and self.lock.acquire(blocking=False):
             try:
-                if self._connection is None:
+                if self.connection is None:
                     return False, LATER_SECONDS  # the next exchange connects, and sends it
                 with contextlib.suppress(JitserverError):
                     self._send_pending()
             finally:
-                self._lock.release()
+                self.lock.release()
         _, queued = self._seen
         return pending, SOON_SECONDS if queued else LATER_SECONDS
 
@@ -430,12 +468,12 @@ class Session:
         if self._pipeline:
             with self._guarded() as connection:
                 self._pipeline.push(connection)
-        if self._drops and not self._pipeline:  # else they go with the next call
+        if self.drops and not self._pipeline:  # else they go with the next call
             self.run(Run(), [])
 
     def _tidy_blocks(self) -> bool:
         """Gives back shared memory that is not used, unless somebody is using the connection; whether any is left."""
-        if not self._lock.acquire(blocking=False):
+        if not self.lock.acquire(blocking=False):
             return True
         try:
             blocks = self._pipeline.blocks
@@ -446,7 +484,7 @@ class Session:
             self.disconnect()  # half a message may be sent; the next exchange connects again
             return False
         finally:
-            self._lock.release()
+            self.lock.release()
 
     def _send_report(self, timeout: float | None = None) -> None:
         report, self._report = self._report, Report()

@@ -13,7 +13,7 @@ from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Spe
 HostArray = npt.NDArray[Any]
 
 ALIGNMENT = 64  # XLA's CPU client reads host memory in place only at such addresses
-_KEY_PREFIX = "key<"
+KEY_PREFIX = "key<"
 KEY_WORDS = {"key<fry>": 2, "key<rbg>": 4, "key<urbg>": 4}
 """Words of 32 bits in the data of one typed PRNG key, by the name of its dtype."""
 
@@ -38,7 +38,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 def is_key(spec: Spec) -> bool:
     """Whether the array holds typed PRNG keys."""
-    return spec.dtype.startswith(_KEY_PREFIX)
+    return spec.dtype.startswith(KEY_PREFIX)
 
 
 @functools.lru_cache(maxsize=4096)

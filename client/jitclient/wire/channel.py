@@ -1,5 +1,6 @@
 """Frames on a stream: four bytes of length, the message, then the raw bytes of the arrays that go with it."""
 
+import socket
 import struct
 import threading
 from collections.abc import Iterable, Sequence
@@ -9,12 +10,12 @@ from rpyc.core.channel import Channel
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import MAX_FRAME_BYTES
-from jitclient.wire.stream import WireStream
+from jitclient.wire.stream import KERNEL_IS_PATIENT, WireStream
 
 if TYPE_CHECKING:
     from jitclient.wire.arrays import HostArray
 
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
 
 
@@ -47,13 +48,13 @@ class WireChannel(Channel):  # type: ignore[misc]
         """
         if self._start == self._end:
             self._start, self._end = 0, self.stream.read_some(self._view)
-        if self._end - self._start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer, self._start)
-            self._start += _LENGTH.size
+        if self._end - self._start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._buffer, self._start)
+            self._start += LENGTH.size
         else:
-            header = bytearray(_LENGTH.size)
+            header = bytearray(LENGTH.size)
             self.recv_into(memoryview(header))
-            (length,) = _LENGTH.unpack(header)
+            (length,) = LENGTH.unpack(header)
         if not 0 < length <= MAX_FRAME_BYTES:
             raise ProtocolError(f"a frame of {length:,} bytes is refused")
         if self._end - self._start >= length:
@@ -62,6 +63,33 @@ class WireChannel(Channel):  # type: ignore[misc]
         body = bytearray(length)
         self.recv_into(memoryview(body))
         return bytes(body)
+
+    def recv_at_once(self) -> bytes | None:
+        """The next message, where one read brings it and nothing else; or else None, and `recv` has it. The socket's
+        errors come as they are.
+        """
+        if self._start != self._end or not KERNEL_IS_PATIENT:
+            return None
+        count = self.stream.sock.recv_into(self._view)
+        if not count:
+            raise EOFError("connection closed by peer")
+        if count > LENGTH.size and LENGTH.unpack_from(self._buffer) == (count - LENGTH.size,):
+            return bytes(self._view[LENGTH.size : count])
+        self._start, self._end = 0, count
+        return None
+
+    def is_quiet(self) -> bool:
+        """Whether nothing can be read now."""
+        if self._start != self._end:
+            return False
+        try:
+            count = self.stream.sock.recv_into(self._view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except (EOFError, OSError):  # whoever reads next is told
+            return False
+        self._start, self._end = 0, count
+        return False
 
     def recv_into(self, target: memoryview) -> None:
         """Fills `target` with the bytes that come next."""
@@ -76,7 +104,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         if len(data) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
-            frame = _LENGTH.pack(len(data)) + data
+            frame = LENGTH.pack(len(data)) + data
             self.stream.write(frame, *_raw(attachments), descriptor=descriptor)
 
     def send_if_room(self, data: bytes) -> None:
@@ -84,7 +112,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         if not self.send_lock.acquire(blocking=False):
             return
         try:
-            frame = _LENGTH.pack(len(data)) + data
+            frame = LENGTH.pack(len(data)) + data
             if self.stream.write_now(frame) not in (0, len(frame)):
                 self.stream.close()  # half a frame: no later one could be understood
         finally:

@@ -13,7 +13,7 @@ from rpyc.core import consts
 from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
-from jitclient.wire.channel import WireChannel
+from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Leased, Return, Verb
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jitclient.wire.blocks import Block
 
 _encode = msgspec.msgpack.Encoder().encode
+
+_SILENT = "the daemon said nothing for {:.0f} s"
+_RUN = bytes((RUN,))
 
 HANDLE_VERB = 64
 _VERBS = frozenset(map(str, Verb))
@@ -139,6 +142,36 @@ class ClientConnection(WireConnection):
         except (EOFError, OSError) as error:
             raise NotSent(_broken(error)) from error
 
+    def answer_to(self, run: bytes) -> bytes:
+        """Sends a Run while none is on the way, and waits for its answer: mostly with one write and one read.
+
+        Raises:
+            NotSent, DaemonLost, DaemonSilent: as for `request`.
+        """
+        channel = self._channel
+        try:
+            with channel.send_lock:
+                channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
+        except BlockingIOError as error:
+            raise DaemonSilent(_broken(error)) from error
+        except (EOFError, OSError) as error:
+            raise NotSent(_broken(error)) from error
+        try:
+            answer = channel.recv_at_once()
+        except BlockingIOError as error:
+            raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
+        except (EOFError, OSError) as error:
+            raise DaemonLost(_broken(error)) from error
+        if answer is not None:
+            if answer[0] == DONE:
+                return answer[1:]
+            self.act_on(answer)
+        return self.answer()
+
+    def is_quiet(self) -> bool:
+        """Whether no answer is there to be read. Quick."""
+        return not self._answers and self._channel.is_quiet()
+
     def answer(self) -> bytes:
         """The next answer to a frame of our own kind; waits for it.
 
@@ -228,7 +261,7 @@ class ClientConnection(WireConnection):
         except (EOFError, OSError) as error:
             raise DaemonLost(_broken(error)) from error
         if not served:
-            raise DaemonSilent(f"the daemon said nothing for {SILENCE_SECONDS if timeout is None else timeout:.0f} s")
+            raise DaemonSilent(_SILENT.format(SILENCE_SECONDS if timeout is None else timeout))
 
 
 def _broken(error: Exception) -> str:

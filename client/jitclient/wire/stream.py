@@ -16,6 +16,9 @@ from rpyc.core.stream import SocketStream
 STALL_SECONDS = 60.0
 """A peer that stops in the middle of a frame, or takes nothing off its socket, for so long is given up."""
 
+KERNEL_IS_PATIENT = sys.platform == "linux"
+"""Whether the socket itself waits no longer than it was told to."""
+
 _DESCRIPTOR = array.array("i").itemsize
 _PROBES = 3
 _MOST_PARTS = 512  # the kernel takes 1,024 at once
@@ -54,7 +57,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
             TimeoutError: none came within the patience that was set.
             EOFError: the connection ended.
         """
-        if self._patience is not None and sys.platform != "linux" and not self.poll(self._patience):
+        if self._patience is not None and not KERNEL_IS_PATIENT and not self.poll(self._patience):
             raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
             count = self._receive(view)
@@ -177,6 +180,6 @@ def _notice_loss(sock: socket.socket) -> None:
 
 
 def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:
-    if sys.platform == "linux":  # elsewhere the option has another form
+    if KERNEL_IS_PATIENT:  # elsewhere the option has another form
         whole, part = divmod(seconds, 1)
         sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))

@@ -66,9 +66,9 @@ class Capture:
         self.packages = packages
         self.unchanged: Callable[[], bool] = watch.unchanged
         """Whether nothing that the capture went through has been rebound since."""
+        self.watch = watch
         self.set_order = set_order
         self.holders = holders
-        self._watch = watch
         self._numbering = numbering
         self._located = located
         self._shared = shared
@@ -77,7 +77,7 @@ class Capture:
 
     def is_current(self) -> bool:
         """Whether a new trace of the function would be one of this capture."""
-        return self.unchanged() and not self._watch.met_tracer and not self.holders.any_attribute(holds_tracer)
+        return self.unchanged() and not self.watch.met_tracer and not self.holders.any_attribute(holds_tracer)
 
     def index_of(self, obj: object) -> int | None:
         """The index of a captured object that both sides can name, or None."""

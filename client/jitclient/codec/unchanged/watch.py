@@ -11,6 +11,9 @@ from jitclient.codec.unchanged.identity import Check, cells_hold, names_hold
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.names import MISSING
 
+GONE = (NameError, KeyError, ValueError)
+"""A name was deleted, or a cell emptied."""
+
 _code_of = operator.attrgetter("__code__")
 _defaults_of = operator.attrgetter("__defaults__")
 
@@ -30,7 +33,8 @@ class Watch:
         self._cells: list[types.CellType] = []
         self._functions: list[types.FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
-        self._checks: list[Check] = []
+        self.checks: list[Check] = []
+        """All hold where nothing was rebound. Where one does not, or raises what `GONE` names, `unchanged` decides."""
         self._bindings: list[Check] = []
         self._contents: list[Any] = []
         self.met_tracer = False
@@ -69,27 +73,27 @@ class Watch:
         self._watch_functions()
         for cls in self._classes:
             was = list(vars(cls).values())
-            self._checks.append(functools.partial(_values_are_same, vars(cls), was))
+            self.checks.append(functools.partial(_values_are_same, vars(cls), was))
             self._sizes.append((vars(cls), len(was)))  # type: ignore[arg-type]
         if self._sizes:
-            self._checks.append(lambda: all(len(names) == size for names, size in self._sizes))
+            self.checks.append(lambda: all(len(names) == size for names, size in self._sizes))
         if self._files:
-            self._checks.append(lambda: all(_stat(path) == was for path, was in self._files.items()))
+            self.checks.append(lambda: all(_stat(path) == was for path, was in self._files.items()))
         self._watch_bindings()
 
     def unchanged(self) -> bool:
         """Whether all of that is as it was."""
         try:
-            for check in self._checks:
+            for check in self.checks:
                 if not check():
                     return self._goes_on()
             return True
-        except (NameError, KeyError, ValueError):  # a name was deleted, or a cell emptied
+        except GONE:
             return False
 
     def _goes_on(self) -> bool:
         """Whether nothing was changed but names and cells that have values of traces now. Those are accepted."""
-        if not all(check() for check in self._checks if check not in self._bindings):
+        if not all(check() for check in self.checks if check not in self._bindings):
             return False
         for names, bound in self._bound.values():
             for name, was in bound.items():
@@ -109,25 +113,24 @@ class Watch:
         return True
 
     def _watch_bindings(self) -> None:
-        others = [check for check in self._checks if check not in self._bindings]
+        others = [check for check in self.checks if check not in self._bindings]
         self._bindings = [*cells_hold(self._cells)]
         for names, bound in self._bound.values():
             self._bindings += names_hold(names, bound)
         if self._missing:
             self._bindings.append(lambda: not any(name in names for names, name in self._missing))
         self._contents = [cell.cell_contents for cell in self._cells]
-        self._checks = self._bindings + others
+        self.checks = self._bindings + others
 
     def _watch_functions(self) -> None:
         functions, codes = self._functions, list(map(_code_of, self._functions))
-        # equal code does the same, and comparing all at once is faster than one by one
-        self._checks.append(lambda: list(map(_code_of, functions)) == codes)
         plain = [func for func in functions if func.__defaults__ is None]
         others = [func for func in functions if func.__defaults__ is not None]
         was = list(map(_defaults_of, others))
-        self._checks.append(lambda: not any(map(_defaults_of, plain)))
+        # equal code does the same, and comparing all at once is faster than one by one
+        self.checks.append(lambda: list(map(_code_of, functions)) == codes and not any(map(_defaults_of, plain)))
         if others:
-            self._checks.append(lambda: _are_same(map(_defaults_of, others), was))
+            self.checks.append(lambda: _are_same(map(_defaults_of, others), was))
 
 
 def _are_same(now: Iterable[Any], was: Iterable[Any]) -> bool:

@@ -1,0 +1,227 @@
+"""The call that was made before, once more: one flat function for each program and each set of kinds of arguments.
+
+It makes the call, or says MISS: then nothing was done, and the general way decides, or says what is wrong.
+
+Covered are arrays of the daemon, arrays and scalars of numpy that ride in a message, and Python's numbers; in trees or
+not, by position or by name; static arguments; donation of arrays of the daemon.
+
+Left to the general way: declared inputs (`deps`), arrays of the client's own jax, typed keys that are not on the
+daemon, larger arrays of numpy, trees whose leaves travel in an order of their own, donation by value, and programs that
+may raise and are given arrays of the daemon.
+"""
+
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jitclient.arrays.array import Array, looked_at_together
+from jitclient.calls.options import Static
+from jitclient.calls.program import Program
+from jitclient.codec import values
+from jitclient.codec.unchanged.watch import GONE
+from jitclient.errors import DaemonDraining, ProgramLost
+from jitclient.local_jax import as_before
+from jitclient.sessions import process
+from jitclient.sessions.failures import to_exception
+from jitclient.trees import tree
+from jitclient.wire.arrays import host_form, inline_most, is_key, nbytes_of
+from jitclient.wire.messages import Done, Spec
+
+MISS = object()
+"""What a plan returns where a call is not like the one that it was made for."""
+
+Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+"""Takes positional arguments and keywords.
+
+Raises:
+    DaemonLost: the daemon went away; nothing tells whether the call ran.
+    BaseException: what the call raised, as its own type where this process has that loaded.
+"""
+
+_MOST_PLANS = 4
+_NUMBERS = (bool, int, float, complex)
+_COMPARED = frozenset({bool, int, str, bytes})  # other static arguments are the same only where they are one object
+
+
+def renewed(
+    plans: tuple[Plan, ...],
+    program: Program,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    statics: Sequence[Static],
+    leaves: Sequence[Any],
+    shape: Hashable,
+) -> tuple[Plan, ...]:
+    """The plans of a function after a call that none of them made: with one for such calls, from the second on."""
+    kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
+    if kinds not in program.plans:
+        program.plans[kinds] = []
+        return plans
+    made = program.plans[kinds]
+    if made is None:
+        return plans
+    left = [plan for plan in plans if plan not in made]
+    if made == [] or len(left) < len(plans):  # one that missed such a call will miss the next
+        plan = plan_of(program, args, kwargs, statics, leaves, shape)
+        made = program.plans[kinds] = None if plan is None else [plan]
+    return (*(made or ()), *left)[:_MOST_PLANS]
+
+
+def plan_of(
+    program: Program,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    statics: Sequence[Static],
+    leaves: Sequence[Any],
+    shape: Hashable,
+) -> Plan | None:
+    """The plan for calls like one that was just made; None for calls that are not covered."""
+    wants = _wants(program, leaves)
+    if wants is None:
+        return None
+    session, prepared, generation = program.session, program.prepared, program.generation
+    leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
+    is_as_before, watch = as_before.check(), program.capture.watch if program.capture is not None else None
+    executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
+    is_queued, count, forms = Array in map(type, leaves), len(results), list(map(host_form, results))
+    taken = program.taken[0] if program.taken else ()
+
+    def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if process.current is not session or session.program_generation != generation or not is_as_before():
+            return MISS
+        if watch is not None:
+            try:
+                for check in watch.checks:
+                    if not check():
+                        return MISS
+            except GONE:
+                return MISS
+        leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
+        if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
+            return MISS
+        arrays, arguments = [], []
+        with session.lock:
+            if session.connection is None or session.program_generation != generation:
+                return MISS
+            own = session.generation
+            for leaf, (kind, spec, given, dtype) in zip(leaves, wants):  # noqa: B905  (as long as each other, and quick)
+                if type(leaf) is not kind:
+                    return MISS
+                if kind is Array:
+                    if leaf._session is not session or leaf._generation != own or leaf.deleted:
+                        return MISS
+                    if leaf.spec is not spec and leaf.spec != spec:
+                        return MISS
+                    arguments.append(leaf._handle)
+                elif given is None:
+                    try:
+                        arguments.append(np.asarray(leaf, dtype).tobytes())
+                    except OverflowError:
+                        return MISS
+                elif leaf.shape != spec.shape or (leaf.dtype is not given and leaf.dtype != given):
+                    return MISS
+                else:
+                    arguments.append((leaf if given is dtype else leaf.astype(dtype)).tobytes())
+            if is_queued:
+                if taken and len(set(map(id, leaves))) < len(leaves):
+                    return MISS
+                first = session.call_later(executable, arguments, count, ())
+                done = None
+            else:
+                told = session.call_at_once(executable, arguments, count, looks)
+                if told is None:
+                    return MISS
+                first, done = told
+            for handle, spec in enumerate(results, first):
+                arrays.append(Array(session, handle, spec))
+        if done is None:
+            for position in taken:
+                leaves[position].deleted = True
+            if len(looks) > 1:
+                looked_at_together([arrays[n] for n in looks])
+        elif done.failures:
+            error = _failure(program, done)
+            if error is None:
+                return MISS
+            raise error
+        else:
+            for n, value in zip(looks, done.values):  # noqa: B905
+                if type(value) is bytes:
+                    arrays[n]._value = np.ndarray(*forms[n], value)
+        return unflatten(arrays)
+
+    return plan
+
+
+_Want = tuple[Any, Spec, Any, Any]
+"""The type of a leaf, its spec, its numpy dtype if it has one, and that in which it travels."""
+
+
+def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
+    """What the leaves of another such call must be; None where such calls are not covered."""
+    prepared, is_queued = program.prepared, Array in map(type, leaves)
+    if program.order is not None or (prepared.donated and not (is_queued and program.taken)):
+        return None
+    most = inline_most(len(program.looks))
+    if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.looks):
+        return None
+    wants: list[_Want] = []
+    for leaf, spec in zip(leaves, program.specs, strict=True):
+        kind = type(leaf)
+        if kind is Array:
+            wants.append((kind, spec, None, None))
+            continue
+        if is_key(spec) or nbytes_of(spec) > inline_most(len(leaves)):
+            return None
+        _, dtype = host_form(spec)
+        if kind in _NUMBERS:
+            wants.append((kind, spec, None, dtype))
+        elif kind is np.ndarray or (issubclass(kind, np.generic) and kind.__module__ == "numpy"):
+            wants.append((kind, spec, dtype if leaf.dtype == dtype else leaf.dtype, dtype))
+        else:
+            return None
+    return wants
+
+
+def _leaves_of(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    statics: Sequence[Static],
+    leaves: Sequence[Any],
+    shape: Hashable,
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
+    """What gives the leaves of another call, and None where its tree is another; None where they are its arguments."""
+    if not kwargs and not statics and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+        return None
+    count, names = len(args), frozenset(kwargs)
+    numbers = [where for where, _ in statics if isinstance(where, int)]
+    left_out = [where for where, _ in statics if isinstance(where, str)]
+    places = [n for n in range(count) if n not in numbers]
+
+    def leaves_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
+        if len(args) != count or kwargs.keys() != names:
+            return None
+        for where, value in statics:
+            given = args[where] if type(where) is int else kwargs[where]  # type: ignore[index]
+            if given is not value and (
+                type(given) is not type(value) or type(value) not in _COMPARED or given != value
+            ):
+                return None
+        if numbers:
+            args = tuple(map(args.__getitem__, places))
+        if left_out:
+            kwargs = kwargs.copy()
+            for name in left_out:
+                del kwargs[name]
+        leaves, now = tree.flatten((args, kwargs))
+        return leaves if now == shape else None
+
+    return leaves_of
+
+
+def _failure(program: Program, done: Done) -> BaseException | None:
+    """What a call raised; None where it did not run, and may be made again."""
+    error = to_exception(done.failures[0][1], program.capture.object_at if program.capture else values.nothing)
+    return None if isinstance(error, (DaemonDraining, ProgramLost)) else error

@@ -1,0 +1,63 @@
+"""Whether a call meets what an earlier one met of this process's own jax: no trace under way, the same settings.
+
+Asked before every call, so it must be fast.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.local_jax import context, interop, trace_state
+
+
+def check() -> Callable[[], bool]:
+    """What tells whether all of that is as it is now, in this thread or another. It calls no Python function where JAX
+    has what that takes.
+
+    Example:
+        >>> as_before = check()
+        >>> with jax.enable_x64(True):
+        ...     as_before()
+        False
+    """
+    if "jax" not in sys.modules:
+        return _of_environment(dict(context.environment()))
+    quick = interop.trace_context_and_level()
+    outside = context.outside_of_trace_context()
+    return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
+
+
+def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
+    """Without jax, the settings are those of the environment that jax would read."""
+    loaded, environment = sys.modules, context.environment
+
+    def as_before() -> bool:
+        return "jax" not in loaded and bool(environment() == seen)
+
+    return as_before
+
+
+def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tuple[Any, ...]) -> Callable[[], bool]:
+    now = trace_context()
+    a, b, c, d, e = outside
+    of_a, of_b, of_c, of_d, of_e = [setting.value for setting in outside]
+
+    def as_before() -> bool:
+        return (
+            level.value is base
+            and a.value == of_a
+            and b.value == of_b
+            and c.value == of_c
+            and d.value == of_d
+            and e.value == of_e
+            and trace_context() == now
+        )
+
+    return as_before
+
+
+def _of_settings(seen: context.Context) -> Callable[[], bool]:
+    def as_before() -> bool:
+        return not (trace_state.is_under_way() or context.jit_is_disabled()) and context.current() == seen
+
+    return as_before

@@ -1,0 +1,386 @@
+"""The call that was made before: in one go where it is the same, and as ever where anything about it is another."""
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import Array
+from jitclient.calls import calling
+from jitclient.local_jax import as_before, context, interop
+from jitclient.sessions import process
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+FACTOR = 2.0
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each call that goes the general way."""
+    made: list[int] = []
+    call = calling.call
+    monkeypatch.setattr(calling, "call", lambda *given: made.append(1) or call(*given))
+    return made
+
+
+def host(value: float = 1.0, shape: tuple[int, ...] = (3,), dtype: str = "float32") -> Any:
+    return np.full(shape, value, dtype)
+
+
+def there(value: float = 1.0, shape: tuple[int, ...] = (3,)) -> Any:
+    return jitclient.device_put(host(value, shape))
+
+
+def first(tree: Any) -> float:
+    return float(np.asarray(jax.tree.leaves(tree)[0]).ravel()[0])
+
+
+def add_all(*args: Any, n: int = 1, **kwargs: Any) -> Any:
+    return sum(jnp.sum(leaf) for leaf in jax.tree.leaves((args, kwargs))) * n
+
+
+COVERED: dict[str, Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "array of the daemon": lambda v: ((there(v),), {}),
+    "array of numpy": lambda v: ((host(v),), {}),
+    "narrowed": lambda v: ((host(v, dtype="float64"),), {}),
+    "not contiguous": lambda v: ((host(v, (4, 6))[::2, 1::2],), {}),
+    "bfloat16": lambda v: ((host(v).astype(jnp.bfloat16),), {}),
+    "scalar of numpy": lambda v: ((np.float32(v),), {}),
+    "float": lambda v: ((v,), {}),
+    "int and bool": lambda v: ((int(v), v > 1), {}),
+    "complex": lambda v: ((complex(v, v),), {}),
+    "mixed": lambda v: ((there(v), host(v), v), {}),
+    "tree": lambda v: (({"a": there(v), "b": [host(v), None, (v,)]},), {}),
+    "named tuple": lambda v: ((Pair(there(v), there(v)),), {}),
+    "keywords": lambda v: ((there(v),), {"b": host(v), "a": {"c": v}}),
+    "static by name": lambda v: ((there(v),), {"n": 3}),
+    "static and keywords": lambda v: ((host(v),), {"n": 3, "k": host(v)}),
+    "nothing": lambda v: ((), {}),
+}
+
+
+@pytest.mark.parametrize("case", COVERED)
+def test_the_third_call_is_done_in_one_go(case: str, general: list[int]) -> None:
+    make = COVERED[case]
+    fn = jitclient.jit(lambda *args, **kwargs: add_all(*args, **kwargs) + FACTOR, static_argnames="n")
+    plain = jax.jit(lambda *args, **kwargs: add_all(*args, **kwargs) + FACTOR, static_argnames="n")
+    for call, value in enumerate((1.0, 2.0, 3.0, 4.0, 2.0)):
+        args, kwargs = make(value)
+        found = np.asarray(fn(*args, **kwargs))
+        args, kwargs = jax.tree.map(lambda leaf: np.asarray(leaf) if type(leaf) is Array else leaf, make(value))
+        expected = np.asarray(plain(*args, **kwargs))
+        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+        assert len(general) == min(call + 1, 2)
+
+
+def test_results_have_their_tree(general: list[int]) -> None:
+    fn = jitclient.jit(lambda x, y: {"both": (x + y, x - y), "none": None, "pair": Pair(x, y * 2)})
+    for make in (host, there):
+        for value in (1.0, 2.0, 3.0, 4.0):
+            found = fn(make(value), make(1.0))
+            assert jax.tree.map(first, found) == {
+                "both": (value + 1, value - 1),
+                "none": None,
+                "pair": Pair(value, 2.0),
+            }
+    assert len(general) == 4
+
+
+def test_kinds_of_calls_may_alternate(general: list[int]) -> None:
+    fn = jitclient.jit(lambda x: x * 2)
+    makes = [host, there, lambda v: host(v, (5,)), lambda v: v]
+    for value in (1.0, 2.0, 3.0, 4.0):
+        assert [first(fn(make(value))) for make in makes] == [value * 2] * 4
+    assert len(general) == 8
+    for _ in range(2):
+        assert first(fn(np.float32(1))) == 2.0  # the fifth kind
+    made = len(general)
+    assert [first(fn(make(1.0))) for make in (there, there)] == [2.0, 2.0]
+    assert len(general) == made
+
+
+def test_static_arguments_by_position_are_compared(general: list[int]) -> None:
+    fn = jitclient.jit(lambda n, x, m: x * n + m, static_argnums=(0, 2))
+    assert [first(fn(2, there(3.0), 1)) for _ in range(4)] == [7.0] * 4
+    assert len(general) == 2
+    assert first(fn(3, there(3.0), 1)) == 10.0
+    assert first(fn(2, there(3.0), 4)) == 10.0
+    assert first(fn(True, there(3.0), 1)) == 4.0  # equal to 1, and another program
+
+
+def test_static_objects_are_the_same_or_looked_up() -> None:
+    class Config:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Config) and self.scale == other.scale
+
+    fn = jitclient.jit(lambda c, x: x * c.scale, static_argnums=0)
+    one, other = Config(2.0), Config(5.0)
+    assert [first(fn(one, there())) for _ in range(3)] == [2.0] * 3
+    assert [first(fn(other, there())), first(fn(Config(2.0), there())), first(fn(other, there()))] == [5.0, 2.0, 5.0]
+
+
+def test_donated_arrays_are_gone_each_time(general: list[int]) -> None:
+    step = jitclient.jit(lambda state, x: jax.tree.map(lambda s: s + x, state), donate_argnums=0)
+    state = {"a": there(0.0), "b": there(1.0)}
+    for n in range(1, 6):
+        before = state
+        state = step(state, np.float32(1))
+        assert [leaf.is_deleted() for leaf in before.values()] == [True, True]
+        assert jax.tree.map(first, state) == {"a": n, "b": n + 1.0}
+    assert len(general) == 2
+    with pytest.raises(RuntimeError, match="deleted"):
+        step(before, np.float32(1))
+    twice = there()
+    with pytest.raises(Exception, match="donate"):
+        first(step({"a": twice, "b": twice}, np.float32(1)))
+    assert first(step(state, np.float32(1))) == 6.0
+
+
+# ---- what must not be missed
+
+
+@pytest.fixture(params=[host, there], ids=["at once", "queued"])
+def planned(request: pytest.FixtureRequest, general: list[int]) -> tuple[Any, Any]:
+    """A function that has a plan, and what makes its argument."""
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    assert [first(fn(request.param())) for _ in range(3)] == [2.0] * 3
+    assert len(general) == 2
+    return fn, request.param
+
+
+def test_a_global_that_is_rebound(planned: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fn, make = planned
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert [first(fn(make())) for _ in range(3)] == [3.0] * 3
+    monkeypatch.undo()
+    assert [first(fn(make())) for _ in range(3)] == [2.0] * 3
+
+
+def test_a_global_that_is_deleted(planned: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fn, make = planned
+    monkeypatch.delitem(globals(), "FACTOR")
+    with pytest.raises(NameError, match="FACTOR"):
+        fn(make())
+
+
+@pytest.mark.parametrize("of", ["jit", "vmap", "grad", "eval_shape"])
+def test_a_trace_under_way(planned: tuple[Any, Any], of: str) -> None:
+    fn, make = planned
+    outer: Any = {
+        "jit": lambda: jax.jit(lambda x: fn(x) + 1)(np.float32(1)),
+        "vmap": lambda: jax.vmap(lambda x: fn(np.ones(3, np.float32)) + x)(np.zeros(2, np.float32)) + 1,
+        "grad": lambda: jax.grad(lambda x: fn(x) * 1.5)(np.float32(1)),
+        "eval_shape": lambda: jax.eval_shape(fn, np.float32(1)).dtype == "float32" and 3.0,
+    }
+    assert first(outer[of]()) == 3.0
+    assert first(fn(make())) == 2.0
+
+
+def test_settings_that_are_others(planned: tuple[Any, Any]) -> None:
+    fn, _ = planned
+    wide = host(dtype="float64")
+    assert [fn(wide).dtype for _ in range(3)] == ["float32"] * 3
+    with jax.enable_x64(True):
+        assert [fn(wide).dtype for _ in range(3)] == ["float64"] * 3
+    assert [fn(wide).dtype for _ in range(3)] == ["float32"] * 3
+    with jax.disable_jit():
+        assert isinstance(fn(jnp.ones(3)), jax.Array)
+        assert not hasattr(fn(jnp.ones(3)), "handle_in")
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        fn(host(float("nan")))
+
+
+@pytest.mark.parametrize("leaf", [host(1.0, (4,)), host(1, (3,), "int32"), 2.0, None, np.float32(2), host(1.0, (1, 3))])
+def test_arguments_of_another_kind(planned: tuple[Any, Any], leaf: Any) -> None:
+    fn, make = planned
+    if leaf is None:
+        with pytest.raises(TypeError):
+            fn(leaf)
+    else:
+        assert np.asarray(fn(leaf)).tolist() == np.asarray(jax.jit(lambda x: x * FACTOR)(leaf)).tolist()
+    with pytest.raises(TypeError):
+        fn(make(), make())
+    with pytest.raises(TypeError):
+        fn("text")
+    assert first(fn(make())) == 2.0
+
+
+def test_numbers_that_do_not_fit(general: list[int]) -> None:
+    fn = jitclient.jit(lambda n: n + 1)
+    assert [int(fn(n)) for n in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(OverflowError):
+        fn(1 << 40)
+    assert int(fn(7)) == 8
+
+
+def test_an_array_that_was_deleted(planned: tuple[Any, Any]) -> None:
+    fn, _ = planned
+    gone = there()
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        fn(gone)
+
+
+def test_other_threads(planned: tuple[Any, Any]) -> None:
+    fn, make = planned
+    found: list[float] = []
+
+    def run(value: float) -> None:
+        for _ in range(20):
+            found.append(first(fn(make(value))) / value)
+
+    threads = [threading.Thread(target=run, args=(float(n),)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2.0] * 80
+
+
+# ---- what fails
+
+
+def test_what_a_call_raises_is_told_each_time_alike(general: list[int]) -> None:
+    def body(x: Any) -> Any:
+        def back(v: Any) -> Any:
+            if v[0] > 1:
+                raise ValueError(f"too large: {v[0]}")
+            return v
+
+        return jax.pure_callback(back, x, x)
+
+    fn = jitclient.jit(body)
+    assert [first(fn(host())) for _ in range(3)] == [1.0] * 3
+    assert len(general) == 2
+    told = []
+    for call in (fn, fn, jitclient.jit(body)):  # by its plan, and the first call of another
+        with pytest.raises(Exception, match=r"too large: 2\.0") as raised:
+            call(host(2.0))
+        told.append((type(raised.value), str(raised.value), getattr(raised.value, "__notes__", None)))
+    assert told[0] == told[1] == told[2]
+    assert [first(fn(host())) for _ in range(2)] == [1.0] * 2
+
+
+def test_the_results_of_what_failed_are_dropped() -> None:
+    fn = jitclient.jit(lambda x: (x, jax.pure_callback(lambda v: v if v[0] < 2 else 1 / 0, x, x)))
+    for _ in range(3):
+        fn(host())
+    with process.session() as session:  # held, so that nobody tells the daemon meanwhile
+        session.drops.clear()
+        name = session.new_handles(0)
+        with pytest.raises(Exception, match="division"):
+            fn(host(2.0))
+        gc.collect()
+        assert {name, name + 1} <= set(session.drops)
+
+
+def test_a_connection_that_is_gone(planned: tuple[Any, Any], general: list[int]) -> None:
+    fn, make = planned
+    process.session().disconnect()
+    assert first(fn(make())) == 2.0
+    made = len(general)
+    assert [first(fn(make())) for _ in range(3)] == [2.0] * 3
+    assert len(general) - made <= 2
+
+
+# ---- JAX's own rooms
+
+
+@pytest.mark.parametrize("lacks", ["level", "settings"])
+def test_where_jax_has_other_names_it_is_slower_and_right(
+    monkeypatch: pytest.MonkeyPatch, general: list[int], lacks: str
+) -> None:
+    if lacks == "level":
+        monkeypatch.setattr(interop, "trace_context_and_level", lambda: None)
+    else:
+        monkeypatch.setattr(context, "outside_of_trace_context", lambda: None)
+    is_as_before = as_before.check()
+    assert is_as_before()
+    for other in (jax.enable_x64(True), jax.debug_nans(True), jax.disable_jit()):
+        with other:
+            assert not is_as_before()
+    assert not jax.vmap(lambda x: x + is_as_before())(np.zeros(1, np.float32))[0]
+    assert is_as_before()
+    fn = jitclient.jit(lambda x: x * 2)
+    assert [first(fn(there())) for _ in range(4)] == [2.0] * 4
+    assert len(general) == 2
+
+
+def test_settings_that_jax_reads_anew_are_all_compared() -> None:
+    is_as_before = as_before.check()
+    for name in context.OUTSIDE_OF_TRACE_CONTEXT:
+        setting = getattr(jax, name.removeprefix("jax_"))
+        for value in (True, "error", "rbg"):
+            try:
+                manager = setting(value)
+                manager.__enter__()
+            except (TypeError, ValueError):
+                continue
+            assert is_as_before() == (setting.value == context._plain(setting.value) is None), name
+            manager.__exit__(None, None, None)
+            break
+        else:
+            raise AssertionError(name)
+        assert is_as_before()
+
+
+def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> None:
+    assert (
+        run_script(
+            """
+        import json, os, sys
+        import numpy as np
+        import jitclient
+        from jitclient.calls import calling
+
+        made, call = [], calling.call
+        calling.call = lambda *given: made.append(1) or call(*given)
+
+        @jitclient.jit
+        def fn(x):
+            return {"sum": x["a"] + x["b"], "both": [x["a"], 2]}
+
+        def go():
+            found = fn({"a": np.full(3, 2, np.float64), "b": 1.0})
+            return [float(np.asarray(found["sum"])[0]), str(found["sum"].dtype), int(found["both"][1])]
+
+        told = [go() for _ in range(4)]
+        assert len(made) == 2, made
+        os.environ["OF_NO_INTEREST"] = "1"
+        told += [go() for _ in range(4)]
+        assert len(made) == 3, made  # it is made anew
+        assert "jax" not in sys.modules
+        os.environ["JAX_ENABLE_X64"] = "1"
+        told += [go() for _ in range(3)]
+        del os.environ["JAX_ENABLE_X64"]
+        told += [go() for _ in range(3)]
+        import jax
+        told += [go() for _ in range(3)]
+        with jax.enable_x64(True):
+            told += [go() for _ in range(2)]
+        made.clear()
+        go(), go(), go()
+        assert not made, made
+        print(json.dumps(told))
+        """
+        )
+        == [[3.0, "float32", 2]] * 8 + [[3.0, "float64", 2]] * 3 + [[3.0, "float32", 2]] * 6 + [[3.0, "float64", 2]] * 2
+    )
