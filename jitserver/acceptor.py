@@ -14,7 +14,7 @@ from rpyc.utils.server import ThreadedServer
 
 from jitclient.wire.address import peer
 from jitserver.blocks import Pool
-from jitserver.connection import Answer, DaemonConnection, Pulse
+from jitserver.connection import Answer, AnswerPlain, DaemonConnection, Pulse
 from jitserver.sessions import Sessions
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,13 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
     """Accepts connections of this user's processes, and serves each in a thread of its own."""
 
     def __init__(
-        self, service: Service, answer: Answer, sessions: Sessions, listener: socket.socket, pool: Pool
+        self,
+        service: Service,
+        answer: Answer,
+        plain: AnswerPlain,
+        sessions: Sessions,
+        listener: socket.socket,
+        pool: Pool,
     ) -> None:
         # Not rpyc's __init__, which would bind a socket of its own.
         self.service = service
@@ -37,6 +43,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
         self.auto_register = False
         self._closed = False
         self._answer = answer
+        self._answer_plain = plain
         self._pool = pool
         self._sessions = sessions
         self._closing, self._close_signal = socket.socketpair()
@@ -112,7 +119,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
     def _serve(self, sock: socket.socket, pid: int) -> None:
         connection: DaemonConnection | None = None
         try:
-            connection = DaemonConnection(self.service, sock, self._answer, pid, self._pool)
+            connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
             self.pulse.connections.add(connection)
             connection.serve_all()
         finally:

@@ -31,9 +31,7 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
     for handle in run.wait:
         _wait(session, handle, done)
     attachments: list[HostArray] = []
-    if run.fetch:
-        most = inline_most(len(run.fetch))
-        done.values = [_fetch(engine, session, handle, attachments, most) for handle in run.fetch]
+    done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.into and attachments and lane.lent.fill(run.into, attachments):
         done.shared, attachments = True, []
     if run.block:
@@ -124,10 +122,8 @@ class _Call:
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
             results = engine.run(program, leaves, ran)
-        except Failed as error:
-            self._fail(error, done)
         except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
-            self._fail(Failed(failure_of(error, program.loaded, session.locations(call.executable))), done)
+            note_failure(session, call, program, error, done)
         else:
             session.keep(call.results, results)
             # Not all that is donated is of use to a program: what is not lives on, as in JAX.
@@ -140,9 +136,24 @@ class _Call:
         label = self.session.executable(self.call.executable).info.label
         self.session.room.find(program.nbytes - sum(map(nbytes_of, taken)), label)
 
-    def _fail(self, failed: Failed, done: Done) -> None:
-        done.failures.append((self.call.results, failed.failure))
-        self.session.keep(self.call.results, [failed] * len(self.program.results))
+
+def run_one(
+    engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
+) -> None:
+    """Runs a call that came with nothing beside its message."""
+    _Call(session, call, _nothing).run(engine, draining, done, ran)
+
+
+def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
+    """Has the results of a call that raised stand for that."""
+    failed = error if isinstance(error, Failed) else None
+    failed = failed or Failed(failure_of(error, program.loaded, session.locations(call.executable)))
+    done.failures.append((call.results, failed.failure))
+    session.keep(call.results, [failed] * len(program.results))
+
+
+def _nothing(nbytes: int) -> HostArray:
+    raise ProtocolError(f"{nbytes:,} bytes are said to be beside a message that has nothing there")
 
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
@@ -162,11 +173,12 @@ def _wait(session: Session, handle: int, done: Done) -> None:
         done.failures.append((handle, failure_of(error)))
 
 
-def _fetch(
-    engine: Engine, session: Session, handle: int, attachments: list[HostArray], most: int
+def fetch(
+    engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
 ) -> bytes | Attached | Failure:
+    """The value of an array, which is one of `count` in a message."""
     try:
-        return pack(engine.to_host(session.array(handle)), attachments, most)
+        return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
     except Failed as error:
         return error.failure
     except Exception as error:

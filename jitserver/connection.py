@@ -12,9 +12,9 @@ from rpyc.core.service import Service
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.arrays import HostArray, allocate
-from jitclient.wire.channel import WireChannel
+from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Return, Run
+from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Done, Lease, Return, Run
 from jitclient.wire.stream import WireStream
 from jitserver.blocks import Lent, Pool
 from jitserver.engine.readers import monotonic
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Run).decode
 
+_DONE = bytes((DONE,))
 _SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
 
 
@@ -62,11 +63,16 @@ class Lane:
 Answer = Callable[[Session, Run, Lane], Answered]
 """Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
 
+AnswerPlain = Callable[[object, Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
+"""Likewise, where a Run is like most; or else None, and nothing was done."""
+
 
 class DaemonConnection(WireConnection):
     """One connection, served by one thread."""
 
-    def __init__(self, service: Service, sock: socket.socket, answer: Answer, pid: int, pool: Pool) -> None:
+    def __init__(
+        self, service: Service, sock: socket.socket, answer: Answer, plain: AnswerPlain, pid: int, pool: Pool
+    ) -> None:
         self.pid = pid
         self.session: Session | None = None
         self.order: Order | None = None
@@ -74,6 +80,7 @@ class DaemonConnection(WireConnection):
         self.busy_since: float | None = None
         self._phase = "running"
         self._answer = answer
+        self._answer_plain = plain
         super().__init__(service, WireChannel(WireStream(sock)))
         self.lends = pool.lends and self.can_share()
         self._lane = Lane(self._channel, Lent(pool))
@@ -81,8 +88,11 @@ class DaemonConnection(WireConnection):
     def serve_all(self) -> None:
         """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
         try:
-            while not self.closed and self.serve(_SECONDS_WITHOUT_SESSION if self.session is None else None):
-                pass
+            while not self.closed:
+                if self.session is not None:
+                    self._serve_plain(self.session)
+                elif not self.serve(_SECONDS_WITHOUT_SESSION):
+                    break
         except (EOFError, OSError):
             pass
         except (ProtocolError, msgspec.MsgspecError) as error:
@@ -92,6 +102,33 @@ class DaemonConnection(WireConnection):
         finally:
             self.close()
             self._lane.lent.close()
+
+    def _serve_plain(self, session: Session) -> None:
+        """Serves until the connection ends; what is like most without leaving this function but for the work itself."""
+        channel = self._channel
+        while not self._closed:
+            data = channel.recv_at_once()
+            if data is None:
+                data = channel.recv()
+            if data[0] != RUN or self.order is None:
+                self.act_on(data)
+                continue
+            run = _decode(data[1:])
+            self._phase, self.busy_since = "running", monotonic()
+            try:
+                told = self._answer_plain(self, session, self.order, run)
+                if told is None:
+                    self._on_run(session, self.order, run)
+            finally:
+                self.busy_since = None
+            if told is None:
+                continue
+            message, attachments = _DONE + _encode(told[0]), told[1]
+            if attachments:
+                channel.send(message, attachments)
+            else:
+                with channel.send_lock:
+                    channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
 
     def act_on(self, data: bytes) -> None:
         """Hands a message to whom it is for, and notes how long that takes."""

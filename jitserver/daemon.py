@@ -19,7 +19,7 @@ from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
-from jitserver import calls, kept_files, machine, notify, spill
+from jitserver import calls, kept_files, machine, notify, plain_runs, spill
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
@@ -135,7 +135,8 @@ class Daemon:
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
-        self._acceptor = Acceptor(self._service, answer, sessions, listener, self._service.pool)
+        plain = functools.partial(plain_runs.answer, self._service)
+        self._acceptor = Acceptor(self._service, answer, plain, sessions, listener, self._service.pool)
         threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())

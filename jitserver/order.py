@@ -17,11 +17,11 @@ class Order:
     def __init__(self, begun: int = 0) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._waiting = 0  # threads; to tell nobody takes long too, and every Run ends
+        self.waiting = 0  # threads; to tell nobody takes long too, and every Run ends
         self._begun = begun
         self._frozen = False
         self._carrier: object = None
-        self._running: dict[object, tuple[int, int]] = {}  # connections: the thread that serves one, and when it began
+        self.running: dict[object, tuple[int, int]] = {}  # connections: the thread that serves one, and when it began
 
     def take_over(self, connection: object) -> int:
         """From now on this connection carries the Runs; returns the number of the last one that was begun."""
@@ -35,7 +35,7 @@ class Order:
             if connection is not self._carrier or self._frozen:
                 return False
             self._begun = number
-            self._running[connection] = threading.get_ident(), next(_numbers)
+            self.running[connection] = threading.get_ident(), next(_numbers)
             return True
 
     def freeze(self) -> int:
@@ -45,29 +45,33 @@ class Order:
             return self._begun
 
     def end(self, connection: object) -> None:
-        """Notes that the Run of a connection has ended."""
+        """Notes that the Run of a connection has ended. No lock: who waits says so before looking at `running`."""
+        self.running.pop(connection, None)
+        if self.waiting:
+            self.tell()
+
+    def tell(self) -> None:
+        """Has those that wait look again."""
         with self._lock:
-            self._running.pop(connection, None)
-            if self._waiting:
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def began(self, thread: int) -> int | None:
         """When that thread's Run began, if it is at one: a number that rises from Run to Run, whosever they are."""
-        return next((number for at, number in list(self._running.values()) if at == thread), None)
+        return next((number for at, number in list(self.running.values()) if at == thread), None)
 
     def has_older(self, number: float) -> bool:
         """Whether a connection of before is still at its last Run, which began before the one of that number."""
-        running = list(self._running.items())
+        running = list(self.running.items())
         return any(connection is not self._carrier and begun < number for connection, (_, begun) in running)
 
     def settle(self, number: float) -> None:
         """Waits until none is. As nobody waits for what began later, no two wait for each other."""
         with self._lock:
-            self._waiting += 1
+            self.waiting += 1
             try:
                 self._changed.wait_for(lambda: not self.has_older(number))
             finally:
-                self._waiting -= 1
+                self.waiting -= 1
 
 
 def began_here(orders: Iterable[Order]) -> float:

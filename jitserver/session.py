@@ -77,16 +77,16 @@ class Session:
         self._orders: dict[bytes, Order] = {}
         self.unwanted: set[int] = set()
         """Handles that were dropped while a Run of a connection before may want or make them."""
-        self._executables: list[Entry | str] = []  # one of before a restart is had again when it is called
+        self.executables: list[Entry | str] = []  # one of before a restart is had again when it is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self._client = Watch(pid)
         self._connected: list[int] = []  # the processes at the other ends of its connections
-        self._attached = 0
+        self.attached = 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._parted = False
-        self._ended = False
+        self.ended = False
         self._frozen = False
         self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
         self._waits_until: float | None = None
@@ -100,9 +100,9 @@ class Session:
         """The name under which this session calls a program, whose code its client has at `locations`."""
         with self._lock:
             number = self._numbers.get(entry.key)
-            if number is None or self._executables[number] is not entry:
-                number = self._numbers[entry.key] = len(self._executables)
-                self._executables.append(entry)
+            if number is None or self.executables[number] is not entry:
+                number = self._numbers[entry.key] = len(self.executables)
+                self.executables.append(entry)
                 self._locations.append(locations)
                 entry.holders.add(self)
             self._locations[number] = locations
@@ -115,7 +115,7 @@ class Session:
             IndexError: there is none.
             DaemonLost: it was one of the daemon before, and cannot be had again.
         """
-        entry = self._executables[number]
+        entry = self.executables[number]
         return self._had_again(number, entry) if isinstance(entry, str) else entry
 
     def _had_again(self, number: int, key: str) -> Entry:
@@ -128,14 +128,14 @@ class Session:
             log.warning("a program of before the restart is not in the cache: %s", key)
             raise DaemonLost("the daemon restarted, and the program is not in its cache any more")
         with self._lock:
-            self._executables[number] = entry
-            if not self._ended:
+            self.executables[number] = entry
+            if not self.ended:
                 entry.holders.add(self)
         return entry
 
     def leased(self) -> list[Entry]:
         """The programs that it uses."""
-        return [entry for entry in list(self._executables) if isinstance(entry, Entry)]
+        return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
 
     def locations(self, number: int) -> bytes:
         """Where the client has the code of that program."""
@@ -162,9 +162,9 @@ class Session:
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees arrays, at the latest at the end of a Run; those that it does not hold are none of its concern."""
-        if self._attached > 1 and self._is_unsettled():
+        if self.attached > 1 and self._is_unsettled():
             # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
-            first = self._attached * _HANDLES_PER_CONNECTION
+            first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
             with self._lock:
                 self.unwanted.update([handle for handle in handles if handle < first])
@@ -221,16 +221,16 @@ class Session:
     def attach(self, pid: int) -> int | None:
         """Joins a connection of that process; returns the first handle that it may name, or None: it came too late."""
         with self._lock:
-            if self._ended:
+            if self.ended:
                 return None
             self._connected.append(pid)
             self._waits_until = None
             for watch in [watch for watch in self._expected if watch.pid == pid]:
                 self._expected.remove(watch)
                 watch.close()
-            self._attached += 1
+            self.attached += 1
             self._changed.notify_all()
-            return self._attached * _HANDLES_PER_CONNECTION
+            return self.attached * _HANDLES_PER_CONNECTION
 
     def outlives(self, pid: int) -> bool:
         """A connection of that process broke: whether the session lives on, for others or because its client returns.
@@ -240,11 +240,11 @@ class Session:
         deadline = time.monotonic() + LINGER_SECONDS
         with self._lock:
             self._connected.remove(pid)
-            attached = self._attached
-            while not self._connected and self._attached == attached and not self._frozen:
+            attached = self.attached
+            while not self._connected and self.attached == attached and not self._frozen:
                 left = deadline - time.monotonic()
-                if self._ended or self._parted or left <= 0 or self._client.is_over():
-                    self._ended = True  # whoever returns now is too late
+                if self.ended or self._parted or left <= 0 or self._client.is_over():
+                    self.ended = True  # whoever returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
@@ -267,7 +267,7 @@ class Session:
     def end(self) -> None:
         """Frees what it owns. Whoever waits for its client to come back is told."""
         with self._lock:
-            self._ended = True
+            self.ended = True
             self.arrays.clear()
             for entry in self.leased():
                 entry.holders.discard(self)
@@ -277,11 +277,6 @@ class Session:
             away, self._away = self._away, None
         if away is not None:
             away.discard()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was ended."""
-        return self._ended
 
     # ---- from one daemon to the next
 
@@ -312,12 +307,12 @@ class Session:
             arrays, self.arrays = self.arrays, {}
             for handle in self.unwanted:  # by a Run that did not end in time
                 arrays.pop(handle, None)
-            keys = [entry if isinstance(entry, str) else entry.key for entry in self._executables]
+            keys = [entry if isinstance(entry, str) else entry.key for entry in self.executables]
             state = State(
                 token=self.token,
                 client=Process(self.pid, "parted") if self._parted else named(self.pid),
                 others=tuple(named(watch.pid) for watch in self._expected),
-                attached=self._attached,
+                attached=self.attached,
                 begun={client: order.freeze() for client, order in self._orders.items()},
                 programs=tuple(zip(keys, self._locations, strict=True)),
             )
@@ -332,9 +327,9 @@ class Session:
         session.token, session.pid = state.token, state.client.pid
         session._client = Watch.again(state.client)
         session._expected = [Watch.again(process) for process in state.others]
-        session._attached = state.attached
+        session.attached = state.attached
         session._orders = {client: Order(begun) for client, begun in state.begun.items()}
-        session._executables = [key for key, _ in state.programs]
+        session.executables = [key for key, _ in state.programs]
         session._locations = [locations for _, locations in state.programs]
         session._away, session._entry_of = away, entry_of
         if not state.client.born and not session._client.is_over():

@@ -25,6 +25,11 @@ def landing(spec: Spec) -> Landing:
     return functools.partial(_keys if is_key(spec) else _host, spec=spec)
 
 
+def is_plain(spec: Spec) -> bool:
+    """Whether a program takes and gives such an array as it is on the host, and on the default device."""
+    return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
+
+
 def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
     return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.trees import tree
-from jitclient.wire.arrays import nbytes_of
+from jitclient.wire.arrays import host_form, nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
 from jitserver.cache.journal import NOTHING
 from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, program_texts, turns, warned
@@ -56,8 +56,14 @@ class Program:
     suspect: str = ""  # its key, while a crash is held against its runs
     verified: Verified | None = None  # what its client compares with a trace of its own, where that was asked for
 
+    plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
+    """Shape, dtype and bytes of each argument, where a call of it is like most: `jitserver/plain_runs.py`."""
+
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
+        unlike = self.donated or self.settings or self.may_raise or self.suspect
+        if not unlike and all(map(arrays.is_plain, (*self.specs, *self.results))):
+            self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
     def rest(self, again: Callable[[], "Program"]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""

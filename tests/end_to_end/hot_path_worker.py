@@ -22,7 +22,7 @@ import numpy as np
 import jitclient
 from jitclient.sessions import process
 from jitclient.wire.address import Address
-from jitserver import calls
+from jitserver import calls, plain_runs
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool
 from jitserver.cache.memory import Memory
@@ -64,7 +64,8 @@ counters = Counters()
 engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
 answer = functools.partial(calls.answer, engine, draining=False)
-acceptor = Acceptor(service, answer, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
+plain = functools.partial(plain_runs.answer, service)
+acceptor = Acceptor(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
 threading.Thread(target=acceptor.start, name="acceptor", daemon=True).start()
 sys.setprofile(count)

@@ -51,7 +51,7 @@ def serving(address: Address) -> Iterator[Any]:
 
     def start(refusals: int = 0, door: socket.socket | None = None) -> Acceptor:
         listener: Any = Short(door or address.listen(), refusals)
-        acceptor = Acceptor(Service(), lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
+        acceptor = Acceptor(Service(), lambda *_: None, lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
         thread = threading.Thread(target=acceptor.start)
         thread.start()
         started.append((acceptor, thread))

@@ -1,0 +1,122 @@
+"""The Runs that come all day, each answered by one flat function: calls of plain programs, then looks at results.
+
+A program is plain where its arguments and results are ordinary arrays on one device, and it changes, raises and needs
+nothing: no donation, no callbacks, no settings, no crash held against it. All else is answered by `calls.py`, which is
+asked for a single call or look here, too, where that turns out to be out of the ordinary.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from jitclient.wire.arrays import HostArray, inline_most
+from jitclient.wire.messages import Done, Run
+from jitserver import calls
+from jitserver.engine.engine import Engine
+from jitserver.engine.program import Program
+from jitserver.engine.readers import monotonic
+from jitserver.order import Order
+from jitserver.session import Failed, Session
+
+
+class Service(Protocol):
+    """What there is to answer with."""
+
+    engine: Engine
+    refuses_calls: bool
+
+
+def answer(
+    service: Service, connection: object, session: Session, order: Order, run: Run
+) -> tuple[Done, list[HostArray]] | None:
+    """Does what a Run asks; returns its answer and what goes beside that. None where it is not of that kind, or another
+    connection carries the client's Runs by now: nothing was done.
+    """
+    if (
+        service.refuses_calls
+        or run.puts
+        or run.wait
+        or run.block
+        or run.into
+        or session.attached > 1
+        or session.unwanted
+        or session.ended
+    ):
+        return None
+    engine, executables, programs = service.engine, session.executables, list[Program]()
+    for call in run.calls:
+        number = call.executable
+        entry = executables[number] if 0 <= number < len(executables) else ""
+        if type(entry) is str:
+            return None
+        program = entry.program  # type: ignore[union-attr]
+        forms = program.plain
+        if forms is None or program.suspect or len(forms) != len(call.arguments):
+            return None
+        for value, (_, _, nbytes) in zip(call.arguments, forms):  # noqa: B905  (as long as each other, and quick)
+            if type(value) is not int and (type(value) is not bytes or len(value) != nbytes):
+                return None
+        programs.append(program)
+    if not order.begin(connection, run.number):
+        return None
+    done, arrays, room, slot = Done(run.number), session.arrays, session.room, engine.journal.here.slot
+    ran: list[tuple[Program, float]] = []
+    try:
+        with engine.counters.lock:
+            engine.counters.calls += len(programs)
+        for call, program in zip(run.calls, programs):  # noqa: B905
+            for handle in call.drop:
+                arrays.pop(handle, None)
+            leaves: list[Any] = []
+            for value, (shape, dtype, _) in zip(call.arguments, program.plain):  # type: ignore[arg-type]  # noqa: B905
+                leaf = arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
+                if leaf is None or type(leaf) is Failed:
+                    break
+                leaves.append(leaf)
+            room.left -= program.nbytes
+            if len(leaves) < len(call.arguments) or room.left < 0 < program.nbytes:
+                room.left += program.nbytes
+                calls.run_one(engine, session, call, done, ran)
+                continue
+            slot[:] = program.mark
+            start = monotonic()
+            try:
+                results = program.run(*leaves)
+            except BaseException as error:
+                calls.note_failure(session, call, program, error, done)
+                continue
+            finally:
+                slot[0] = 0
+                program.last_call = end = monotonic()
+                ran.append((program, end - start))
+            handle = call.results
+            for result in results:
+                arrays[handle] = result
+                handle += 1
+        with engine.counters.lock:
+            for program, seconds in ran:
+                program.calls += 1
+                program.call_seconds += seconds
+            session.calls += len(ran)
+        for handle in run.drop:
+            arrays.pop(handle, None)
+        attachments: list[HostArray] = []
+        most = inline_most(len(run.fetch))
+        for handle in run.fetch:
+            try:
+                view = memoryview(arrays[handle])
+            except (
+                KeyError,
+                TypeError,
+                BufferError,
+            ):  # not there, failed, deleted, on a GPU, of a type that numpy lacks
+                view = None
+            if view is None or view.nbytes > most:
+                done.values.append(calls.fetch(engine, session, handle, attachments, len(run.fetch)))
+            else:
+                done.values.append(view.tobytes())
+        return done, attachments
+    finally:
+        order.running.pop(connection, None)
+        if order.waiting:
+            order.tell()

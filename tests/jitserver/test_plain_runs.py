@@ -1,0 +1,241 @@
+"""A Run that is like most is answered as any other would be; one that is not is left alone."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import pytest
+
+from jitclient.wire.keeping import Holdings
+from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
+from jitserver import calls, plain_runs
+from jitserver.cache.journal import mark
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers
+from jitserver.cache.writer import Writer
+from jitserver.counters import Counters
+from jitserver.engine import arrays
+from jitserver.engine.engine import Engine
+from jitserver.engine.program import Program
+from jitserver.order import Order
+from jitserver.room import Room
+from jitserver.session import Session
+
+F3 = Spec((3,), "float32")
+WIDE = Spec((30_000,), "float32")
+ONES = np.ones(3, np.float32).tobytes()
+
+
+def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> Program:
+    given = {"donated": (), "may_raise": False, "settings": (), **facts}
+    return Program(
+        run=run,
+        specs=tuple(specs),
+        landings=tuple(map(arrays.landing, specs)),
+        results=tuple(results),
+        tree=b"",
+        loaded=None,
+        seconds={},
+        code_bytes=0,
+        warnings=(),
+        **given,
+    )
+
+
+def fails(*_: Any) -> Any:
+    raise ValueError("as it should")
+
+
+def programs() -> list[Program]:
+    return [
+        program(lambda x: [jnp.asarray(x) * 2], [F3], [F3]),
+        program(lambda x, y: [x + y, jnp.asarray(x) - y], [F3, F3], [F3, F3]),
+        program(fails, [F3], [F3, F3]),
+        program(lambda x: [jnp.asarray(x).astype(jnp.bfloat16)], [F3], [Spec((3,), "bfloat16")]),
+        program(lambda x: [jnp.zeros(30_000, jnp.float32) + x[0]], [F3], [WIDE]),
+        program(
+            lambda: [jnp.zeros((0, 2), jnp.int32), jnp.float32(7)], [], [Spec((0, 2), "int32"), Spec((), "float32")]
+        ),
+    ]
+
+
+DOUBLE, BOTH, FAILS, HALF, LARGE, NOTHING = range(6)
+
+RUNS: dict[str, list[Run]] = {
+    "by value": [Run([Call(DOUBLE, [ONES], 1)], fetch=(1,))],
+    "by handle": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(BOTH, [1, ONES], 2)], fetch=(3, 2, 1))],
+    "one of another": [Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [1], 2), Call(BOTH, [1, 2], 3)], fetch=(4,))],
+    "dropped before": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(DOUBLE, [ONES], 2, (1,))], fetch=(2,))],
+    "dropped after": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(DOUBLE, [1], 2)], drop=(1,), fetch=(2, 1))],
+    "a look": [Run([Call(DOUBLE, [ONES], 1)]), Run(fetch=(1,)), Run(fetch=(9,))],
+    "what is not there": [Run([Call(BOTH, [7, ONES], 1), Call(DOUBLE, [1], 3), Call(DOUBLE, [ONES], 4)], fetch=(4, 1))],
+    "what fails": [
+        Run([Call(FAILS, [ONES], 1), Call(DOUBLE, [2], 3), Call(DOUBLE, [ONES], 4)]),
+        Run([Call(DOUBLE, [3], 5)], fetch=(4, 5, 1)),
+    ],
+    "no buffer": [Run([Call(HALF, [ONES], 1)], fetch=(1,))],
+    "beside the message": [Run([Call(LARGE, [ONES], 1), Call(DOUBLE, [ONES], 2)], fetch=(1, 2))],
+    "no arguments": [Run([Call(NOTHING, [], 1)], fetch=(1, 2))],
+    "many looks": [Run([Call(DOUBLE, [ONES], n) for n in range(1, 71)], fetch=tuple(range(1, 71)))],
+    "nothing": [Run()],
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+
+
+class Daemon:
+    """Answers the Runs of one session, and says all that came of it."""
+
+    def __init__(self, engine: Engine, room: Room | None = None, made: list[Program] | None = None) -> None:
+        self.service = SimpleNamespace(engine=engine, refuses_calls=False)
+        self.session = Session(0, room or Room())
+        self.order = Order()
+        self.order.take_over(self)
+        for number, each in enumerate(made or programs()):
+            info = SimpleNamespace(key=str(number), label=f"program {number}")
+            self.session.lease(SimpleNamespace(key=str(number), program=each, info=info, holders=set()), b"")  # type: ignore[arg-type]
+        self.number = 0
+
+    def plainly(self, run: Run) -> tuple[bytes, list[bytes]] | None:
+        self.number += 1
+        run = msgspec.structs.replace(run, number=self.number)
+        told = plain_runs.answer(self.service, self, self.session, self.order, run)
+        return None if told is None else (msgspec.msgpack.encode(told[0]), [array.tobytes() for array in told[1]])
+
+    def generally(self, run: Run) -> tuple[bytes, list[bytes]]:
+        self.number += 1
+        run = msgspec.structs.replace(run, number=self.number)
+        lane: Any = SimpleNamespace(beside=lambda block: None, lent=None)
+        assert self.order.begin(self, run.number)
+        told = calls.answer(self.service.engine, self.session, run, lane, draining=False)
+        self.order.end(self)
+        return told.message, [array.tobytes() for array in told.attachments]
+
+    def state(self) -> Any:
+        held = {
+            handle: str(value) if isinstance(value, Exception) else np.asarray(value).tolist()
+            for handle, value in self.session.arrays.items()
+        }
+        uses = [entry.program.calls for entry in self.session.leased()]
+        return held, uses, self.session.calls, self.session.room.left, self.order.running
+
+
+@pytest.mark.parametrize("case", RUNS)
+@pytest.mark.parametrize("budget", [None, 40, 24], ids=["room", "little room", "hardly any"])
+def test_the_answer_is_that_of_any_run(engine: Engine, case: str, budget: int | None) -> None:
+    def daemon() -> Daemon:
+        made: list[Daemon] = []
+        room = Room(budget, lambda: Holdings(made[0].session.array_bytes(), budget, [], [])) if budget else None
+        made.append(Daemon(engine, room))
+        return made[0]
+
+    plain, general = daemon(), daemon()
+    before = engine.counters.calls
+    for run in RUNS[case]:
+        assert plain.plainly(run) == general.generally(run)
+    assert plain.state() == general.state()
+    made = sum(len(run.calls) for run in RUNS[case])
+    assert engine.counters.calls - before >= 2 * made
+
+
+UNLIKE: dict[str, Any] = {
+    "a put": lambda d: Run(puts=[Put(F3, ONES, 9)]),
+    "a wait": lambda d: Run(wait=(1,)),
+    "a block": lambda d: Run([Call(DOUBLE, [ONES], 1)], block=1),
+    "a block to fill": lambda d: Run(fetch=(1,), into=1),
+    "too many arguments": lambda d: Run([Call(DOUBLE, [ONES, ONES], 1)]),
+    "too few bytes": lambda d: Run([Call(DOUBLE, [ONES[:-1]], 1)]),
+    "bytes that follow": lambda d: Run([Call(DOUBLE, [Attached(12)], 1)]),
+    "no such program": lambda d: Run([Call(99, [ONES], 1)]),
+    "a program below zero": lambda d: Run([Call(-1, [], 1)]),
+    "a program of before": lambda d: d.session.executables.append("key") or Run([Call(6, [ONES], 1)]),
+    "the second call": lambda d: Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [ONES, ONES], 2)]),
+    "no new calls": lambda d: setattr(d.service, "refuses_calls", True) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a second connection": lambda d: setattr(d.session, "attached", 2) or Run([Call(DOUBLE, [ONES], 1)]),
+    "what nobody wants": lambda d: d.session.unwanted.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
+    "an end": lambda d: d.session.end() or Run([Call(DOUBLE, [ONES], 1)]),
+    "another carrier": lambda d: (d.order.take_over(object()) and None) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a freeze": lambda d: (d.order.freeze() and None) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a suspect": lambda d: (
+        setattr(d.session.executables[0].program, "suspect", "key") or Run([Call(DOUBLE, [ONES], 1)])
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_what_is_unlike_is_left_alone(engine: Engine, case: str) -> None:
+    daemon = Daemon(engine)
+    run = UNLIKE[case](daemon)
+    before = daemon.state(), daemon.order.freeze(), engine.counters.calls
+    daemon.order._frozen = case == "a freeze"
+    assert daemon.plainly(run) is None
+    assert (daemon.state(), daemon.order.freeze(), engine.counters.calls) == before
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"donated": (0,)},
+        {"may_raise": True},
+        {"settings": (("jax_enable_x64", True),)},
+        {"suspect": "key"},
+        {"specs": [Spec((3,), "float64")]},
+        {"specs": [Spec((), "key<fry>")]},
+        {"results": [Spec((3,), "int64")]},
+        {"results": [Spec((3,), "float0")]},
+    ],
+    ids=str,
+)
+def test_programs_that_are_unlike(facts: dict[str, Any]) -> None:
+    plain = program(lambda x: [x], [F3], [F3])
+    assert plain.plain == (((3,), np.dtype("float32"), 12),)
+    assert program(lambda x: [x], **{"specs": [F3], "results": [F3], **facts}).plain is None
+
+
+def test_a_program_that_rests_is_woken(engine: Engine) -> None:
+    daemon = Daemon(engine)
+    entry: Any = daemon.session.executables[DOUBLE]
+    again = dataclasses.replace(entry.program)
+    entry.program.rest(lambda: again)
+    told = daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,)))
+    assert told is not None
+    assert msgspec.msgpack.decode(told[0], type=Done).values == [np.full(3, 2, np.float32).tobytes()]
+
+
+def test_who_waits_for_a_run_of_before_is_told(engine: Engine) -> None:
+    waited: list[int] = []
+    daemon = Daemon(
+        engine, made=[program(lambda x: [waited.append(daemon.order.waiting) or jnp.asarray(x)], [F3], [F3])]
+    )
+    daemon.order.waiting = 1
+    told: list[int] = []
+    daemon.order.tell = lambda: told.append(1)  # type: ignore[method-assign]
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert (waited, told, daemon.order.running) == ([1], [1], {})
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_the_journal_knows_what_runs(engine: Engine, raises: bool) -> None:
+    slot, seen = engine.journal.here.slot, list[bytes]()
+
+    def run(x: Any) -> Any:
+        seen.append(bytes(slot))
+        return fails() if raises else [jnp.asarray(x)]
+
+    made = program(run, [F3], [F3])
+    made.mark = mark("running", "key", "label")
+    assert Daemon(engine, made=[made]).plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert seen == [made.mark]
+    assert slot[0] == 0
+    assert 0 < made.last_call <= time.monotonic()
+    assert made.call_seconds > 0
