@@ -2,12 +2,13 @@
 
 It makes the call, or says MISS: then nothing was done, and the general way decides, or says what is wrong.
 
-Covered are arrays of the daemon, arrays and scalars of numpy that ride in a message, and Python's numbers; in trees or
-not, by position or by name; static arguments; donation of arrays of the daemon.
+Covered are arrays of the daemon, arrays that ride in a message (numpy's, its scalars, and those of the client's own jax
+that nobody has placed), and Python's numbers; in trees or not, by position or by name; static arguments; donation of
+arrays of the daemon.
 
-Left to the general way: declared inputs (`deps`), arrays of the client's own jax, typed keys that are not on the
-daemon, larger arrays of numpy, trees whose leaves travel in an order of their own, donation by value, and programs that
-may raise and are given arrays of the daemon.
+Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, larger arrays, arrays of the
+client's own jax that were placed, trees whose leaves travel in an order of their own, donation by value, and programs
+that may raise and are given arrays of the daemon.
 """
 
 import operator
@@ -23,6 +24,7 @@ from jitclient.codec import values
 from jitclient.codec.unchanged.watch import GONE
 from jitclient.errors import DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before
+from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
 from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
@@ -106,7 +108,7 @@ def plan_of(
             if session.connection is None or session.program_generation != generation:
                 return MISS
             own = session.generation
-            for leaf, (kind, spec, given, dtype) in zip(leaves, wants):  # noqa: B905  (as long as each other, and quick)
+            for leaf, (kind, spec, given, dtype, is_own) in zip(leaves, wants):  # noqa: B905  (as long as each other, and quick)
                 if type(leaf) is not kind:
                     return MISS
                 if kind is Array:
@@ -122,6 +124,10 @@ def plan_of(
                         return MISS
                 elif leaf.shape != spec.shape or (leaf.dtype is not given and leaf.dtype != given):
                     return MISS
+                elif is_own:
+                    if leaf.committed or leaf.weak_type != spec.weak_type or leaf.is_deleted():
+                        return MISS
+                    arguments.append(np.asarray(leaf).tobytes())
                 else:
                     arguments.append((leaf if given is dtype else leaf.astype(dtype)).tobytes())
             if is_queued:
@@ -155,8 +161,9 @@ def plan_of(
     return plan
 
 
-_Want = tuple[Any, Spec, Any, Any]
-"""The type of a leaf, its spec, its numpy dtype if it has one, and that in which it travels."""
+_Want = tuple[Any, Spec, Any, Any, bool]
+"""The type of a leaf, its spec, its dtype if it has one, that in which it travels, and whether it is an array of the
+client's own jax."""
 
 
 def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
@@ -171,15 +178,17 @@ def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
     for leaf, spec in zip(leaves, program.specs, strict=True):
         kind = type(leaf)
         if kind is Array:
-            wants.append((kind, spec, None, None))
+            wants.append((kind, spec, None, None, False))
             continue
         if is_key(spec) or nbytes_of(spec) > inline_most(len(leaves)):
             return None
         _, dtype = host_form(spec)
         if kind in _NUMBERS:
-            wants.append((kind, spec, None, dtype))
+            wants.append((kind, spec, None, dtype, False))
+        elif is_jax_array(leaf) and not getattr(leaf, "committed", True):
+            wants.append((kind, spec, dtype, dtype, True))
         elif kind is np.ndarray or (issubclass(kind, np.generic) and kind.__module__ == "numpy"):
-            wants.append((kind, spec, dtype if leaf.dtype == dtype else leaf.dtype, dtype))
+            wants.append((kind, spec, dtype if leaf.dtype == dtype else leaf.dtype, dtype, False))
         else:
             return None
     return wants

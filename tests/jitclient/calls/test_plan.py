@@ -57,6 +57,9 @@ COVERED: dict[str, Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]] = 
     "narrowed": lambda v: ((host(v, dtype="float64"),), {}),
     "not contiguous": lambda v: ((host(v, (4, 6))[::2, 1::2],), {}),
     "bfloat16": lambda v: ((host(v).astype(jnp.bfloat16),), {}),
+    "array of jax": lambda v: ((jnp.full(3, v),), {}),
+    "arrays of jax, mixed": lambda v: ((there(v), jnp.full((2, 3), v, jnp.bfloat16), jnp.asarray(v)), {}),
+    "legacy key": lambda v: ((jax.random.PRNGKey(int(v)),), {}),
     "scalar of numpy": lambda v: ((np.float32(v),), {}),
     "float": lambda v: ((v,), {}),
     "int and bool": lambda v: ((int(v), v > 1), {}),
@@ -229,6 +232,22 @@ def test_numbers_that_do_not_fit(general: list[int]) -> None:
     with pytest.raises(OverflowError):
         fn(1 << 40)
     assert int(fn(7)) == 8
+
+
+def test_arrays_of_jax_that_differ(general: list[int]) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    weak, strong = jnp.asarray(1.0), jnp.asarray(np.float32(1))
+    assert [fn(strong).weak_type for _ in range(3)] == [False] * 3
+    assert [fn(weak).weak_type for _ in range(3)] == [True] * 3
+    assert len(general) == 4
+    placed = jax.device_put(np.float32(1), jax.devices()[0])
+    assert [first(fn(placed)) for _ in range(3)] == [2.0] * 3
+    gone = jnp.asarray(np.float32(1))
+    gone.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        fn(gone)
+    with jax.enable_x64(True):
+        assert [fn(jnp.ones(2, jnp.float64)).dtype for _ in range(3)] == ["float64"] * 3
 
 
 def test_an_array_that_was_deleted(planned: tuple[Any, Any]) -> None:
