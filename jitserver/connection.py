@@ -14,7 +14,20 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.arrays import HostArray, allocate
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Done, Lease, Return, Run
+from jitclient.wire.messages import (
+    BUSY,
+    DONE,
+    LEASE,
+    LEASED,
+    MAX_FRAME_BYTES,
+    RETURN,
+    RUN,
+    Busy,
+    Done,
+    Lease,
+    Return,
+    Run,
+)
 from jitclient.wire.stream import WireStream
 from jitserver.blocks import Lent, Pool
 from jitserver.engine.readers import monotonic
@@ -114,21 +127,22 @@ class DaemonConnection(WireConnection):
                 self.act_on(data)
                 continue
             run = _decode(data[1:])
+            told, attachments = None, list[HostArray]()
             self._phase, self.busy_since = "running", monotonic()
             try:
                 told = self._answer_plain(self, session, self.order, run)
                 if told is None:
                     self._on_run(session, self.order, run)
-            finally:
-                self.busy_since = None
-            if told is None:
-                continue
-            message, attachments = _DONE + _encode(told[0]), told[1]
-            if attachments:
-                channel.send(message, attachments)
-            else:
+                    continue
+                message, attachments = _DONE + _encode(told[0]), told[1]
+                if attachments or len(message) > MAX_FRAME_BYTES:
+                    channel.send(message, attachments)
+                    continue
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
+            finally:
+                self.busy_since = None
+                del told, attachments  # which are arrays, or keep some
 
     def act_on(self, data: bytes) -> None:
         """Hands a message to whom it is for, and notes how long that takes."""

@@ -38,7 +38,7 @@ def answer(
         or run.wait
         or run.block
         or run.into
-        or session.attached > 1
+        or (session.attached > 1 and session.is_unsettled())
         or session.unwanted
         or session.ended
     ):
@@ -59,17 +59,18 @@ def answer(
         programs.append(program)
     if not order.begin(connection, run.number):
         return None
-    done, arrays, room, slot = Done(run.number), session.arrays, session.room, engine.journal.here.slot
+    # `session.arrays` is read each time: whoever saves a session takes its arrays from under Runs that last too long.
+    done, room, slot = Done(run.number), session.room, engine.journal.here.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
             engine.counters.calls += len(programs)
         for call, program in zip(run.calls, programs):  # noqa: B905
+            leaves, leaf, results, result = list[Any](), None, None, None  # and nothing of the call before is held
             for handle in call.drop:
-                arrays.pop(handle, None)
-            leaves: list[Any] = []
+                session.arrays.pop(handle, None)
             for value, (shape, dtype, _) in zip(call.arguments, program.plain):  # type: ignore[arg-type]  # noqa: B905
-                leaf = arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
+                leaf = session.arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
                 if leaf is None or type(leaf) is Failed:
                     break
                 leaves.append(leaf)
@@ -91,25 +92,26 @@ def answer(
                 ran.append((program, end - start))
             handle = call.results
             for result in results:
-                arrays[handle] = result
+                session.arrays[handle] = result
                 handle += 1
         with engine.counters.lock:
             for program, seconds in ran:
                 program.calls += 1
                 program.call_seconds += seconds
             session.calls += len(ran)
+        leaves, leaf, results, result = [], None, None, None
         for handle in run.drop:
-            arrays.pop(handle, None)
+            session.arrays.pop(handle, None)
         attachments: list[HostArray] = []
         most = inline_most(len(run.fetch))
         for handle in run.fetch:
             try:
-                view = memoryview(arrays[handle])
+                view = memoryview(session.arrays[handle])
             except (
                 KeyError,
                 TypeError,
                 BufferError,
-            ):  # not there, failed, deleted, on a GPU, of a type that numpy lacks
+            ):  # not there, failed, deleted, of a GPU, or of a type of JAX's own
                 view = None
             if view is None or view.nbytes > most:
                 done.values.append(calls.fetch(engine, session, handle, attachments, len(run.fetch)))
@@ -120,3 +122,5 @@ def answer(
         order.running.pop(connection, None)
         if order.waiting:
             order.tell()
+        if session.unwanted:
+            session.forget_unwanted()

@@ -162,7 +162,7 @@ class Session:
 
     def forget(self, handles: Iterable[int]) -> None:
         """Frees arrays, at the latest at the end of a Run; those that it does not hold are none of its concern."""
-        if self.attached > 1 and self._is_unsettled():
+        if self.attached > 1 and self.is_unsettled():
             # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
             first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
@@ -174,7 +174,7 @@ class Session:
 
     def forget_unwanted(self) -> None:
         """At the end of a Run: frees what no Run that is under way needs any more."""
-        if not self._is_unsettled():
+        if not self.is_unsettled():
             with self._lock:
                 unwanted, self.unwanted = self.unwanted, set()
             self.forget(unwanted)
@@ -204,7 +204,8 @@ class Session:
                 order.freeze()
             return order
 
-    def _is_unsettled(self) -> bool:
+    def is_unsettled(self) -> bool:
+        """Whether a connection of before is at a Run that began before that of this thread."""
         orders = list(self._orders.values())
         here = began_here(orders)
         return any(order.has_older(here) for order in orders)

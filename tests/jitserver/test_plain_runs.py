@@ -1,7 +1,9 @@
 """A Run that is like most is answered as any other would be; one that is not is left alone."""
 
 import dataclasses
+import socket
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +13,18 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
+from rpyc.core.service import Service
 
 from jitclient.wire.keeping import Holdings
-from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
+from jitclient.wire.messages import RUN, Attached, Call, Done, Put, Run, Spec
 from jitserver import calls, plain_runs
+from jitserver.blocks import Pool
 from jitserver.cache.journal import mark
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.writer import Writer
+from jitserver.connection import DaemonConnection
 from jitserver.counters import Counters
 from jitserver.engine import arrays
 from jitserver.engine.engine import Engine
@@ -148,6 +153,14 @@ def test_the_answer_is_that_of_any_run(engine: Engine, case: str, budget: int | 
     assert engine.counters.calls - before >= 2 * made
 
 
+def at_an_older_run(daemon: Daemon) -> None:
+    """The client has connected anew while its Run of before is under way."""
+    daemon.session.attached = 2
+    daemon.session._orders[b"client"] = daemon.order
+    daemon.order.begin(daemon, 1)
+    daemon.order.take_over(object())
+
+
 UNLIKE: dict[str, Any] = {
     "a put": lambda d: Run(puts=[Put(F3, ONES, 9)]),
     "a wait": lambda d: Run(wait=(1,)),
@@ -161,7 +174,7 @@ UNLIKE: dict[str, Any] = {
     "a program of before": lambda d: d.session.executables.append("key") or Run([Call(6, [ONES], 1)]),
     "the second call": lambda d: Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [ONES, ONES], 2)]),
     "no new calls": lambda d: setattr(d.service, "refuses_calls", True) or Run([Call(DOUBLE, [ONES], 1)]),
-    "a second connection": lambda d: setattr(d.session, "attached", 2) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a Run of a connection before": lambda d: at_an_older_run(d) or Run([Call(DOUBLE, [ONES], 1)]),
     "what nobody wants": lambda d: d.session.unwanted.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
     "an end": lambda d: d.session.end() or Run([Call(DOUBLE, [ONES], 1)]),
     "another carrier": lambda d: (d.order.take_over(object()) and None) or Run([Call(DOUBLE, [ONES], 1)]),
@@ -239,3 +252,77 @@ def test_the_journal_knows_what_runs(engine: Engine, raises: bool) -> None:
     assert slot[0] == 0
     assert 0 < made.last_call <= time.monotonic()
     assert made.call_seconds > 0
+
+
+def test_a_session_that_was_connected_before_is_answered_likewise(engine: Engine) -> None:
+    daemon = Daemon(engine)
+    daemon.session.attached = 2
+    assert daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,))) is not None
+
+
+def test_a_session_that_is_saved_meanwhile_is_left_as_it_was(engine: Engine) -> None:
+    left: list[dict[int, Any]] = []
+
+    def run(x: Any) -> Any:
+        left.append(daemon.session.leave_behind()[1])
+        return [jnp.asarray(x)]
+
+    daemon = Daemon(engine, made=[program(lambda x: [jnp.asarray(x)], [F3], [F3]), program(run, [F3], [F3])])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert daemon.plainly(Run([Call(1, [ONES], 2)], drop=(1,))) is not None
+    assert list(left[0]) == [1]
+
+
+def test_what_was_dropped_is_free_before_the_next_call(engine: Engine) -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def run(x: Any) -> Any:
+        alive.append(sum(each() is not None for each in made))
+        result = x + 1
+        made.append(weakref.ref(result))
+        return [result]
+
+    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
+    steps = [Call(0, [ONES], n, (n - 1,)) for n in range(1, 6)]
+    assert daemon.plainly(Run(steps)) is not None
+    assert alive == [0, 0, 0, 0, 0]
+
+
+def test_what_nobody_wants_is_freed_at_the_end(engine: Engine) -> None:
+    def run(x: Any) -> Any:
+        daemon.session.unwanted.add(1)  # as another connection of the client does
+        return [jnp.asarray(x)]
+
+    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert daemon.session.arrays == {}
+    assert daemon.session.unwanted == set()
+
+
+def test_a_connection_is_busy_until_its_answer_is_sent() -> None:
+    sent: list[bool] = []
+    ours, theirs = socket.socketpair()
+    large = np.zeros(1 << 20, np.uint8)
+    connection = DaemonConnection(
+        Service(),
+        theirs,
+        lambda *_: None,
+        lambda *_: (Done(1), [large]),
+        0,
+        Pool(0),  # type: ignore[arg-type,return-value]
+    )
+    connection.session, connection.order = Session(0, Room()), Order()
+    channel = connection._channel
+    connection._channel = SimpleNamespace(  # type: ignore[assignment]
+        recv_at_once=channel.recv_at_once,
+        recv=channel.recv,
+        close=channel.close,
+        send=lambda message, arrays: sent.append(connection.busy_since is not None),
+    )
+    frame = bytes((RUN,)) + msgspec.msgpack.encode(Run(number=1))
+    ours.sendall(len(frame).to_bytes(4, "little") + frame)
+    ours.close()
+    connection.serve_all()
+    assert sent == [True]
+    assert connection.busy_since is None

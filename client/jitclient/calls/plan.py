@@ -23,7 +23,7 @@ from jitclient.calls.program import Program
 from jitclient.codec import values
 from jitclient.codec.unchanged.watch import GONE
 from jitclient.errors import DaemonDraining, ProgramLost
-from jitclient.local_jax import as_before
+from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
 from jitclient.sessions.failures import to_exception
@@ -50,13 +50,17 @@ _COMPARED = frozenset({bool, int, str, bytes})  # other static arguments are the
 def renewed(
     plans: tuple[Plan, ...],
     program: Program,
+    settings: context.Context,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     statics: Sequence[Static],
     leaves: Sequence[Any],
     shape: Hashable,
 ) -> tuple[Plan, ...]:
-    """The plans of a function after a call that none of them made: with one for such calls, from the second on."""
+    """The plans of a function after a call that none of them made: with one for such calls, from the second on.
+
+    `settings` are those that the program was looked up under.
+    """
     kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
     if kinds not in program.plans:
         program.plans[kinds] = []
@@ -66,13 +70,17 @@ def renewed(
         return plans
     left = [plan for plan in plans if plan not in made]
     if made == [] or len(left) < len(plans):  # one that missed such a call will miss the next
-        plan = plan_of(program, args, kwargs, statics, leaves, shape)
+        is_as_before = as_before.check()
+        if not (is_as_before() and context.current() == settings and is_as_before()):
+            return plans  # another thread has changed them since
+        plan = plan_of(program, is_as_before, args, kwargs, statics, leaves, shape)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MOST_PLANS]
 
 
 def plan_of(
     program: Program,
+    is_as_before: Callable[[], bool],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     statics: Sequence[Static],
@@ -85,7 +93,7 @@ def plan_of(
         return None
     session, prepared, generation = program.session, program.prepared, program.generation
     leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
-    is_as_before, watch = as_before.check(), program.capture.watch if program.capture is not None else None
+    watch = program.capture.watch if program.capture is not None else None
     executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
     is_queued, count, forms = Array in map(type, leaves), len(results), list(map(host_form, results))
     taken = program.taken[0] if program.taken else ()
@@ -140,11 +148,17 @@ def plan_of(
                 if told is None:
                     return MISS
                 first, done = told
-            for handle, spec in enumerate(results, first):
-                arrays.append(Array(session, handle, spec))
+            try:
+                for handle, spec in enumerate(results, first):
+                    arrays.append(Array(session, handle, spec))
+            except BaseException:
+                session.drops.extend(range(first + len(arrays), first + count))
+                raise
+            finally:
+                if done is None:
+                    for position in taken:
+                        leaves[position].deleted = True
         if done is None:
-            for position in taken:
-                leaves[position].deleted = True
             if len(looks) > 1:
                 looked_at_together([arrays[n] for n in looks])
         elif done.failures:
@@ -169,7 +183,8 @@ client's own jax."""
 def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
     """What the leaves of another such call must be; None where such calls are not covered."""
     prepared, is_queued = program.prepared, Array in map(type, leaves)
-    if program.order is not None or (prepared.donated and not (is_queued and program.taken)):
+    by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
+    if program.order is not None or by_value or (prepared.donated and not program.taken):
         return None
     most = inline_most(len(program.looks))
     if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.looks):

@@ -101,9 +101,9 @@ class RemoteFunction:
             *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
         leaves, shape = tree.flatten(tuple(given))
         try:
-            result = self._remote(leaves, shape, statics, lost)
-            if self._last is not None and self._deps is None:
-                self._plans = renewed(self._plans, self._last[1], args, kwargs, statics, leaves, shape)
+            result, key, program = self._remote(leaves, shape, statics, lost)
+            if self._deps is None:
+                self._plans = renewed(self._plans, program, key[3], args, kwargs, statics, leaves, shape)
             return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
@@ -236,12 +236,14 @@ class RemoteFunction:
 
     def _remote(
         self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], lost: DaemonLost | None = None
-    ) -> Any:
+    ) -> tuple[Any, _Key, Program]:
+        """The result, with the program that made it and the key of that."""
         key = self._key_of(leaves, shape, statics)
         last = self._last
+        used: Program
 
         def program_at(stay: Session) -> Program:
-            nonlocal key
+            nonlocal key, used
             # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
             program = last[1] if last is not None and not statics and last[0] == key else self._known(key)
             if program is None or not program.is_valid(stay):
@@ -251,9 +253,11 @@ class RemoteFunction:
                 key = _settled(key, program)
                 self._programs[key] = program
             self._last = key, program
+            used = program
             return program
 
-        return calling.call(process.session(), program_at, leaves, lost)
+        result = calling.call(process.session(), program_at, leaves, lost)
+        return result, key, used
 
     def _known(self, key: _Key) -> Program | None:
         try:

@@ -254,27 +254,31 @@ class Session:
         connection, pipeline = self.connection, self._pipeline
         if connection is None or self._exchanging or pipeline.queue or pipeline.unanswered:
             return None
-        first = self._next_handle
-        self._next_handle = first + results
-        drops = self.drops
-        dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
-        pipeline.number = number = pipeline.number + 1
-        wanted = tuple(map(first.__add__, fetch))
-        run = Run([Call(executable, arguments, first, dropped)], (), [], (), wanted, number)
-        self._exchanging = True
+        first, number = self._next_handle, pipeline.number + 1
+        drops, dropped = self.drops, tuple[int, ...]()
         try:
-            done: Done = _decode(connection.answer_to(_encode(run)))
-            if done.number != number:
-                raise ProtocolError(f"the daemon answered Run {done.number}, not {number}")
-        except BaseException as error:
-            drops.extend(dropped)
-            drops.extend(range(first, first + results))
-            self.disconnect()
-            self._exchanging = False
+            try:
+                self._exchanging = True  # from here on, whoever calls in a signal handler is refused
+                self._next_handle, pipeline.number = first + results, number
+                if drops:
+                    dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
+                wanted = tuple(map(first.__add__, fetch))
+                run = Run([Call(executable, arguments, first, dropped)], (), [], (), wanted, number)
+                done: Done = _decode(connection.answer_to(_encode(run)))
+                if done.number != number:
+                    raise ProtocolError(f"the daemon answered Run {done.number}, not {number}")
+            except BaseException:
+                try:
+                    drops.extend((*dropped, *range(first, first + results)))
+                finally:
+                    self.disconnect()
+                raise
+            finally:
+                self._exchanging = False
+        except DaemonLost as error:
             if type(error) is DaemonLost and not self._may_have_begun(number):
                 raise NotSent(f"the daemon ended before it began the call: {error}") from error
             raise
-        self._exchanging = False
         return first, done
 
     def is_answered(self, handle: int) -> bool:
@@ -382,10 +386,16 @@ class Session:
             self._next_handle = welcome.first_handle
             self.first_own_handle = min(self.first_own_handle, welcome.first_handle)
             self.connection = reached.connection
-            lends = welcome.lends and reached.connection.can_share()
-            self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
-            with _nothing_else_sent(), self._guarded() as connection:
-                self.drops.extend(self._pipeline.resume(connection, welcome.begun))
+            try:
+                lends = welcome.lends and reached.connection.can_share()
+                self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
+                with _nothing_else_sent(), self._guarded() as connection:
+                    self.drops.extend(self._pipeline.resume(connection, welcome.begun))
+            except BaseException:  # what is to be sent again must be the first
+                self.disconnect()
+                raise
+            if self.drops:
+                self.background.wake()
         return self.connection
 
     @contextlib.contextmanager

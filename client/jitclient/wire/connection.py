@@ -14,7 +14,20 @@ from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
-from jitclient.wire.messages import BUSY, DONE, LEASE, LEASED, RETURN, RUN, Busy, Lease, Leased, Return, Verb
+from jitclient.wire.messages import (
+    BUSY,
+    DONE,
+    LEASE,
+    LEASED,
+    MAX_FRAME_BYTES,
+    RETURN,
+    RUN,
+    Busy,
+    Lease,
+    Leased,
+    Return,
+    Verb,
+)
 
 if TYPE_CHECKING:
     from jitclient.wire.arrays import HostArray
@@ -150,8 +163,11 @@ class ClientConnection(WireConnection):
         """
         channel = self._channel
         try:
-            with channel.send_lock:
-                channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
+            if len(run) < MAX_FRAME_BYTES:
+                with channel.send_lock:
+                    channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
+            else:
+                channel.send(_RUN + run)  # which says what is wrong
         except BlockingIOError as error:
             raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:

@@ -2,7 +2,7 @@
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,8 @@ from jitclient import Array
 from jitclient.calls import calling
 from jitclient.local_jax import as_before, context, interop
 from jitclient.sessions import process
+from jitclient.sessions.drops import Drops
+from jitclient.wire.messages import Status, Verb
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -403,3 +405,141 @@ def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> N
         )
         == [[3.0, "float32", 2]] * 8 + [[3.0, "float64", 2]] * 3 + [[3.0, "float32", 2]] * 6 + [[3.0, "float64", 2]] * 2
     )
+
+
+# ---- what happens meanwhile
+
+
+def test_threads_that_call_one_function_otherwise() -> None:
+    fn = jitclient.jit(lambda x, *more, n: x * n + len(more), static_argnames="n")
+    wrong: list[Any] = []
+    together = threading.Barrier(3)
+
+    def run(n: int) -> None:
+        try:
+            for turn in range(30):
+                together.wait(60)
+                found = [first(fn(np.float32(turn), *[np.float32(0)] * n, n=n)) for _ in range(3)]
+                if found != [turn * n + n] * 3:
+                    wrong.append((turn, n, found))
+        except Exception as error:
+            wrong.append(error)
+            together.abort()
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in (2, 3, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_settings_that_another_thread_changes(general: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x * 2)
+    wide, call = host(dtype="float64"), calling.call
+
+    def meanwhile(*given: Any) -> Any:
+        result = call(*given)
+        if len(general) == 2:
+            jax.config.update("jax_enable_x64", True)
+        return result
+
+    assert fn(wide).dtype == "float32"
+    monkeypatch.setattr(calling, "call", meanwhile)
+    try:
+        assert fn(wide).dtype == "float32"
+        assert [fn(wide).dtype for _ in range(3)] == ["float64"] * 3
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert [fn(wide).dtype for _ in range(3)] == ["float32"] * 3
+
+
+@pytest.mark.parametrize("value", [lambda: host(), lambda: 2.0, lambda: jnp.ones(3)], ids=["numpy", "number", "jax"])
+def test_donation_by_value_beside_an_array_of_the_daemon(value: Callable[[], Any]) -> None:
+    fn = jitclient.jit(lambda s, m: (s + m, m * 2), donate_argnums=(0, 1))
+    state: Any = there(0.0)
+    for n in range(1, 5):
+        given = value()
+        before, (state, double) = state, fn(state, given)
+        assert first(state) == n * first(double) / 2
+        assert before.is_deleted()
+        assert not isinstance(given, jax.Array) or given.is_deleted()
+
+
+class Meanwhile(Drops):
+    """Does something when it is asked for what was dropped, as a signal handler might."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        super().__init__([1])
+        self.action = action
+
+    def popleft(self) -> int:
+        self.action()
+        return super().popleft()
+
+
+@pytest.fixture
+def drops_do() -> Iterator[Callable[..., None]]:
+    session = process.session()
+    yield lambda action: setattr(session, "drops", Meanwhile(action))
+    session.drops = Drops()
+
+
+def test_a_signal_handler_that_calls(planned: tuple[Any, Any], drops_do: Callable[..., None]) -> None:
+    fn, make = planned
+    step = jitclient.jit(lambda x: x + 1, donate_argnums=0)
+    state = [there(0.0)]
+    for _ in range(3):
+        state[0] = step(state[0])
+
+    def handler() -> None:
+        process.session().drops = Drops()
+        state[0] = step(state[0])
+
+    for value in (2.0, 3.0, 4.0):
+        drops_do(handler)
+        assert first(fn(make(value))) == value * 2
+    assert first(state[0]) == 6.0
+
+
+def test_two_interrupts_leave_the_session_well(planned: tuple[Any, Any], drops_do: Callable[..., None]) -> None:
+    fn, make = planned
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with process.session() as session:
+        drops_do(interrupted)
+        session.drops.extend = lambda _: interrupted()  # type: ignore[method-assign,assignment]
+        with pytest.raises(KeyboardInterrupt):
+            first(fn(make()))
+        session.drops = Drops()
+    assert [first(fn(make(value))) for value in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
+
+
+def test_an_interrupt_of_what_is_being_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x + 1)
+    session, state = process.session(), there(0.0)
+    with session:
+        for _ in range(5):
+            state = fn(state)
+        session.disconnect()
+        monkeypatch.setattr("jitclient.sessions.session.Blocks", lambda *_: 1 / 0)
+        monkeypatch.setattr(type(session), "_joined", False, raising=False)
+        with pytest.raises(ZeroDivisionError):
+            first(state)
+        assert session.connection is None
+        monkeypatch.undo()
+    assert first(state) == 5.0
+
+
+def test_what_was_dropped_without_a_connection_is_told_with_the_next(until: Callable[..., Any]) -> None:
+    session = process.session()
+    gone = there()
+    with session:
+        session.disconnect()
+        del gone
+        gc.collect()
+        assert session.drops
+        session.ask(Verb.STATUS, None, Status)
+    until(lambda: not session.drops, "the daemon to be told")
