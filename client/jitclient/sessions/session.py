@@ -252,14 +252,18 @@ class Session:
             NotSent, DaemonLost: as for `run`.
         """
         connection, pipeline = self.connection, self._pipeline
-        if connection is None or self._exchanging or pipeline.queue or pipeline.unanswered:
+        if connection is None or self._exchanging:
             return None
-        first, number = self._next_handle, pipeline.number + 1
+        first = number = named = 0
         drops, dropped = self.drops, tuple[int, ...]()
         try:
             try:
-                self._exchanging = True  # from here on, whoever calls in a signal handler is refused
-                self._next_handle, pipeline.number = first + results, number
+                self._exchanging = True  # from here on, whoever calls in a signal handler sends nothing
+                if pipeline.queue or pipeline.unanswered:
+                    return None
+                first, named = self._next_handle, results
+                self._next_handle = first + results
+                pipeline.number = number = pipeline.number + 1
                 if drops:
                     dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
                 wanted = tuple(map(first.__add__, fetch))
@@ -269,7 +273,7 @@ class Session:
                     raise ProtocolError(f"the daemon answered Run {done.number}, not {number}")
             except BaseException:
                 try:
-                    drops.extend((*dropped, *range(first, first + results)))
+                    drops.extend((*dropped, *range(first, first + named)))
                 finally:
                     self.disconnect()
                 raise
