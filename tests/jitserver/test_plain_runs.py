@@ -2,6 +2,7 @@
 
 import dataclasses
 import socket
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -154,11 +155,14 @@ def test_the_answer_is_that_of_any_run(engine: Engine, case: str, budget: int | 
 
 
 def at_an_older_run(daemon: Daemon) -> None:
-    """The client has connected anew while its Run of before is under way."""
+    """A client of the session has connected anew while its Run of before is under way."""
     daemon.session.attached = 2
-    daemon.session._orders[b"client"] = daemon.order
-    daemon.order.begin(daemon, 1)
-    daemon.order.take_over(object())
+    order = daemon.session.order(b"another client")
+    order.take_over("before")
+    thread = threading.Thread(target=order.begin, args=("before", 1))
+    thread.start()
+    thread.join()
+    order.take_over("now")
 
 
 UNLIKE: dict[str, Any] = {
