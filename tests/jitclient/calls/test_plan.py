@@ -13,6 +13,7 @@ import pytest
 import jitclient
 from jitclient import Array
 from jitclient.calls import calling
+from jitclient.errors import ArrayLost
 from jitclient.local_jax import as_before, context, interop
 from jitclient.sessions import process
 from jitclient.sessions.drops import Drops
@@ -260,6 +261,21 @@ def test_an_array_that_was_deleted(planned: tuple[Any, Any]) -> None:
         fn(gone)
 
 
+def test_an_array_of_an_earlier_stay(planned: tuple[Any, Any]) -> None:
+    fn, _ = planned
+    lost = there()
+    lost._generation -= 1
+    with pytest.raises(ArrayLost):
+        fn(lost)
+
+
+def test_a_static_argument_that_is_left_out() -> None:
+    fn = jitclient.jit(lambda x, n=5: x * n, static_argnames="n")
+    assert [first(fn(there(), n=3)) for _ in range(3)] == [3.0] * 3
+    assert [first(fn(there())) for _ in range(3)] == [5.0] * 3
+    assert first(fn(there(), n=3)) == 3.0
+
+
 def test_other_threads(planned: tuple[Any, Any]) -> None:
     fn, make = planned
     found: list[float] = []
@@ -371,6 +387,7 @@ def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> N
         import numpy as np
         import jitclient
         from jitclient.calls import calling
+from jitclient.errors import ArrayLost
 
         made, call = [], calling.call
         calling.call = lambda *given: made.append(1) or call(*given)
