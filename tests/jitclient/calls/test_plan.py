@@ -387,7 +387,6 @@ def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> N
         import numpy as np
         import jitclient
         from jitclient.calls import calling
-from jitclient.errors import ArrayLost
 
         made, call = [], calling.call
         calling.call = lambda *given: made.append(1) or call(*given)
