@@ -158,7 +158,8 @@ def _nothing(nbytes: int) -> HostArray:
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
-        session.room.take(nbytes_of(put.spec), f"{labels.of_spec(put.spec)}, which a program puts there,")
+        what = f"{labels.of_spec(put.spec)}, which a program puts there,"
+        session.room.take(nbytes_of(put.spec), what, put.is_spare)
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))

@@ -27,18 +27,19 @@ class Room:
         self.left = sys.maxsize if most is None else most
         self._holdings = holdings
 
-    def take(self, nbytes: int, what: str) -> None:
-        """Takes `nbytes` off; counts if need be.
+    def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
+        """Takes `nbytes` off; counts if need be. What is spare leaves half of the budget to others.
 
         Raises:
             ArrayBudgetExceeded: there is no room for them.
         """
+        kept_free = self.most // 2 if is_spare and self.most is not None else 0
         self.left -= nbytes
-        if self.left < 0 < nbytes:
-            self.find(nbytes, what)
+        if self.left < kept_free and nbytes:
+            self.find(nbytes, what, kept_free)
 
-    def find(self, nbytes: int, what: str) -> None:
-        """Counts, where `left` has fallen below zero, and takes the `nbytes` off that there are to be more for `what`.
+    def find(self, nbytes: int, what: str, kept_free: int = 0) -> None:
+        """Counts, where `left` has fallen too low, and takes the `nbytes` off that there are to be more for `what`.
 
         Raises:
             ArrayBudgetExceeded: there is no room for them.
@@ -48,7 +49,7 @@ class Room:
             return
         held = self._holdings()
         self.left = self.most - held.nbytes
-        if nbytes > max(self.left, 0):
+        if nbytes > max(self.left - kept_free, 0):
             raise ArrayBudgetExceeded(_refusal(nbytes, what, self.most, held))
         self.left -= nbytes
 

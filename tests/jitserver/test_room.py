@@ -100,3 +100,20 @@ def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
     gpus = [DeviceInfo("H100", "gpu", 80 * MIB), DeviceInfo("H100", "gpu", 80 * MIB)]
     assert array_share(gpus) == 144 * MIB
     assert array_share([DeviceInfo("cpu", "cpu", None)]) == machine.memory_bytes() // 2
+
+
+def test_what_is_spare_leaves_half_to_others() -> None:
+    nbytes = 40 * MIB
+    room = Room(100 * MIB, lambda: held(nbytes))
+    room.take(10 * MIB, "f()", is_spare=True)
+    assert room.left == 90 * MIB
+    room.take(39 * MIB, "f()", is_spare=True)
+    with pytest.raises(ArrayBudgetExceeded):
+        room.take(11 * MIB, "f()", is_spare=True)
+    assert room.left == 60 * MIB
+    room.take(10 * MIB, "f()", is_spare=True)
+    room.take(50 * MIB, "f()")
+    assert room.left == 0
+    nbytes = 0
+    room.take(50 * MIB, "f()", is_spare=True)  # counted anew
+    assert room.left == 50 * MIB

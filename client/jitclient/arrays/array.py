@@ -261,6 +261,10 @@ class Array(Operations, Placement):
 
     # ---- as an argument
 
+    def is_at(self, session: Session) -> bool:
+        """Whether the daemon of `session` has it."""
+        return session is self._session and session.generation == self._generation and not self.deleted
+
     def handle_in(self, session: Session) -> int | None:
         """Its name at the daemon of `session`, or None where only its value can be sent there.
 

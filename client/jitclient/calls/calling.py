@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitclient.calls import copies
 from jitclient.calls.program import Outdated, Program
-from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent, ProgramLost
+from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, DaemonSilent, NotSent, ProgramLost
 from jitclient.sessions.session import Session
 
 _ATTEMPTS = 5  # to reach a daemon that restarts under us
@@ -33,6 +34,9 @@ def call(
             return program.call(leaves)
         except (Outdated, NotSent):
             continue  # it did not run
+        except ArrayBudgetExceeded:  # nor did it now
+            if not copies.let_go():
+                raise
         except ProgramLost:  # nor did it now
             if made_anew:  # it is an argument that was lost with its program
                 raise

@@ -3,8 +3,8 @@
 It makes the call, or says MISS: then nothing was done, and the general way decides, or says what is wrong.
 
 Covered are arrays of the daemon, arrays that ride in a message (numpy's, its scalars, and those of the client's own jax
-that nobody has placed), and Python's numbers; in trees or not, by position or by name; static arguments; donation of
-arrays of the daemon.
+that nobody has placed), those that have a copy on the daemon, and Python's numbers; in trees or not, by position or by
+name; static arguments; donation of arrays of the daemon.
 
 Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, larger arrays, arrays of the
 client's own jax that were placed, trees whose leaves travel in an order of their own, donation by value, and programs
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.array import Array, looked_at_together
+from jitclient.calls import copies
 from jitclient.calls.options import Static
 from jitclient.calls.program import Program
 from jitclient.codec import values
@@ -88,14 +89,17 @@ def plan_of(
     shape: Hashable,
 ) -> Plan | None:
     """The plan for calls like one that was just made; None for calls that are not covered."""
-    wants = _wants(program, leaves)
+    stand_ins = [copies.copy_of(leaf, program.session) if is_jax_array(leaf) else None for leaf in leaves]
+    copied = [copy is not None for copy in stand_ins]
+    is_queued = Array in map(type, leaves)
+    wants = _wants(program, leaves, copied, is_queued)
     if wants is None:
         return None
     session, prepared, generation = program.session, program.prepared, program.generation
     leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
-    is_queued, count, forms = Array in map(type, leaves), len(results), list(map(host_form, results))
+    count, forms = len(results), list(map(host_form, results))
     taken = program.taken[0] if program.taken else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,6 +129,11 @@ def plan_of(
                     if leaf.spec is not spec and leaf.spec != spec:
                         return MISS
                     arguments.append(leaf._handle)
+                elif given is Array:
+                    copy = copies.copy_of(leaf, session)
+                    if copy is None or copy.spec != spec:
+                        return MISS
+                    arguments.append(copy._handle)
                 elif given is None:
                     try:
                         arguments.append(np.asarray(leaf, dtype).tobytes())
@@ -177,12 +186,12 @@ def plan_of(
 
 _Want = tuple[Any, Spec, Any, Any, bool]
 """The type of a leaf, its spec, its dtype if it has one, that in which it travels, and whether it is an array of the
-client's own jax."""
+client's own jax; with `Array` for a dtype, it has a copy."""
 
 
-def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
+def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_queued: bool) -> list[_Want] | None:
     """What the leaves of another such call must be; None where such calls are not covered."""
-    prepared, is_queued = program.prepared, Array in map(type, leaves)
+    prepared = program.prepared
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
     if program.order is not None or by_value or (prepared.donated and not program.taken):
         return None
@@ -190,8 +199,11 @@ def _wants(program: Program, leaves: Sequence[Any]) -> list[_Want] | None:
     if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.looks):
         return None
     wants: list[_Want] = []
-    for leaf, spec in zip(leaves, program.specs, strict=True):
+    for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):
         kind = type(leaf)
+        if has_copy:
+            wants.append((kind, spec, Array, None, True))
+            continue
         if kind is Array:
             wants.append((kind, spec, None, None, False))
             continue

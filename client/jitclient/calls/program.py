@@ -5,7 +5,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
+from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
+from jitclient.calls.putting import with_copies
+from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
@@ -32,6 +35,8 @@ class Program:
     unflatten: Callable[[Sequence[Any]], Any]
     looks: tuple[int, ...]  # results small enough to come with the answer
     stamp: Hashable  # of the declared inputs that it was made of
+    resent: Resent
+    copied: tuple[int, ...]  # the leaves that may have copies on the daemon
     taken: list[tuple[int, ...]]  # the donated leaves that a call uses up, once one has
     plans: dict[Hashable, list[Any] | None]  # by kinds of leaves: the plan, if one is made; None where none can be
 
@@ -58,6 +63,8 @@ class Program:
             order=wanted.order,
             unflatten=tree.unflattener_of_sent(structure),
             looks=_small(prepared.results),
+            resent=Resent(wanted),
+            copied=copies.places(wanted.specs_sent, prepared.donated),
             stamp=stamp,
             taken=[],
             plans={},
@@ -72,8 +79,8 @@ class Program:
     def call(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of the arguments; returns the tree of results.
 
-        A call that uses arrays of the daemon is queued, and this returns at once: what it raises, its results raise
-        when they are looked at. Others, and those that are likely to raise, are waited for.
+        A call that uses arrays of the daemon (copies do not count) is queued, and this returns at once: what it raises,
+        its results raise when they are looked at. Others, and those that are likely to raise, are waited for.
 
         Raises:
             DaemonLost: the daemon went away; nothing tells whether the call ran.
@@ -84,11 +91,15 @@ class Program:
         if self.order is not None:
             leaves = tree.as_sent(leaves, self.order)
         with session:
+            given: Sequence[Any] = leaves
+            if self.copied:
+                given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
                 raise Outdated
             attachments: list[HostArray] = []
-            arguments = outgoing(leaves, self.specs, session, attachments)
-            can_wait = int in map(type, arguments) and not prepared.may_raise
+            self.resent.look(given)
+            arguments = outgoing(given, self.specs, session, attachments)
+            can_wait = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
             if prepared.donated:
                 can_wait = self._is_donation_known(leaves) and can_wait
             if can_wait:

@@ -1,11 +1,14 @@
 """Leaves of a tree that are to live on the daemon."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
+from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
-from jitclient.errors import DaemonLost, DaemonSilent
+from jitclient.errors import ArrayBudgetExceeded, DaemonLost, DaemonSilent
+from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import HostArray
@@ -21,15 +24,48 @@ def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Arr
         BaseException: what else the daemon could not do.
     """
     try:
-        return here.again(lambda: _put(here, leaves, specs))
+        return _steadily(here, leaves, specs)
+    except ArrayBudgetExceeded:
+        if not copies.let_go():
+            raise
+    return _steadily(here, leaves, specs)
+
+
+def with_copies(
+    here: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
+) -> Sequence[Any]:
+    """The leaves of a call with what stands for them on the daemon, in those places. What is due for a copy gets one,
+    if there is room to spare.
+    """
+    ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
+    stand_ins = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
+    due = [n for key, n in ours.items() if stand_ins[key] is None and copies.is_due(leaves[n], program)]
+    if due:
+        made: Sequence[Array | None] = [None] * len(due)
+        with contextlib.suppress(ArrayBudgetExceeded):
+            made = _steadily(here, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
+        for n, copy in zip(due, made, strict=True):
+            copies.note(leaves[n], copy)
+            stand_ins[id(leaves[n])] = copy
+    found: list[Any] = list(leaves)
+    for n in places:
+        copy = stand_ins.get(id(leaves[n]))
+        if copy is not None:
+            found[n] = copy
+    return found
+
+
+def _steadily(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
+    try:
+        return here.again(lambda: _put(here, leaves, specs, is_spare))
     except DaemonSilent:
         raise
     except DaemonLost:
         pass  # what is put is still at hand, and what came of it is dropped by now
-    return here.again(lambda: _put(here, leaves, specs))
+    return here.again(lambda: _put(here, leaves, specs, is_spare))
 
 
-def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
+def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:
     attachments: list[HostArray] = []
     puts: list[Put] = []
     arrays: list[Array] = []
@@ -40,7 +76,7 @@ def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Ar
                 continue
             handle = here.new_handles(1)
             arrays.append(Array(here, handle, spec))
-            puts.append(Put(spec, value, handle))
+            puts.append(Put(spec, value, handle, is_spare))
         done, _ = here.run(Run(puts=puts), attachments)
     ours = {one.handle for one in puts}  # calls that were queued may have failed too: their results say so
     for handle, failure in done.failures:

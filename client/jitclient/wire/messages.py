@@ -11,7 +11,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Compared at the handshake: raised whenever a message changes its meaning or its form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -279,11 +279,14 @@ class Inspected(Message):
 
 
 class Put(Message):
-    """An array that is to live on the daemon, under the handle that the client names."""
+    """An array that is to live on the daemon, under the handle that the client names; what is spare, only where others
+    need the room less.
+    """
 
     spec: Spec
     value: bytes | Attached
     handle: int
+    is_spare: bool = False
 
 
 class Call(Message):

@@ -1,0 +1,61 @@
+"""Large arrays of numpy that a program is sent again and again, unchanged: one warning says how to send them once."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitclient.calls.specialisation import Specialisation
+from jitclient.notices.labels import size
+from jitclient.notices.warned import warn
+from jitclient.trees.naming import leaf_names
+from jitclient.wire.arrays import nbytes_of, raw_bytes
+
+_LEAST = 1 << 20  # bytes
+_OFTEN = 4  # times at the same place in memory; only then its contents are looked at, twice
+_warned: set[tuple[str, str]] = set()
+
+
+class Resent:
+    """Watches what one program is sent."""
+
+    def __init__(self, wanted: Specialisation) -> None:
+        self._wanted = wanted
+        donated = wanted.donated_sent
+        self._sent: dict[int, tuple[object, int, int]] = {  # by leaf: where it was in memory, how often, its checksum
+            n: (None, 0, 0)
+            for n, spec in enumerate(wanted.specs_sent)
+            if nbytes_of(spec) >= _LEAST and n not in donated
+        }
+
+    def look(self, leaves: Sequence[Any]) -> None:
+        """Looks at the leaves of a call, in the order in which they travel."""
+        for n, (place_before, times, checksum) in list(self._sent.items()):
+            leaf = leaves[n]
+            if type(leaf) is not np.ndarray:
+                continue
+            place = leaf.ctypes.data, leaf.shape, leaf.strides, leaf.dtype
+            times = times + 1 if place == place_before else 1
+            if times < _OFTEN:
+                self._sent[n] = place, times, 0
+                continue
+            now = zlib.crc32(raw_bytes(leaf))
+            if times == _OFTEN:
+                self._sent[n] = place, times, now
+                continue
+            del self._sent[n]
+            if now == checksum:
+                self._warn(n, leaf.nbytes, times)
+
+    def _warn(self, n: int, nbytes: int, times: int) -> None:
+        wanted = self._wanted
+        number = n if wanted.order is None else wanted.order[n]
+        argument = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])[number]
+        if (wanted.name, argument) not in _warned:
+            _warned.add((wanted.name, argument))
+            warn(
+                f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: it travels once, and "
+                "stays on the daemon, if you pass what jitclient.device_put makes of it",
+                RuntimeWarning,
+            )
