@@ -2,13 +2,14 @@
 
 It makes the call, or says MISS: then nothing was done, and the general way decides, or says what is wrong.
 
-Covered are arrays of the daemon, arrays that ride in a message (numpy's, its scalars, and those of the client's own jax
-that nobody has placed), those that have a copy on the daemon, and Python's numbers; in trees or not, by position or by
-name; static arguments; donation of arrays of the daemon.
+Covered are arrays of the daemon, numpy's arrays and scalars, arrays of the client's own jax that nobody has placed, or
+that have a copy on the daemon, and Python's numbers; in trees or not, by position or by name; static arguments; and
+donation of arrays of the daemon.
 
-Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, larger arrays, arrays of the
-client's own jax that were placed, trees whose leaves travel in an order of their own, donation by value, and programs
-that may raise and are given arrays of the daemon.
+Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, arrays too large for a message
+where a call has none of the daemon's, or that the client's own jax has and nothing stands for, arrays of its own that
+were placed, trees whose leaves travel in an order of their own, donation by value, and programs that may raise and are
+given arrays of the daemon.
 """
 
 import operator
@@ -30,7 +31,7 @@ from jitclient.sessions import process
 from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
 from jitclient.wire.arrays import host_form, inline_most, is_key, nbytes_of
-from jitclient.wire.messages import Done, Spec
+from jitclient.wire.messages import Attached, Done, Spec
 
 MISS = object()
 """What a plan returns where a call is not like the one that it was made for."""
@@ -99,7 +100,8 @@ def plan_of(
     leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
-    count, forms = len(results), list(map(host_form, results))
+    count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
+    look_at = program.resent.look if program.resent.places else None
     taken = program.taken[0] if program.taken else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -115,7 +117,7 @@ def plan_of(
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
             return MISS
-        arrays, arguments = [], []
+        arrays, arguments, attachments = [], [], []
         with session.lock:
             if session.connection is None or session.program_generation != generation:
                 return MISS
@@ -146,11 +148,18 @@ def plan_of(
                         return MISS
                     arguments.append(np.asarray(leaf).tobytes())
                 else:
-                    arguments.append((leaf if given is dtype else leaf.astype(dtype)).tobytes())
+                    value = leaf if given is dtype else leaf.astype(dtype)
+                    if value.nbytes <= most:
+                        arguments.append(value.tobytes())
+                    else:
+                        arguments.append(Attached(value.nbytes))
+                        attachments.append(value)
+            if look_at is not None:
+                look_at(leaves)
             if is_queued:
                 if taken and len(set(map(id, leaves))) < len(leaves):
                     return MISS
-                first = session.call_later(executable, arguments, count, ())
+                first = session.call_later(executable, arguments, count, attachments)
                 done = None
             else:
                 told = session.call_at_once(executable, arguments, count, looks)
@@ -207,7 +216,8 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
         if kind is Array:
             wants.append((kind, spec, None, None, False))
             continue
-        if is_key(spec) or nbytes_of(spec) > inline_most(len(leaves)):
+        is_large = nbytes_of(spec) > inline_most(len(leaves))
+        if is_key(spec) or (is_large and not (is_queued and kind is np.ndarray)):
             return None
         _, dtype = host_form(spec)
         if kind in _NUMBERS:

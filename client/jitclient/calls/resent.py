@@ -18,20 +18,21 @@ _warned: set[tuple[str, str]] = set()
 
 
 class Resent:
-    """Watches what one program is sent."""
+    """Watches what one program is sent, in the `places` where that may be large and is not known to change."""
 
     def __init__(self, wanted: Specialisation) -> None:
         self._wanted = wanted
         donated = wanted.donated_sent
-        self._sent: dict[int, tuple[object, int, int]] = {  # by leaf: where it was in memory, how often, its checksum
-            n: (None, 0, 0)
-            for n, spec in enumerate(wanted.specs_sent)
-            if nbytes_of(spec) >= _LEAST and n not in donated
-        }
+        self.places = tuple(
+            [n for n, spec in enumerate(wanted.specs_sent) if nbytes_of(spec) >= _LEAST and n not in donated]
+        )
+        # By leaf: where it was in memory, how often, and its checksum.
+        self._sent: dict[int, tuple[object, int, int]] = dict.fromkeys(self.places, (None, 0, 0))
 
     def look(self, leaves: Sequence[Any]) -> None:
         """Looks at the leaves of a call, in the order in which they travel."""
-        for n, (place_before, times, checksum) in list(self._sent.items()):
+        for n in self.places:
+            place_before, times, checksum = self._sent[n]
             leaf = leaves[n]
             if type(leaf) is not np.ndarray:
                 continue
@@ -44,7 +45,7 @@ class Resent:
             if times == _OFTEN:
                 self._sent[n] = place, times, now
                 continue
-            del self._sent[n]
+            self.places = tuple([other for other in self.places if other != n])
             if now == checksum:
                 self._warn(n, leaf.nbytes, times)
 

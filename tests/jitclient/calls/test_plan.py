@@ -91,6 +91,21 @@ def test_the_third_call_is_done_in_one_go(case: str, general: list[int]) -> None
         assert len(general) == min(call + 1, 2)
 
 
+def test_large_arrays_of_numpy_go_along_with_arrays_of_the_daemon(general: list[int]) -> None:
+    fn, x, batch = jitclient.jit(lambda x, y: (x[0] + y[-1]) * 2), there(1.0), host(0.0, (50_000,), "float64")
+    for value in range(6):
+        batch[:] = value
+        made = fn(x, batch)
+        batch[:] = -1  # it was read by now
+        assert first(made) == (1.0 + value) * 2
+    assert len(general) == 2
+    assert [first(fn(x, host(value, (100_000,))[::2])) for value in (3.0, 4.0)] == [8.0, 10.0]
+    by_value = jitclient.jit(lambda y: y[-1])
+    for value in range(6):
+        batch[:] = value
+        assert first(by_value(batch)) == value
+
+
 def test_results_have_their_tree(general: list[int]) -> None:
     fn = jitclient.jit(lambda x, y: {"both": (x + y, x - y), "none": None, "pair": Pair(x, y * 2)})
     for make in (host, there):

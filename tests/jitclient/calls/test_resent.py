@@ -44,6 +44,12 @@ def test_it_names_the_argument_and_comes_once() -> None:
     assert warned(9, lambda n: fn(params, x)) == []
 
 
+def test_plans_look_too() -> None:
+    fn, x, y = jitclient.jit(lambda x, y: x[0] + y[0]), jitclient.device_put(np.ones(3, np.float32)), np.ones(LARGE)
+    [text] = warned(9, lambda n: fn(x, y))
+    assert text.startswith("<lambda> was sent the same y, 2 MiB, 5 times")
+
+
 def test_positions_are_counted_without_the_static_arguments() -> None:
     fn = jitclient.jit(lambda n, x, *, y: y[0] + x[0] * n, static_argnums=0)
     x, y = np.ones(3, np.float32), np.ones(LARGE, np.float32)
