@@ -10,19 +10,18 @@ import numpy as np
 
 from jitclient.arrays.dispatch import here
 from jitclient.arrays.operations import Operations
-from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent, DaemonUnavailable, ProgramLost
+from jitclient.errors import ArrayLost, DaemonDraining, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
 from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
 from jitclient.sessions.failures import to_exception
+from jitclient.sessions.recovery import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Done, Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
 """Results up to so many bytes in all come back with the answer to their call."""
-
-_LOOKS = 3  # over connections that break, before it is given up
 
 
 class Array(Operations, Placement):
@@ -330,15 +329,10 @@ class Array(Operations, Placement):
         return error
 
     def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
+        session = self._session
         try:
-            for _ in range(_LOOKS - 1):
-                try:
-                    return self._session.run(make(), [], specs, self._generation)
-                except DaemonSilent:
-                    raise
-                except DaemonLost:
-                    continue  # a look changes nothing: it may be repeated, where the session lives on
-            return self._session.run(make(), [], specs, self._generation)
+            # A look changes nothing: it may be repeated, where the session lives on.
+            return session.again(lambda: session.run(make(), [], specs, self._generation), repeats=ATTEMPTS)
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
 

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.calls import copies
-from jitclient.calls.program import Outdated, Program
-from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, DaemonSilent, NotSent, ProgramLost
+from jitclient.calls.program import Program
+from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, ProgramLost
+from jitclient.sessions.recovery import Recovery
 from jitclient.sessions.session import Session
-
-_ATTEMPTS = 5  # to reach a daemon that restarts under us
 
 
 def call(
@@ -22,19 +21,16 @@ def call(
         DaemonLost: the daemon went away; nothing tells whether the call ran.
         BaseException: what making the program or calling it raised.
     """
-    if isinstance(lost, DaemonSilent):
+    recovery = Recovery(stay, repeats=1)
+    if lost is not None and not recovery.retries(lost):
         raise lost
-    if isinstance(lost, NotSent):
-        lost = None
     made_anew = False
-    for _ in range(_ATTEMPTS):
+    while True:
         program: Program | None = None
         try:
             program = program_at(stay)
             return program.call(leaves)
-        except (Outdated, NotSent):
-            continue  # it did not run
-        except ArrayBudgetExceeded:  # nor did it now
+        except ArrayBudgetExceeded:  # it did not run
             if not copies.let_go():
                 raise
         except ProgramLost:  # nor did it now
@@ -42,13 +38,6 @@ def call(
                 raise
             made_anew = True
             stay.prepare_anew()
-        except DaemonDraining:
-            stay.disconnect()  # nor did it now; the next daemon takes it
-        except DaemonLost as error:
-            # Whether it ran is unknown: only what changes nothing and loses nothing may run again, and once, as it
-            # may be what ended the daemon.
-            changes = program is not None and program.prepared.donated
-            if changes or lost is not None or isinstance(error, DaemonSilent):
+        except DaemonError as error:  # what uses up its arguments may not run twice
+            if not recovery.retries(error, changes=program is not None and bool(program.prepared.donated)):
                 raise
-            lost = error
-    raise DaemonLost(f"the daemon at {stay.address} restarted {_ATTEMPTS} times during one call") from lost

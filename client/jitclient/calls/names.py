@@ -2,8 +2,8 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -12,9 +12,10 @@ from jitclient.calls.arguments import value_of
 from jitclient.calls.putting import put
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
-from jitclient.errors import ArrayLost, DaemonDraining, DaemonLost, DaemonSilent
+from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec
+from jitclient.sessions.recovery import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.trees.naming import shown
@@ -23,9 +24,6 @@ from jitclient.wire.keeping import Find, Forget, Found, Keep, KeptInfo
 from jitclient.wire.messages import Spec, Verb
 
 _LONGEST = 200
-_ATTEMPTS = 5  # while daemons come and go
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +75,7 @@ def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
             here.new_handles(len(found.specs))
             return [Array(here, handle, spec) for handle, spec in enumerate(found.specs, first)], found.tree
 
-    return None if name.key == "" else _steadily(here, ask)
+    return None if name.key == "" else here.again(ask, ATTEMPTS)
 
 
 def publish(
@@ -104,27 +102,12 @@ def publish(
                 raise DaemonLost("the daemon ended while a tree was on its way there") from error
             return arrays
 
-    return _steadily(here, ask)
+    return here.again(ask, ATTEMPTS)
 
 
 def forget(here: Session, name: Name) -> bool:
     """Has a name hold nothing any more; whether it held something."""
-    return bool(_steadily(here, lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo])))
-
-
-def _steadily(here: Session, ask: Callable[[], T]) -> T:
-    """Does what changes nothing when it is done twice, whatever daemon answers."""
-    for last in (*[False] * (_ATTEMPTS - 1), True):
-        try:
-            return ask()
-        except DaemonDraining:
-            here.disconnect()
-            if last:
-                raise
-        except DaemonLost as error:
-            if last or isinstance(error, DaemonSilent):
-                raise
-    raise AssertionError("unreachable")
+    return bool(here.again(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
 
 
 def _digest(value: Any) -> str:

@@ -12,7 +12,7 @@ from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
-from jitclient.errors import ProtocolError
+from jitclient.errors import NotSent, ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
@@ -95,7 +95,7 @@ class Program:
             if self.copied:
                 given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
-                raise Outdated
+                raise NotSent("the daemon was followed by another since the program was looked up")
             attachments: list[HostArray] = []
             self.resent.look(given)
             arguments = outgoing(given, self.specs, session, attachments)
@@ -146,10 +146,6 @@ def _category(named: bytes) -> type[Warning]:
     except ProtocolError:  # of a package that this process has not loaded
         return UserWarning
     return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
-
-
-class Outdated(Exception):  # noqa: N818
-    """The session started anew, or goes on at another daemon, since the program was prepared."""
 
 
 def _note_donation(leaf: Any) -> None:

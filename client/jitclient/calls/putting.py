@@ -7,7 +7,7 @@ from typing import Any
 from jitclient.arrays.array import Array
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
-from jitclient.errors import ArrayBudgetExceeded, DaemonLost, DaemonSilent
+from jitclient.errors import ArrayBudgetExceeded
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
@@ -56,13 +56,8 @@ def with_copies(
 
 
 def _steadily(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
-    try:
-        return here.again(lambda: _put(here, leaves, specs, is_spare))
-    except DaemonSilent:
-        raise
-    except DaemonLost:
-        pass  # what is put is still at hand, and what came of it is dropped by now
-    return here.again(lambda: _put(here, leaves, specs, is_spare))
+    # What is put is still at hand where a daemon is lost, and what came of it is dropped by then.
+    return here.again(lambda: _put(here, leaves, specs, is_spare), repeats=1)
 
 
 def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:

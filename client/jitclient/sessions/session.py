@@ -21,7 +21,6 @@ from jitclient.codec import values
 from jitclient.errors import (
     ArrayLost,
     CaptureError,
-    DaemonDraining,
     DaemonError,
     DaemonLost,
     DaemonSilent,
@@ -36,6 +35,7 @@ from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import Finder, Identity
 from jitclient.sessions.pipeline import Pipeline
+from jitclient.sessions.recovery import ATTEMPTS, Recovery
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
 from jitclient.wire.arrays import HostArray, shaped, unpack
@@ -58,7 +58,6 @@ from jitclient.wire.messages import (
 )
 
 _GOODBYE_SECONDS = 2.0
-_ATTEMPTS = 5  # to get something done that daemons which restart under us did not begin
 _BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 _NONE = sys.maxsize
@@ -127,18 +126,17 @@ class Session:
         payload = _encode(message)
         with self._guarded() as connection:
             reply = connection.request(verb, payload, timeout)
-        try:
-            return answered(reply, answer, deref)
-        except DaemonDraining:
-            self.disconnect()
-            raise
+        return answered(reply, answer, deref)
 
-    def again(self, attempt: Callable[[], T]) -> T:
-        """What it returns; another attempt where the daemon ended, or is about to, and had not begun it."""
-        for _ in range(_ATTEMPTS - 1):
-            with contextlib.suppress(NotSent, DaemonDraining):
+    def again(self, attempt: Callable[[], T], repeats: int = 0) -> T:
+        """What it returns; another attempt where the daemon ended, or is about to, as `Recovery` says."""
+        recovery = Recovery(self, repeats)
+        while True:
+            try:
                 return attempt()
-        return attempt()
+            except DaemonError as error:
+                if not recovery.retries(error):
+                    raise
 
     def prepare(
         self, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], deref: values.Deref, say: Callable[[str], None]
@@ -425,7 +423,7 @@ class Session:
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
-                        self._drain()
+                        self.again(self._drain, ATTEMPTS)  # what was begun is not: the pipeline knows
             finally:
                 self.lock.release()
         self.background.rest()
@@ -433,15 +431,8 @@ class Session:
             self._pipeline.blocks.retire_read()
 
     def _drain(self) -> None:
-        for _ in range(_ATTEMPTS):
-            try:
-                with self._guarded() as connection:
-                    self._pipeline.drain(connection)
-                return
-            except DaemonSilent:
-                raise
-            except DaemonLost:
-                continue
+        with self._guarded() as connection:
+            self._pipeline.drain(connection)
 
     def after_fork(self) -> None:
         """In the child: leaves the connection to the parent, and joins its session at the next exchange."""

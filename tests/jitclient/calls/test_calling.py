@@ -4,18 +4,22 @@ from typing import Any
 
 import pytest
 
-from jitclient.calls import calling
-from jitclient.errors import ProgramLost
+from jitclient.calls import calling, copies
+from jitclient.errors import ArrayBudgetExceeded, DaemonLost, NotSent, ProgramLost
 
 
 class Stay:
     """A session at a daemon that answers each call with the next of these."""
 
-    address = "unix:/nowhere"
+    donated: tuple[int, ...] = ()
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.made_anew = 0
+
+    @property
+    def prepared(self) -> Any:
+        return self
 
     def prepare_anew(self) -> None:
         self.made_anew += 1
@@ -41,3 +45,31 @@ def test_where_that_does_not_help_it_says_what_is_lost() -> None:
     with pytest.raises(ProgramLost, match="the argument's"):
         calling.call(stay, stay.program_at, [])
     assert stay.made_anew == 1
+
+
+def test_a_call_that_changes_nothing_is_made_once_more() -> None:
+    stay: Any = Stay(DaemonLost("first"), NotSent("second"), 5)
+    assert calling.call(stay, stay.program_at, []) == 5
+    stay = Stay(DaemonLost("first"), DaemonLost("second"), 5)
+    with pytest.raises(DaemonLost, match="second"):
+        calling.call(stay, stay.program_at, [])
+    stay = Stay(DaemonLost("second"), 5)  # a plan has tried it before
+    with pytest.raises(DaemonLost, match="second"):
+        calling.call(stay, stay.program_at, [], DaemonLost("first"))
+
+
+def test_a_call_that_uses_up_its_arguments_is_not() -> None:
+    stay: Any = Stay(DaemonLost("first"), 5)
+    stay.donated = (0,)
+    with pytest.raises(DaemonLost, match="first"):
+        calling.call(stay, stay.program_at, [])
+
+
+def test_where_there_is_no_room_copies_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [True]
+    monkeypatch.setattr(copies, "let_go", lambda: bool(held) and held.pop())
+    stay: Any = Stay(ArrayBudgetExceeded("first"), 5)
+    assert calling.call(stay, stay.program_at, []) == 5
+    stay = Stay(ArrayBudgetExceeded("first"), 5)
+    with pytest.raises(ArrayBudgetExceeded, match="first"):
+        calling.call(stay, stay.program_at, [])
