@@ -4,12 +4,9 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient.calls import device_options
-from jitclient.calls.auto_static import AutoStaticFunction
 from jitclient.calls.deps import Deps
 from jitclient.calls.options import JitOptions
 from jitclient.calls.remote_function import RemoteFunction
-from jitclient.codec.capture import capture
 from jitclient.local_jax import client_device
 from jitclient.sessions import process
 
@@ -53,9 +50,13 @@ def jit(
     if not process.inside_daemon:
         client_device.pin()
     given = JitOptions.of(fun, options)
-    device_options.check(fun, given)
-    kind = AutoStaticFunction if auto_static else RemoteFunction
-    return kind(fun, given, Deps.of(deps))
+    given.check_devices(fun)
+    declared = Deps.of(deps)
+    if auto_static:
+        from jitclient.calls.auto_static import AutoStaticFunction
+
+        return AutoStaticFunction(fun, given, declared)
+    return RemoteFunction(fun, given, declared)
 
 
 def function_key(fun: Callable[..., Any]) -> str:
@@ -69,5 +70,7 @@ def function_key(fun: Callable[..., Any]) -> str:
         '5b1c0de3a4f7…'
     """
     if isinstance(fun, RemoteFunction):
-        return fun.function_key()
+        return fun.general_path().function_key()
+    from jitclient.codec.capture import capture
+
     return capture(fun).key

@@ -94,12 +94,13 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
     if any(map(is_tracer, tree.flatten((args, kwargs))[0])):
         return Explanation(remote.__name__, hit=False, reason="becomes a part of the program that is traced here")
-    wanted, known = remote.look(args, kwargs)
+    path = remote.general_path()
+    wanted, known = path.look(args, kwargs)
     program = labels.of_call(wanted.name, wanted.specs)
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        identity = identify(wanted, remote.current_capture())
+        identity = identify(wanted, path.current_capture())
         question = Explain(identity.lookup, wanted.name, identity.parts())
         explained = ask(process.session().settings, Verb.EXPLAIN, question, Explained)
     except CaptureError as error:

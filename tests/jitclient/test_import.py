@@ -39,6 +39,47 @@ def test_a_call_imports_no_jax_by_itself(run_script: Callable[..., Any], daemon:
     assert loaded == []
 
 
+OF_CALLS = (
+    "cloudpickle",
+    "jitclient.arrays",
+    "jitclient.calls.general_path",
+    "jitclient.codec.capture",
+    "jitclient.codec.values",
+    "jitclient.sessions.session",
+    "jitclient.trees",
+    "jitclient.wire",
+    "msgspec",
+    "rpyc",
+)
+DECORATED = """
+    import json, sys, numpy as np, jitclient
+
+    def loaded():
+        return [name for name in {names!r} if name in sys.modules]
+
+    @jitclient.jit
+    def double(x):
+        return x * 2
+
+    @jitclient.jit(static_argnames="times", donate_argnums=0, deps=["SCALE"])
+    def scaled(x, times):
+        return x * times
+
+    repr(scaled), scaled._cache_size(), scaled.clear_cache()
+    before = loaded()
+    assert double(np.arange(3)).tolist() == [0, 2, 4]
+    print(json.dumps([before, loaded()]))
+"""
+
+
+def test_a_function_that_is_not_called_loads_nothing_that_calls_need(
+    run_script: Callable[..., Any], daemon: str
+) -> None:
+    before, after = run_script(DECORATED.format(names=OF_CALLS))
+    assert before == []
+    assert after == list(OF_CALLS), "these are the names of what a call loads"
+
+
 def test_public_names_are_pinned() -> None:
     import jitclient
 

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from jitclient.arrays.array import Array
+from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.options import JitOptions, Static, joined
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.calls.specialisation import Specialisation
@@ -25,27 +26,30 @@ class AutoStaticFunction(RemoteFunction):
     __slots__ = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._marked(args, kwargs)
+        args, kwargs = self.general_path().marked(args, kwargs)
         return super().__call__(*args, **kwargs)
+
+    def general_path(self) -> "_AutoStaticPath":
+        if self._path is None:
+            self._path = _AutoStaticPath(self._fun, self.__name__, self._options, self._deps)
+        return cast(_AutoStaticPath, self._path)
 
     def __reduce__(self) -> Any:
         return rebuild, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._marked(args, kwargs)
-        return super().lower(*args, **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._marked(args, kwargs)
-        return super().trace(*args, **kwargs)
+class _AutoStaticPath(GeneralPath):
+    def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().lower(*self.marked(args, kwargs))
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self._marked(args, kwargs)
-        return super().eval_shape(*args, **kwargs)
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().trace(*self.marked(args, kwargs))
+
+    def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().eval_shape(*self.marked(args, kwargs))
 
     def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
-        args, kwargs = self._marked(args, kwargs)
-        return super().look(args, kwargs)
+        return super().look(*self.marked(args, kwargs))
 
     @property
     def _jitted_here(self) -> Any:
@@ -56,9 +60,9 @@ class AutoStaticFunction(RemoteFunction):
         self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
     ) -> _Arguments:
         bare = super()._arguments_here(args, kwargs, of_handle)
-        return bare if context.jit_is_disabled() else self._marked(*bare)
+        return bare if context.jit_is_disabled() else self.marked(*bare)
 
-    def _marked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
+    def marked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
         """The arguments, with a `StaticLeaf` for each leaf that is no array; those named as static stay as they are.
 
         Raises:
@@ -83,7 +87,7 @@ class AutoStaticFunction(RemoteFunction):
         except TypeError as error:
             names = leaf_names(self._fun, structure, [where for where, _ in statics])
             raise ValueError(
-                f"{self.__name__}: argument {names[number]} is no array, so it is static, but a "
+                f"{self._name}: argument {names[number]} is no array, so it is static, but a "
                 f"{type(leaf).__qualname__} cannot be hashed ({error})"
             ) from error
         return StaticLeaf(leaf)

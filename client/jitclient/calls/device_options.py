@@ -1,27 +1,13 @@
 """The keywords of jit about devices, for the arguments of one call. Imports jax where there are any."""
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 from jitclient.calls.options import JitOptions
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
-from jitclient.local_jax.own_jit import own_jit
-from jitclient.notices.warned import warn
 from jitclient.trees import tree
 from jitclient.wire.shardings import JitShardings, Outputs, Sharding
-
-
-def check(fun: Callable[..., Any], options: JitOptions) -> None:
-    """Raises and warns as `jax.jit` does for these keywords."""
-    if options.about_devices():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            own_jit(fun, **options.given())
-        for warning in caught:
-            warn(str(warning.message), warning.category)
 
 
 def jit_shardings(

@@ -2,10 +2,12 @@
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient.trees import tree
+from jitclient.local_jax.own_jit import own_jit
+from jitclient.notices.warned import warn
 
 Static = tuple[int | str, Any]
 
@@ -62,6 +64,15 @@ class JitOptions:
             if both:
                 raise ValueError(f"static_{kind} and donate_{kind} cannot intersect; both have {sorted(both)[0]!r}")
 
+    def check_devices(self, fun: Callable[..., Any]) -> None:
+        """Raises and warns as `jax.jit` does for the keywords about devices. Imports jax where there are any."""
+        if self.about_devices():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                own_jit(fun, **self.given())
+            for warning in caught:
+                warn(str(warning.message), warning.category)
+
     def given(self) -> dict[str, Any]:
         """Those that differ from JAX's defaults."""
         defaults = JitOptions()
@@ -92,23 +103,6 @@ class JitOptions:
             _check_hashable(where, value)
         dynamic = tuple(arg for n, arg in enumerate(args) if n not in numbers)
         return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_argnames}, tuple(statics)
-
-    def donated_leaves(self, structure: tree.Structure, statics: Sequence[Static]) -> tuple[int, ...]:
-        """Positions of the donated leaves among those of `(positional, keywords)`, static arguments left out."""
-        if not self.donate_argnums and not self.donate_argnames:
-            return ()
-        assert structure is not None
-        positional, keywords = structure.children
-        assert positional is not None
-        assert keywords is not None
-        left_out = {where for where, _ in statics if isinstance(where, int)}
-        count = len(positional.children) + len(left_out)
-        numbers = {n % count if n < 0 and count else n for n in self.donate_argnums}
-        places = [place for place in range(count) if place not in left_out]
-        chosen = [place in numbers for place in places] + [name in self.donate_argnames for name in keywords.meta]
-        sizes = map(tree.size, positional.children + keywords.children)
-        flags = [flag for flag, size in zip(chosen, sizes, strict=True) for _ in range(size)]
-        return tuple(position for position, flag in enumerate(flags) if flag)
 
     def of_program(self) -> dict[str, Any]:
         """Those that are left for the program: what is static, donated or placed, a signature has in its own words."""

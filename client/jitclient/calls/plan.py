@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.array import Array, looked_at_together
-from jitclient.calls import copies
+from jitclient.calls import MISS, copies
 from jitclient.calls.options import Static
 from jitclient.calls.program import Program
 from jitclient.codec import values
@@ -32,9 +32,6 @@ from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
 from jitclient.wire.arrays import host_form, inline_most, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Done, Spec
-
-MISS = object()
-"""What a plan returns where a call is not like the one that it was made for."""
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Takes positional arguments and keywords.

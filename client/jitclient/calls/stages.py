@@ -19,9 +19,9 @@ from jitclient.local_jax import shardings
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.context import x64
 from jitclient.local_jax.interop import is_tracer
+from jitclient.notices.tracebacks import without_machinery
 from jitclient.notices.warned import warn
 from jitclient.sessions import process
-from jitclient.sessions.failures import without_machinery
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.trees import tree

@@ -1,7 +1,6 @@
 """Exceptions that happened on the daemon, raised here as what they were there."""
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -36,20 +35,6 @@ def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> Base
         error.__context__ = to_exception(failure.context, deref)
     error.__suppress_context__ = failure.is_alone
     return error.with_traceback(_traceback(failure.frames))
-
-
-def without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of ours, if it has others."""
-    entries = []
-    at = tb
-    while at is not None:
-        if not at.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
-            entries.append(at)
-        at = at.tb_next
-    rest: TracebackType | None = None
-    for entry in reversed(entries):
-        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest or tb
 
 
 def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, Any]]:

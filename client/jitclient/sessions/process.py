@@ -4,31 +4,33 @@ import atexit
 import dataclasses
 import os
 import threading
+from typing import TYPE_CHECKING
 
-from jitclient.sessions.session import Session
-from jitclient.settings import settings
+from jitclient.settings import Settings, settings
+
+if TYPE_CHECKING:
+    from jitclient.sessions.session import Session
 
 inside_daemon = False
 """Set by the daemon in its own process: captured code that calls us there runs as a nested `jax.jit`."""
 
-current: Session | None = None
+current: "Session | None" = None
 """The session of this process; None before its first use."""
 _lock = threading.Lock()
 
 
-def session() -> Session:
+def session() -> "Session":
     """The session of this process, made at the first use."""
     global current
     if current is not None:
         return current
     with _lock:
         if current is None:
-            current = Session(settings())
-            atexit.register(current.close)
+            current = _begun(settings())
         return current
 
 
-def connect(address: str | None = None) -> Session:
+def connect(address: str | None = None) -> "Session":
     """Connects to the daemon now, at `address` if given, and starts one where none answers.
 
     Handles from an earlier session stay with its daemon.
@@ -42,10 +44,17 @@ def connect(address: str | None = None) -> Session:
     """
     global current
     chosen = settings() if address is None else dataclasses.replace(settings(), address=address)
-    made = Session(chosen)
-    atexit.register(made.close)
+    made = _begun(chosen)
     with made, _lock:
         current = made
+    return made
+
+
+def _begun(chosen: Settings) -> "Session":
+    from jitclient.sessions.session import Session  # here, so that what a connection needs is loaded when there is one
+
+    made = Session(chosen)
+    atexit.register(made.close)
     return made
 
 

@@ -1,0 +1,280 @@
+"""The calls of a function that no plan answers, its stages one at a time, and what is known of it."""
+
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from jitclient.arrays.array import Array
+from jitclient.calls import accounts, calling
+from jitclient.calls.arguments import NotAnArray, specs_of
+from jitclient.calls.deps import Deps
+from jitclient.calls.misses import Misses
+from jitclient.calls.options import JitOptions, Static
+from jitclient.calls.plan import Plan, renewed
+from jitclient.calls.preparing import program_of, refuse_ambient
+from jitclient.calls.program import Program
+from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.stages import Lowered, Traced, abstract_specs
+from jitclient.codec.capture import Capture, capture
+from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
+from jitclient.local_jax import client_device, context, trace_state
+from jitclient.local_jax.avals import abstract
+from jitclient.local_jax.own_jit import own_jit
+from jitclient.notices.warned import warn
+from jitclient.sessions import process
+from jitclient.sessions.session import Session
+from jitclient.settings import settings
+from jitclient.trees import tree
+from jitclient.trees.naming import leaf_names
+from jitclient.wire.messages import Spec
+
+_Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
+
+
+class GeneralPath:
+    """What one function's calls come to that no plan answers, and what is known of it: its capture, programs, plans."""
+
+    plans: tuple[Plan, ...] = ()
+
+    def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, deps: Deps | None) -> None:
+        self._fun = fun
+        self._name = name
+        self._jitted: Any = None
+        self._options = options
+        self._has_statics = bool(options.static_argnums or options.static_argnames)
+        self._deps = deps
+        self._capture: Capture | None = None
+        self._programs: dict[_Key, Program] = {}
+        self._last: tuple[_Key, Program] | None = None
+        self._misses = Misses()
+        self._warned = False
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
+        """Calls the function; `lost` is what a plan ended with that may have made this call."""
+        if self._steps_aside():
+            return self._local(*args, **kwargs)
+        statics: tuple[Static, ...] = ()
+        given: tuple[Any, Any] = args, kwargs
+        if self._has_statics:
+            *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
+        leaves, shape = tree.flatten(tuple(given))
+        try:
+            result, key, program = self._remote(leaves, shape, statics, lost)
+            if self._deps is None:
+                self.plans = renewed(self.plans, program, key[3], args, kwargs, statics, leaves, shape)
+            return result
+        except (CaptureError, DaemonUnavailable, Incompatible) as error:
+            if settings().fallback == "error":
+                raise
+            if isinstance(error, DaemonUnavailable):
+                client_device.release()
+            self._warn(error)
+            process.session().count_local_run()
+            with accounts.of_local_run(self._name, error):
+                return self._local(*args, **kwargs)
+
+    # ---- one stage at a time
+
+    def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `RemoteFunction.lower` returns."""
+        here = functools.partial(self._lowered_here, args, kwargs)
+        if self._steps_aside():
+            return here()
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        try:
+            _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_specs)
+        except CaptureError as error:
+            if settings().fallback == "error":
+                raise
+            self._warn(error)
+            return here()
+        return Lowered(self._wanted(shape, specs, statics, settled), self._prepare, here)
+
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `RemoteFunction.trace` returns."""
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        here = jitted.trace(*given, **keywords)
+        return here if self._steps_aside() else Traced(here, self.lower(args, kwargs))
+
+    def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `RemoteFunction.eval_shape` returns."""
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.eval_shape(*given, **keywords)
+
+    # ---- what is known of it
+
+    def count_programs(self) -> int:
+        """How many programs of the function this process has."""
+        return len(self._programs)
+
+    def clear(self) -> None:
+        """Forgets what this process knows of the function; the daemon keeps its programs."""
+        self._capture = self._last = None
+        self.plans = ()
+        self._programs.clear()
+
+    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
+        """What program a call would need, and whether this process has it. Nothing is asked, captured or made.
+
+        Raises:
+            TypeError: an argument is no tree of arrays; the message names its path.
+        """
+        dynamic, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((dynamic, keywords))
+        key = self._key_of(leaves, shape, statics)
+        _, specs, _, here, _ = key
+        program = self._programs.get(key)
+        known = program is not None and program.is_valid(process.session())
+        return self._wanted(shape, specs, statics, here), known
+
+    def current_capture(self) -> Capture:
+        """The function's own capture, made anew if something that it went through was rebound. It tells what it reads
+        from outside.
+
+        Raises:
+            CaptureError: it cannot be captured.
+        """
+        before = self._capture
+        if before is None or not before.is_current():
+            self._capture = fresh = capture(self._fun, allow_ambient=True)
+            if before is not None and fresh.key != before.key and not before.unchanged():
+                self._programs.clear()
+                self._last, self.plans = None, ()
+            return fresh
+        return before
+
+    def function_key(self) -> str:
+        """The digest of all that it depends on, but for what it declares.
+
+        Raises:
+            CaptureError: it cannot be captured, or reads what it does not declare.
+        """
+        captured = self.current_capture()
+        refuse_ambient(captured, self._deps)
+        return captured.key
+
+    # ---- on the daemon
+
+    def _remote(
+        self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], lost: DaemonLost | None = None
+    ) -> tuple[Any, _Key, Program]:
+        """The result, with the program that made it and the key of that."""
+        key = self._key_of(leaves, shape, statics)
+        last = self._last
+        used: Program
+
+        def program_at(stay: Session) -> Program:
+            nonlocal key, used
+            # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
+            program = last[1] if last is not None and not statics and last[0] == key else self._known(key)
+            if program is None or not program.is_valid(stay):
+                context.check_execution(self._name)
+                _, specs, _, here, _ = key
+                program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+                key = _settled(key, program)
+                self._programs[key] = program
+            self._last = key, program
+            used = program
+            return program
+
+        result = calling.call(process.session(), program_at, leaves, lost)
+        return result, key, used
+
+    def _known(self, key: _Key) -> Program | None:
+        try:
+            return self._programs.get(key)
+        except Exception as error:
+            if not key[2]:
+                raise
+            raise ValueError(
+                "static arguments should be comparable using __eq__. The following error was raised when comparing "
+                f"two of them: {type(error).__name__}: {error}"
+            ) from error
+
+    def _key_of(
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        specs_of: Callable[[Sequence[Any], bool], tuple[Spec, ...]] = specs_of,
+    ) -> _Key:
+        here = context.current()
+        try:
+            specs = specs_of(leaves, bool(here) and context.x64(here))
+        except NotAnArray as error:
+            names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
+            raise TypeError(
+                f"Error interpreting argument to {self._fun} as an abstract array. The problematic value is "
+                f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
+                "constant of the program, name it in static_argnums or static_argnames."
+            ) from None
+        given = tuple([(where, type(value), value) for where, value in statics]) if statics else ()
+        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
+
+    def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
+        context.check_tracing(self._name)
+        program = program_of(stay, wanted, self.current_capture)
+        client_device.say_so(stay.platform)
+        if program.prepared.seconds:  # it was made just now
+            kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
+            self._misses.note(wanted, kind)
+        return program
+
+    def _wanted(
+        self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
+    ) -> Specialisation:
+        return Specialisation(self._fun, self._name, self._options, self._deps, shape, specs, statics, here)
+
+    # ---- in this process
+
+    def _steps_aside(self) -> bool:
+        """Whether a call is a part of somebody's trace, or no call of a compiled function at all."""
+        return process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way()
+
+    def _local(self, *args: Any, **kwargs: Any) -> Any:
+        jitted = self._jitted_here  # jax is loaded from here on
+        given, keywords = self._arguments_here(args, kwargs, Array.in_process)
+        return jitted(*given, **keywords)
+
+    def _lowered_here(self, args: Any, kwargs: Any) -> Any:
+        jitted = self._jitted_here
+        given, keywords = self._arguments_here(args, kwargs, _abstract)
+        return jitted.lower(*given, **keywords)
+
+    def _arguments_here(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for this process's own jax, which takes no handles."""
+        leaves, shape = tree.flatten((args, kwargs))
+        here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
+        found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
+        return found
+
+    @property
+    def _jitted_here(self) -> Any:
+        if self._jitted is None:
+            self._jitted = own_jit(self._fun, **self._options.given())
+        return self._jitted
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            import jax
+
+            platform = jax.default_backend()
+            warn(f"{self._name} runs in this process, on the {platform}: {error}", RuntimeWarning)
+
+
+def _abstract(handle: Array) -> Any:
+    return abstract(handle.spec)
+
+
+def _settled(key: _Key, program: Program) -> _Key:
+    """The key under which the next such call will look: to make a program may import jax, and what it was made of was
+    looked at once more.
+    """
+    shape, specs, statics, here, _ = key
+    return tree.shape_now(shape), specs, statics, here, program.stamp

@@ -1,0 +1,17 @@
+"""Tracebacks of the user's lines alone."""
+
+from types import TracebackType
+
+
+def without_machinery(tb: TracebackType | None) -> TracebackType | None:
+    """A traceback without frames of ours, if it has others."""
+    entries = []
+    at = tb
+    while at is not None:
+        if not at.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
+            entries.append(at)
+        at = at.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest or tb
