@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jitclient.notices.labels import size
 from jitclient.sessions import launch
-from jitclient.wire.address import log_folder, runtime_folder
+from jitclient.wire.address import runtime_folder
 from jitserver.doctor.finding import Finding, Scene, judged
 
 _LISTENING = "00010000"  # the kernel's flag in /proc/net/unix
@@ -73,8 +73,8 @@ def left_behind(scene: Scene) -> Finding:
 def log(scene: Scene) -> Finding:
     """A daemon in the background must be able to write it."""
     path = launch.log_path(scene.address)
-    if not os.access(log_folder(), os.W_OK):
-        return Finding("log", "problem", f"{log_folder()} cannot be written", "make it writable: no daemon starts")
+    if not os.access(path.parent, os.W_OK):
+        return Finding("log", "problem", f"{path.parent} cannot be written", "make it writable: no daemon starts")
     if not path.exists():
         return Finding("log", "ok", f"{path}: none yet")
     found = path.stat()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitclient.notices.labels import size
-from jitclient.wire.address import log_folder
+from jitclient.sessions.launch import log_folder
 from jitserver.cache.folder import base
 from jitserver.doctor.finding import Finding, Scene, judged
 

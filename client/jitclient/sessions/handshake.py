@@ -2,8 +2,8 @@
 
 import contextlib
 import dataclasses
+import os
 import platform
-import secrets
 import socket
 import sys
 import time
@@ -21,7 +21,6 @@ from jitclient.errors import (
     JitserverError,
     ProtocolError,
 )
-from jitclient.sessions import launch
 from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
@@ -54,7 +53,7 @@ class Identity:
     """Who greets: the token of a session to go on with, or to join; and a name for whoever numbers its Runs."""
 
     token: bytes = b""
-    client: bytes = dataclasses.field(default_factory=lambda: secrets.token_bytes(8))
+    client: bytes = dataclasses.field(default_factory=lambda: os.urandom(8))
 
 
 class Finder:
@@ -110,6 +109,8 @@ def _reach(chosen: Settings, who: Identity) -> Reached:
     try:
         connection, address = _connect(chosen)
     except DaemonUnavailable:
+        from jitclient.sessions import launch  # of no use where a daemon answers
+
         address = _addresses(chosen)[0]
         if chosen.autostart:
             sock, started = launch.start(address)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+import platformdirs
+
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, log_folder
+from jitclient.wire.address import Address, private_folder
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
@@ -78,6 +80,11 @@ def log_path(address: Address) -> Path:
     """Where a daemon that runs in the background writes its log."""
     digest = hashlib.blake2b(os.fsencode(address.path.parent), digest_size=4).hexdigest()
     return log_folder() / f"{address.path.stem}-{digest}.log"
+
+
+def log_folder() -> Path:
+    """The user's folder for the logs of daemons that no systemd runs, made if need be."""
+    return private_folder(Path(platformdirs.user_log_dir("jitserver", appauthor=False)))
 
 
 # ---- the lock of whoever brings a daemon up: others wait for it, then find the daemon running

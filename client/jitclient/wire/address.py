@@ -9,13 +9,10 @@ import socket
 import stat
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
-
-import platformdirs
 
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
@@ -183,12 +180,9 @@ def runtime_folder() -> Path:
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     if os.path.isdir(given):
         return private_folder(Path(given) / "jitserver")
+    import tempfile  # which loads a lot, for what is rare
+
     return private_folder(Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}")
-
-
-def log_folder() -> Path:
-    """The user's folder for the logs of daemons that no systemd runs, made if need be."""
-    return private_folder(Path(platformdirs.user_log_dir("jitserver", appauthor=False)))
 
 
 def private_folder(path: Path) -> Path:

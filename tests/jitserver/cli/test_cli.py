@@ -1,5 +1,6 @@
 """The command line in processes of its own: what it prints, and its exit status."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -123,6 +124,21 @@ def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any
         """
     )
     assert loaded == []
+
+
+def test_status_loads_what_it_needs_to_ask_and_no_more(run_script: Callable[..., Any], daemon: str) -> None:
+    of_others = ("jitclient.calls", "jitclient.sessions.launch", "jitclient.sessions.session", "platformdirs")
+    assert all(map(importlib.util.find_spec, of_others)), "these are the names of modules"
+    loaded = run_script(
+        """
+        import json, sys
+        from jitserver.cli import main
+        main(["status"], standalone_mode=False)
+        print(json.dumps(list(sys.modules)))
+        """
+    )
+    assert "rpyc" in loaded, "it has asked a daemon"
+    assert [name for name in of_others if name in loaded] == []
 
 
 def test_the_cache_can_be_looked_into_and_emptied(daemon: str, cli: Callable[..., Any]) -> None:
