@@ -2,8 +2,9 @@
 
 import datetime
 import json
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -74,8 +75,22 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Prints a table for people; wide ones are not cut where stdout is no terminal."""
-    console().print(table(title, columns, rows), markup=False)
+    """Prints a table for people. What is too wide for the terminal is folded."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    header, *lines = ["  " + "   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows)]
+    width = 2 + sum(widths) + 3 * (len(widths) - 1)
+    if _is_plain(width, (columns, *rows)):
+        above = [click.style(title, italic=True), ""] if title else [""]
+        click.echo("\n".join([*above, click.style(header, bold=True), " " + "─" * width, *lines, ""]))
+    else:
+        console().print(table(title, columns, rows), markup=False)
+
+
+def _is_plain(width: int, rows: Iterable[list[str]]) -> bool:
+    """Whether a table needs nothing of rich, which takes as long to load as all else that a short command does."""
+    shown = sys.stdout.encoding.lower().startswith("utf")
+    fits = not sys.stdout.isatty() or width + 2 <= shutil.get_terminal_size().columns
+    return shown and fits and all(cell.isascii() and cell.isprintable() for row in rows for cell in row)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":

@@ -127,7 +127,7 @@ def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any
 
 
 def test_status_loads_what_it_needs_to_ask_and_no_more(run_script: Callable[..., Any], daemon: str) -> None:
-    of_others = ("jitclient.calls", "jitclient.sessions.launch", "jitclient.sessions.session", "platformdirs")
+    of_others = ("jitclient.calls", "jitclient.sessions.launch", "jitclient.sessions.session", "platformdirs", "rich")
     assert all(map(importlib.util.find_spec, of_others)), "these are the names of modules"
     loaded = run_script(
         """
