@@ -11,6 +11,7 @@ from jitserver.systemd.target import Target, installed, manager_folder
 
 _SECONDS = 400.0  # a little more than the units' own TimeoutStartSec=
 _LOG_LINES = 15
+_DOWN = ("inactive", "failed")
 
 
 def check_manager(target: Target) -> int:
@@ -70,8 +71,7 @@ def stop(target: Target) -> None:
 
 def is_active(target: Target, *units: str) -> bool:
     """Whether one of the units is up, coming up, or waits to be started again."""
-    states = _show(target, "ActiveState", units or (target.socket, target.service))
-    return any(state not in ("inactive", "failed") for state in states)
+    return any(state not in _DOWN for state in _show(target, "ActiveState", units or (target.socket, target.service)))
 
 
 def is_known(target: Target) -> bool:
@@ -88,9 +88,10 @@ def states(target: Target) -> dict[str, str]:
 def waiting() -> Target | None:
     """The target whose socket is open while no daemon runs, if there is one: to connect there starts the daemon."""
     target = installed()
-    if target is None or not is_active(target, target.socket) or is_active(target, target.service):
+    if target is None:
         return None
-    return target
+    socket, service = states(target).values()  # in one question, as each is a process
+    return target if socket not in _DOWN and service in _DOWN else None
 
 
 def main_pid(target: Target) -> int | None:
