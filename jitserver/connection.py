@@ -31,6 +31,7 @@ from jitclient.wire.messages import (
 from jitclient.wire.stream import WireStream
 from jitserver.blocks import Lent, Pool
 from jitserver.engine.readers import monotonic
+from jitserver.engine.scratch import Scratches
 from jitserver.order import Order
 from jitserver.session import Session
 from jitserver.sessions import Sessions
@@ -76,7 +77,7 @@ class Lane:
 Answer = Callable[[Session, Run, Lane], Answered]
 """Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
 
-AnswerPlain = Callable[[object, Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
+AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
 """Likewise, where a Run is like most; or else None, and nothing was done."""
 
 
@@ -90,6 +91,7 @@ class DaemonConnection(WireConnection):
         self.session: Session | None = None
         self.order: Order | None = None
         self.incoming = Incoming()
+        self.scratches = Scratches()
         self.busy_since: float | None = None
         self._phase = "running"
         self._answer = answer

@@ -15,6 +15,7 @@ from jitserver import calls
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 from jitserver.engine.readers import monotonic
+from jitserver.engine.scratch import FROM_CALL, Scratches
 from jitserver.order import Order
 from jitserver.session import Failed, Session
 
@@ -26,8 +27,14 @@ class Service(Protocol):
     refuses_calls: bool
 
 
+class Connection(Protocol):
+    """What brings the Runs of a session, one after the other."""
+
+    scratches: Scratches
+
+
 def answer(
-    service: Service, connection: object, session: Session, order: Order, run: Run
+    service: Service, connection: Connection, session: Session, order: Order, run: Run
 ) -> tuple[Done, list[HostArray]] | None:
     """Does what a Run asks; returns its answer and what goes beside that. None where it is not of that kind, or another
     connection carries the client's Runs by now: nothing was done.
@@ -69,7 +76,17 @@ def answer(
             leaves, leaf, results, result = list[Any](), None, None, None  # and nothing of the call before is held
             for handle in call.drop:
                 session.arrays.pop(handle, None)
-            for value, (shape, dtype, _) in zip(call.arguments, program.plain):  # type: ignore[arg-type]  # noqa: B905
+            given, run_program, scratch = call.arguments, program.run, None
+            if int not in map(type, given):
+                scratch = connection.scratches[call.executable]
+                scratch.calls += 1
+                if scratch.arrays:
+                    for memory, value in zip(scratch.memory, given):  # noqa: B905
+                        memory[:] = value  # type: ignore[assignment]
+                    given, leaves = [], scratch.arrays
+                elif scratch.calls == FROM_CALL:
+                    run_program = scratch.first(run_program)
+            for value, (shape, dtype, _) in zip(given, program.plain):  # type: ignore[arg-type]  # noqa: B905
                 leaf = session.arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
                 if leaf is None or type(leaf) is Failed:
                     break
@@ -82,8 +99,12 @@ def answer(
             slot[:] = program.mark
             start = monotonic()
             try:
-                results = program.run(*leaves)
+                results = run_program(*leaves)
+                if scratch is not None and scratch.arrays:
+                    results[0].block_until_ready()  # before the next call writes there
             except BaseException as error:
+                if scratch is not None:
+                    scratch.drop()
                 calls.note_failure(session, call, program, error, done)
                 continue
             finally:
