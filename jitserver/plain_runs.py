@@ -76,7 +76,7 @@ def answer(
             leaves, leaf, results, result = list[Any](), None, None, None  # and nothing of the call before is held
             for handle in call.drop:
                 session.arrays.pop(handle, None)
-            given, run_program, scratch = call.arguments, program.run, None
+            given, run_program, scratch = call.arguments, program.direct or program.run, None
             if int not in map(type, given):
                 scratch = connection.scratches[call.executable]
                 scratch.calls += 1
@@ -118,6 +118,8 @@ def answer(
         with engine.counters.lock:
             for program, seconds in ran:
                 program.calls += 1
+                if program.direct is None:
+                    program.note_direct()
                 program.call_seconds += seconds
             session.calls += len(ran)
         leaves, leaf, results, result = [], None, None, None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 from jax import export
 
 from jitclient.calls.callbacks import callback_names, calls_back
@@ -27,6 +28,7 @@ Say = Callable[[str], None]
 Deref = values.Deref
 
 TRACING = "tracing"
+_JITTED = type(jax.jit(lambda: None))
 
 
 @dataclasses.dataclass
@@ -56,6 +58,9 @@ class Program:
     suspect: str = ""  # its key, while a crash is held against its runs
     verified: Verified | None = None  # what its client compares with a trace of its own, where that was asked for
 
+    direct: Any = None
+    """What `run` hands its leaves to, itself in C++; None until that has run, and where there is no such thing."""
+
     plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
     """Shape, dtype and bytes of each argument, where a call of it is like most: `jitserver/plain_runs.py`."""
 
@@ -67,12 +72,17 @@ class Program:
 
     def rest(self, again: Callable[[], "Program"]) -> None:
         """Lets go of its executable, until it is run or looked into: `again` has it back."""
-        self.run, self.loaded = _Resting(self, again), None
+        self.run, self.direct, self.loaded = _Resting(self, again), None, None
 
     def wake(self, same: "Program") -> None:
         """Has the executable that the same program has, and keeps it for now: somebody is about to call it."""
         self.last_call = time.monotonic()
         self.run, self.loaded = same.run, same.loaded
+
+    def note_direct(self) -> None:
+        """Looks for the shorter way, after a run: `Compiled` has it under a private name, or has none."""
+        found = getattr(self.run, "_call", None) if isinstance(self.run, jax.stages.Compiled) else None
+        self.direct = found if type(found) is _JITTED else None
 
 
 class _Resting:

@@ -232,6 +232,46 @@ def test_a_program_that_rests_is_woken(engine: Engine) -> None:
     assert msgspec.msgpack.decode(told[0], type=Done).values == [np.full(3, 2, np.float32).tobytes()]
 
 
+@pytest.fixture
+def compiled() -> Any:
+    return jax.jit(lambda x: [x * 2]).lower(jnp.ones(3, jnp.float32)).compile()
+
+
+def test_a_program_is_called_directly_once_it_has_run(
+    engine: Engine, compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, calls, way = Daemon(engine, made=[program(compiled, [F3], [F3])]), list[Any](), type(compiled).__call__
+    monkeypatch.setattr(type(compiled), "__call__", lambda self, *leaves: calls.append(leaves) or way(self, *leaves))
+    first = daemon.plainly(Run([Call(0, [ONES], 1)], fetch=(1,)))
+    then = daemon.plainly(Run([Call(0, [1], 2), Call(0, [ONES], 3)], fetch=(2, 3)))
+    assert len(calls) == 1
+    two, four = np.full(3, 2, np.float32).tobytes(), np.full(3, 4, np.float32).tobytes()
+    assert [msgspec.msgpack.decode(told[0], type=Done).values for told in (first, then) if told] == [[two], [four, two]]
+
+
+def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
+    daemon = Daemon(engine, made=[program(compiled, [F3], [F3])])
+    made = daemon.session.executable(0).program
+    daemon.plainly(Run([Call(0, [ONES], 1)]))
+    assert made.direct is not None
+    woken: list[int] = []
+    again = program(lambda x: [woken.append(1) or jnp.asarray(x)], [F3], [F3])
+    made.rest(lambda: again)
+    for _ in range(2):
+        told = daemon.plainly(Run([Call(0, [ONES], 2)], fetch=(2,)))
+        assert told is not None
+        assert msgspec.msgpack.decode(told[0], type=Done).values == [ONES]
+    assert woken == [1, 1]
+
+
+@pytest.mark.parametrize("other", [None, lambda *leaves: None], ids=["nothing", "something else"])
+def test_nor_where_jax_has_something_else_under_that_name(engine: Engine, compiled: Any, other: Any) -> None:
+    made = program(compiled, [F3], [F3])
+    compiled._call = other
+    made.note_direct()
+    assert made.direct is None
+
+
 def test_who_waits_for_a_run_of_before_is_told(engine: Engine) -> None:
     waited: list[int] = []
     daemon = Daemon(
