@@ -12,7 +12,7 @@ import pytest
 
 WORKER = Path(__file__).with_name("hot_path_worker.py")
 CLIENT = Path(__file__).with_name("hot_path_client.py")
-MOST = {"small": (10, 4), "resident": (8, None), "100 resident leaves": (211, None)}
+MOST = {"small": (10, 4), "resident": (8, None), "100 resident leaves": (112, None)}
 """By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
 raise one says why.
 """

@@ -122,6 +122,31 @@ def test_kill_9_and_a_local_run_after_one_warning(serve: Any, scene: Any) -> Non
         assert made.client.ends().count("RuntimeWarning") == 1
 
 
+FORMER = """
+    import gc
+    former = [jitclient.device_put(np.full(3, n, np.float32)) for n in range(3)]
+    print("ready")
+    sys.stdin.readline()
+    later = [jitclient.device_put(np.full(3, n, np.float32)) for n in range(10, 13)]  # under the same names
+    del former
+    gc.collect()
+    add = jitclient.jit(lambda x: x + 1)
+    assert [float(add(np.float32(n))) for n in range(3)] == [1, 2, 3]  # each carries what was dropped
+    print([float(np.asarray(array)[0]) for array in later])
+"""
+
+
+def test_handles_of_a_daemon_that_is_gone_free_nothing_of_the_next(serve: Any, start_client: Any) -> None:
+    with serve() as daemon:
+        client = start_client(daemon, FORMER, JITSERVER_AUTOSTART="1")
+        client.says("ready")
+        daemon.process.kill()
+        daemon.process.wait()
+        client.goes_on()
+        client.says("[10.0, 11.0, 12.0]")
+        client.ends()
+
+
 def stop(daemon: Any, until: Any) -> None:
     daemon.process.send_signal(signal.SIGSTOP)
     stat = Path(f"/proc/{daemon.process.pid}/stat")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from jitclient.arrays.array import Array
+from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import value_of
 from jitclient.calls.putting import put
 from jitclient.codec import values
@@ -73,7 +73,7 @@ def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
             if found is None:
                 return None
             here.new_handles(len(found.specs))
-            return [Array(here, handle, spec) for handle, spec in enumerate(found.specs, first)], found.tree
+            return make_handles(here, first, found.specs), found.tree
 
     return None if name.key == "" else here.again(ask, ATTEMPTS)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jitclient.arrays.array import Array, looked_at_together
+from jitclient.arrays.array import Array, looked_at_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.options import Static
 from jitclient.calls.program import Program
@@ -114,7 +114,7 @@ def plan_of(
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
             return MISS
-        arrays, arguments, attachments = [], [], []
+        arguments, attachments = [], []
         with session.lock:
             if session.connection is None or session.program_generation != generation:
                 return MISS
@@ -164,10 +164,9 @@ def plan_of(
                     return MISS
                 first, done = told
             try:
-                for handle, spec in enumerate(results, first):
-                    arrays.append(Array(session, handle, spec))
+                arrays = make_handles(session, first, results)
             except BaseException:
-                session.drops.extend(range(first + len(arrays), first + count))
+                session.drops.extend(range(first, first + count))
                 raise
             finally:
                 if done is None:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together
+from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.putting import with_copies
@@ -104,14 +104,14 @@ class Program:
                 can_wait = self._is_donation_known(leaves) and can_wait
             if can_wait:
                 first = session.call_later(prepared.executable, arguments, len(prepared.results), attachments)
-                arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
+                arrays = make_handles(session, first, prepared.results)
                 if len(self.looks) > 1:
                     looked_at_together([arrays[n] for n in self.looks])
                 for position in self.taken[0] if self.taken else ():
                     _note_donation(leaves[position])
             else:
                 first = session.new_handles(len(prepared.results))
-                arrays = [Array(session, handle, spec) for handle, spec in enumerate(prepared.results, first)]
+                arrays = make_handles(session, first, prepared.results)
                 self._call_now(Call(prepared.executable, arguments, first), attachments, leaves, arrays)
         return self.unflatten(arrays)
 

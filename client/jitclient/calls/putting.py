@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from jitclient.arrays.array import Array
+from jitclient.arrays.array import Array, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.errors import ArrayBudgetExceeded
@@ -70,7 +70,7 @@ def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: 
                 arrays.append(leaf)
                 continue
             handle = here.new_handles(1)
-            arrays.append(Array(here, handle, spec))
+            arrays += make_handles(here, handle, [spec])
             puts.append(Put(spec, value, handle, is_spare))
         done, _ = here.run(Run(puts=puts), attachments)
     ours = {one.handle for one in puts}  # calls that were queued may have failed too: their results say so

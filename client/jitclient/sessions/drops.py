@@ -4,7 +4,9 @@ import collections
 
 
 class Drops(collections.deque[int]):
-    """Dropped handles. To append one is safe inside garbage collections: no lock, no I/O."""
+    """Dropped handles of one process's stay at a daemon. Those of a stay before, and those that a forked child
+    inherited, are of no concern to it. To append one is safe inside garbage collections: no lock, no I/O.
+    """
 
     def take(self) -> tuple[int, ...]:
         """Those noted so far, which are whoever takes them to send.

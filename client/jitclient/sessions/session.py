@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import sys
 import threading
 import time
 import weakref
@@ -60,7 +59,6 @@ from jitclient.wire.messages import (
 _GOODBYE_SECONDS = 2.0
 _BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
-_NONE = sys.maxsize
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Done).decode
 T = TypeVar("T")
@@ -83,7 +81,6 @@ class Session:
         self.connection: ClientConnection | None = None
         self._identity = Identity()
         self._next_handle = 1
-        self.first_own_handle = _NONE
         self._process = b""  # which daemon it was
         self._begun = 0  # the last of our Runs that it has begun, when we connected
         self._finder = Finder(chosen)
@@ -379,14 +376,12 @@ class Session:
                 self.generation += 1
                 self.program_generation += 1
                 self.why_lost = welcome.lost or _FORGOTTEN
-                self.first_own_handle = _NONE
-                self.drops.clear()
+                self.drops = Drops()
                 self._pipeline = Pipeline()
             self.address, self.platform = reached.address, welcome.platform
             self._process, self._begun = welcome.process, welcome.begun
             self._identity = dataclasses.replace(self._identity, token=welcome.token)
             self._next_handle = welcome.first_handle
-            self.first_own_handle = min(self.first_own_handle, welcome.first_handle)
             self.connection = reached.connection
             try:
                 lends = welcome.lends and reached.connection.can_share()
@@ -440,11 +435,10 @@ class Session:
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abandon()
-        self.drops = Drops()
+        self.drops = Drops()  # what it inherited it may read, never free
         self._pipeline = Pipeline()
         self.background = Background(self._tidy)
         self._watch = Watch(self._tidy_blocks)
-        self.first_own_handle = _NONE  # what it inherited it may read, never free
         self._joined = True
         self._identity = Identity(self._identity.token)
         self._exchanging = False

@@ -12,7 +12,8 @@ import pytest
 
 import jitclient
 from jitclient import Array
-from jitclient.calls import calling
+from jitclient.arrays.array import make_handles
+from jitclient.calls import calling, plan
 from jitclient.errors import ArrayLost
 from jitclient.local_jax import as_before, context, interop
 from jitclient.sessions import process
@@ -342,6 +343,44 @@ def test_the_results_of_what_failed_are_dropped() -> None:
             fn(host(2.0))
         gc.collect()
         assert {name, name + 1} <= set(session.drops)
+
+
+@pytest.mark.parametrize("make", [host, there], ids=["at once", "queued"])
+def test_an_interrupt_while_handles_are_made(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fn, given = jitclient.jit(lambda x: (x + 1, x - 1)), make()
+    for _ in range(3):
+        fn(given)
+
+    def interrupted(session: Any, first: int, specs: Any) -> Any:
+        made.append(make_handles(session, first, specs[:1]))
+        raise KeyboardInterrupt
+
+    made: list[list[Array]] = []
+    with process.session() as session:  # held, so that nobody tells the daemon meanwhile
+        monkeypatch.setattr(plan, "make_handles", interrupted)
+        session.drops.clear()
+        with pytest.raises(KeyboardInterrupt):
+            fn(given)
+        name = session.new_handles(0) - 2
+        made.clear()
+        assert {name, name + 1} <= set(session.drops)
+    monkeypatch.undo()
+    assert first(fn(given)) == 2.0
+
+
+def test_a_handle_of_another_stay_is_none_of_its_concern() -> None:
+    gone = there()
+    with process.session() as session:
+        before, session.drops = session.drops, Drops()
+        del gone
+        gc.collect()
+        assert not session.drops
+        session.drops = before
+
+
+def test_nobody_else_makes_handles() -> None:
+    with pytest.raises(TypeError, match="device_put"):
+        Array()
 
 
 def test_a_connection_that_is_gone(planned: tuple[Any, Any], general: list[int]) -> None:

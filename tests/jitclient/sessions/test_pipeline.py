@@ -12,6 +12,7 @@ import pytest
 
 import jitclient
 from jitclient import errors
+from jitclient.arrays.array import make_handles
 from jitclient.sessions import process
 from jitclient.sessions.pipeline import Pipeline
 from jitclient.wire.connection import ClientConnection
@@ -130,7 +131,7 @@ def test_what_failed_fails_what_is_made_of_it_and_nothing_else() -> None:
     x = step(jitclient.device_put(X))
     session = process.session()
     with session:
-        lost = jitclient.Array(session, session.new_handles(1), x.spec)  # no call makes it
+        [lost] = make_handles(session, session.new_handles(1), [x.spec])  # no call makes it
         bad = step(lost)
         worse = step(bad)
         good = step(x)
