@@ -16,6 +16,7 @@ class Timed(Counted, Protocol):
     """Whose time is counted, too."""
 
     call_seconds: float
+    slowest: float
 
 
 @dataclasses.dataclass
@@ -42,6 +43,8 @@ class Counters:
         """Adds the calls of one Run of a session: programs, each with the seconds that it ran for."""
         with self.lock:
             for program, seconds in ran:
+                if seconds > program.slowest and program.calls:
+                    program.slowest = seconds
                 program.calls += 1
                 program.call_seconds += seconds
                 session.calls += 1

@@ -117,6 +117,8 @@ def answer(
                 handle += 1
         with engine.counters.lock:
             for program, seconds in ran:
+                if seconds > program.slowest and program.calls:
+                    program.slowest = seconds
                 program.calls += 1
                 if program.direct is None:
                     program.note_direct()

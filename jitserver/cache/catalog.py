@@ -177,6 +177,12 @@ class Catalog:
                     *(use.hits, use.saved, use.last_used, use.key),
                 )
 
+    def note(self, infos: Iterable[EntryInfo]) -> None:
+        """Notes what is known of programs by now; what columns of their own hold stays as it is."""
+        with self._writing() as run:
+            for info in infos:
+                run("UPDATE programs SET info = ? WHERE key = ?", _encode(info), info.key)
+
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
         """Has programs stay, or lets them go again."""
         with self._writing() as run:

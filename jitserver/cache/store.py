@@ -98,6 +98,11 @@ class Store:
         if uses:
             self._write(lambda catalog, _: catalog.use(uses.values()))
 
+    def note(self, infos: Sequence[EntryInfo]) -> None:
+        """Writes down what is known of programs by now."""
+        if infos:
+            self._write(lambda catalog, _: catalog.note(infos))
+
     def pin(self, keys: Sequence[str], pinned: bool) -> None:
         """Has programs stay, or lets them go again."""
         self._write(lambda catalog, _: catalog.pin(keys, pinned))

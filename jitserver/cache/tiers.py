@@ -97,6 +97,10 @@ class Tiers:
     def close(self, seconds: float) -> bool:
         """Writes what is left to write; returns whether that took no longer than so many seconds."""
         done = self.writer.finish(seconds)
+        timed = [entry for entry in self.memory.matching("") if entry.program.slowest]
+        for entry in timed:
+            entry.info.slowest = entry.program.slowest
+        self.store.note([entry.info for entry in timed])
         self.store.close()
         return done
 

@@ -52,6 +52,7 @@ class Program:
     is_found: bool = False  # its executable comes from JAX's own cache, or from ours
     calls: int = 0
     call_seconds: float = 0.0
+    slowest: float = 0.0  # of its calls but the first, which takes longer
     last_call: float = 0.0  # when it ended, on the clock of time.monotonic
     nbytes: int = 0  # of its results
     mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this

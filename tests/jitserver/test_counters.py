@@ -24,6 +24,7 @@ class Slow(int):
 class Counted:
     calls: int = dataclasses.field(default_factory=Slow)
     call_seconds: float = dataclasses.field(default_factory=Slow)
+    slowest: float = 0.0
 
 
 def at_once(action: Callable[[], Any]) -> None:
@@ -47,6 +48,15 @@ def test_no_call_of_a_run_is_lost() -> None:
     runs = THREADS * ROUNDS
     assert session.calls == 3 * runs
     assert [(program.calls, program.call_seconds) for program in programs] == [(2 * runs, 2 * runs), (runs, 2 * runs)]
+
+
+def test_the_slowest_call_counts_but_for_the_first() -> None:
+    counters, program = Counters(), Counted()
+    counters.add_run(Counted(), [(program, 9)])
+    assert program.slowest == 0
+    counters.add_run(Counted(), [(program, 1), (program, 3)])
+    counters.add_run(Counted(), [(program, 2)])
+    assert program.slowest == 3
 
 
 def test_no_amount_is_lost() -> None:

@@ -301,6 +301,23 @@ def test_the_journal_knows_what_runs(engine: Engine, raises: bool) -> None:
     assert made.call_seconds > 0
 
 
+def test_the_slowest_call_counts_but_for_the_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(plain_runs, "monotonic", lambda: now[0])
+    seconds = iter([9.0, 1.0, 3.0, 2.0])
+
+    def run(x: Any) -> Any:
+        now[0] += next(seconds)
+        return [jnp.asarray(x)]
+
+    made = program(run, [F3], [F3])
+    daemon = Daemon(engine, made=[made])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert made.slowest == 0
+    assert daemon.plainly(Run([Call(0, [ONES], n) for n in (2, 3, 4)])) is not None
+    assert made.slowest == 3
+
+
 def test_a_session_that_was_connected_before_is_answered_likewise(engine: Engine) -> None:
     daemon = Daemon(engine)
     daemon.session.attached = 2

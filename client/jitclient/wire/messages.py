@@ -392,6 +392,7 @@ class EntryInfo(Message):
     pinned: bool = False
     disk_bytes: int = 0  # 0: it is not on the disk
     in_memory: bool = False
+    slowest: float = 0.0  # seconds of a call, by the last daemon that made more than one; 0: not known
 
 
 class Listed(Message):

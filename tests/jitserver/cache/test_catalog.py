@@ -53,6 +53,18 @@ def test_uses_add_up_and_the_last_one_counts(path: Path, stored: Callable[..., A
     catalog.close()
 
 
+def test_what_is_noted_leaves_the_columns_alone(path: Path, stored: Callable[..., Any]) -> None:
+    catalog = Catalog(path)
+    row = stored("a", hits=1, slowest=0.5)
+    catalog.add(row, {})
+    catalog.use([Use("a", 2, 0.0, 7.0)])
+    row.info.slowest = 0.25
+    catalog.note([row.info, stored("unknown").info])
+    [info] = catalog.infos()
+    assert (info.slowest, info.hits) == (0.25, 3)
+    catalog.close()
+
+
 def test_a_blob_goes_with_the_last_program_that_needs_it(path: Path, stored: Callable[..., Any]) -> None:
     import dataclasses
 

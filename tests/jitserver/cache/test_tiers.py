@@ -39,3 +39,16 @@ def test_no_use_of_a_program_is_lost(tmp_path: Path, entry: Callable[..., Any]) 
     for thread in threads:
         thread.join()
     assert used.info.hits == THREADS * ROUNDS
+
+
+def test_at_the_end_the_disk_knows_how_long_calls_took(
+    tmp_path: Path, entry: Callable[..., Any], stored: Callable[..., Any]
+) -> None:
+    tiers = Tiers(Memory(1 << 40, 1 << 20), Store(tmp_path, 1 << 30), Writer(lambda: 0))
+    for key, slowest in (("called", 0.5), ("not called", 0.0)):
+        kept, row = entry(key), stored(key, slowest=2.0)
+        kept.program.slowest = slowest
+        kept.info = row.info
+        tiers.keep(kept, row, bytes, b"")
+    assert tiers.close(60)
+    assert {info.key: info.slowest for info in Store(tmp_path, 1 << 30).infos()} == {"called": 0.5, "not called": 2.0}
