@@ -27,6 +27,7 @@ class Counters:
     hits: int = 0  # programs asked for and found: nothing was loaded, traced or compiled
     misses: int = 0  # programs asked for and made
     restores: int = 0  # programs loaded from the disk
+    dry_runs: int = 0  # of these, run on zeros before anybody called them
     traces: int = 0
     compiles: int = 0
     text_hits: int = 0  # of these, found on the disk by the text of the program

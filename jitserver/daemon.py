@@ -31,6 +31,7 @@ from jitserver.cache.writer import Writer
 from jitserver.connection import Answered, Lane
 from jitserver.counters import Counters
 from jitserver.engine import program_texts
+from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
 from jitserver.engine.prewarm import prewarm
@@ -141,7 +142,7 @@ class Daemon:
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
-            threading.Thread(target=prewarm, args=(engine, self._told_to_end), name="prewarm", daemon=True).start()
+            threading.Thread(target=self._prewarm, args=(engine,), name="prewarm", daemon=True).start()
         self._tidied = time.monotonic()
         engine.cache.tidy()
         notify.notify("READY=1")
@@ -216,10 +217,18 @@ class Daemon:
             program_texts.keep_in(store.texts, lambda: counters.add(text_hits=1))
         return Tiers(memory, store, writer)
 
+    def _prewarm(self, engine: Engine) -> None:
+        sessions = self._service.sessions
+
+        def may_begin() -> bool:
+            return not (self._told_to_end.is_set() or any(session.is_connected() for session in sessions.all()))
+
+        dry_run(engine, prewarm(engine, self._told_to_end), may_begin, sessions.room.find)
+
     def _give_memory_back(self) -> None:
-        now = time.monotonic()
+        now, counters = time.monotonic(), self._service.counters
         self._service.pool.trim(now)
-        self._memory.tick(self._service.counters.calls, now)
+        self._memory.tick(counters.calls + counters.dry_runs, now)
 
     def _end(self, leaves_sessions: bool) -> None:
         if not self._told_to_end.is_set():  # whoever says it first

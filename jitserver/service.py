@@ -219,6 +219,7 @@ class JitService(Service):  # type: ignore[misc]
             hits=counters.hits,
             misses=counters.misses,
             restores=counters.restores,
+            dry_runs=counters.dry_runs,
             traces=counters.traces,
             compiles=counters.compiles,
             text_hits=counters.text_hits,

@@ -257,6 +257,10 @@ class Session:
             self._changed.notify_all()
             return len(self._connected) <= 1
 
+    def is_connected(self) -> bool:
+        """Whether a process is, now."""
+        return bool(self._connected)
+
     def is_orphaned(self) -> bool:
         """Whether its client is dead, and nobody else is connected or expected."""
         with self._lock:

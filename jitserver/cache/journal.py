@@ -49,6 +49,7 @@ class Journal:
 
     Attributes:
         here: `here.slot` is this thread's own slot.
+        lasts: whether what it holds outlives a crash.
         strikes: what earlier crashes left.
     """
 
@@ -59,6 +60,7 @@ class Journal:
         slots = memory if memory is not None else memoryview(b"")
         self.here = _Here(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
         self._path = path
+        self.lasts = path is not None
 
     @classmethod
     def begin(cls, folder: Path, part: Path) -> "Journal":

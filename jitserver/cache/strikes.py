@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 MOST = 3
 """So many strikes, and a program is refused."""
 
+DRY_RUN = "dry-running"
+"""A phase that nobody asked for: what ends the daemon in it is refused no call, but gets no other dry run."""
+
 _FILE = "strikes"
 _MOST_SUSPECTS = 1000
 _TIMES = {1: "once", 2: "twice"}
@@ -50,6 +53,11 @@ class Suspect(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Of its function."""
         return self.label.partition("(")[0]
+
+    @property
+    def held(self) -> list[Strike]:
+        """Those that are held against its calls."""
+        return [strike for strike in self.strikes if strike.phase != DRY_RUN]
 
     def info(self, key: str) -> EntryInfo:
         """It as an entry of the cache, of which nothing else may be there."""
@@ -112,11 +120,11 @@ class Strikes:
     def refusal(self, key: str) -> str:
         """Why a program is refused, and what helps; empty where it is not."""
         suspect = self.of(key)
-        if suspect is None or len(suspect.strikes) < MOST:
+        if suspect is None or len(suspect.held) < MOST:
             return ""
-        counts = Counter(strike.phase for strike in suspect.strikes).items()
+        counts = Counter(strike.phase for strike in suspect.held).items()
         how = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
-        last = datetime.datetime.fromtimestamp(suspect.strikes[-1].when).isoformat(" ", "seconds")
+        last = datetime.datetime.fromtimestamp(suspect.held[-1].when).isoformat(" ", "seconds")
         return (
             f"{suspect.label} is refused: the daemon ended {how}, last at {last}. "
             f"Change it; or, if something else ended the daemon, `jitserver cache rm {key[:12]}`"
@@ -131,7 +139,7 @@ class Strikes:
                 suspect = suspects[work.key] = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when)))
                 log.warning(
                     "a daemon ended while %s %s (%s): strike %d of %d",
-                    *(work.phase, work.label, work.key[:12], len(suspect.strikes), MOST),
+                    *(work.phase, work.label, work.key[:12], len(suspect.held), MOST),
                 )
             for oldest in list(suspects)[:-_MOST_SUSPECTS]:
                 del suspects[oldest]

@@ -13,15 +13,16 @@ _SHARE = 0.5
 """Of the memory for programs: the rest is for those that are to come."""
 
 
-def prewarm(engine: Engine, stop: threading.Event) -> int:
-    """Loads programs from the disk until the share is full, or told to stop; returns how many.
+def prewarm(engine: Engine, stop: threading.Event) -> list[str]:
+    """Loads programs from the disk until the share is full, or told to stop; returns their keys, the best first.
 
     Whoever asks for one meanwhile has it loaded at once, on a thread of their own.
     """
-    memory, now, count = engine.cache.memory, time.time(), 0
+    memory, now, keys = engine.cache.memory, time.time(), list[str]()
     for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):
         if stop.is_set() or memory.nbytes > memory.most_bytes * _SHARE:
             break
-        count += engine.programs.warm(info.key)
-    log.info("%d programs loaded from the disk", count)
-    return count
+        if engine.programs.warm(info.key):
+            keys.append(info.key)
+    log.info("%d programs loaded from the disk", len(keys))
+    return keys

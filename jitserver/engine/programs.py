@@ -91,7 +91,8 @@ class Programs:
 
         One that has strikes is left to whoever asks for it.
         """
-        if self.cache.memory.get(key) is not None or self.journal.strikes.of(key) is not None:
+        suspect = self.journal.strikes.of(key)
+        if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
             return False
         try:
             stored = self.cache.store.find(key)

@@ -389,3 +389,76 @@ def test_what_the_cache_of_jax_reads_while_a_function_is_traced_is_no_input_of_i
     with serving():
         run_script(COMPILES_WHILE_TRACED, env={"JITSERVER_ADDRESS": address})
         assert (counts(address)["traces"], counts(address)["client_traces"]) == (1, 0)
+
+
+TWICE = """
+    import json
+    import jax, jitclient, numpy as np
+
+    @jitclient.jit
+    def quick(x):
+        return x * 2 + 1
+
+    @jitclient.jit
+    def ends_by_its_data(x):
+        return jax.lax.while_loop(lambda c: c.sum() < 100, lambda c: c * 2, x)
+
+    x = np.ones(3, dtype=np.float32)
+    print(json.dumps([np.asarray(f(x)).tolist() for f in (quick, ends_by_its_data) * 2]))
+"""
+
+
+def test_a_program_is_run_on_zeros_before_it_is_called_if_that_is_sure_to_end(
+    serving: Callable[..., Any],
+    address: str,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    until: Callable[..., Any],
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        first = run_script(TWICE, env=env)
+        assert counts(address)["dry_runs"] == 0
+    for _ in range(2):  # what was recorded stays
+        with serving():
+            until(lambda: counts(address)["dry_runs"], "a dry run")
+            after = counts(address)
+            assert (after["restores"], after["dry_runs"], after["calls"], after["hits"]) == (2, 1, 0, 0)
+    with serving():
+        assert run_script(TWICE, env=env) == first
+    with serving("--no-prewarm"):
+        assert (counts(address)["restores"], counts(address)["dry_runs"]) == (0, 0)
+
+
+def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_called_as_ever(
+    serving: Callable[..., Any],
+    short_path: Path,
+    address: str,
+    folder: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., Any],
+    until: Callable[..., Any],
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    with serving():
+        first = run_script(TWICE, env=env)
+    crashes = f"""if True:
+        import os, sys
+        from jitserver.engine import dry_runs
+        dry_runs._run_on_zeros = lambda program: os._exit(7)
+        sys.argv = ["jitserver", "serve", "--address", {address!r}]
+        from jitserver.cli import main
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", crashes],
+        env={**os.environ, "JITSERVER_CACHE_DIR": str(folder)},
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert done.returncode == 7
+    with serving():
+        until(lambda: counts(address)["restores"] == 2, "both to be loaded")
+        assert run_script(TWICE, env=env) == first
+        after = counts(address)
+        assert (after["dry_runs"], after["restores"], after["traces"]) == (0, 2, 0)

@@ -439,6 +439,7 @@ class Status(Message):
     hits: int
     misses: int
     restores: int
+    dry_runs: int
     traces: int
     compiles: int
     text_hits: int

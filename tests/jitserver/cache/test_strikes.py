@@ -8,7 +8,7 @@ import pytest
 
 from jitserver.cache import files
 from jitserver.cache import strikes as strikes_module
-from jitserver.cache.strikes import Strikes, Work
+from jitserver.cache.strikes import DRY_RUN, Strikes, Work
 
 A, B = "a" * 32, "b" * 32
 
@@ -33,6 +33,14 @@ def test_three_strikes_refuse_a_program_and_say_in_which_phase(tmp_path: Path) -
         "a(f32[]) is refused: the daemon ended once while tracing it and twice while running it, last"
     )
     assert strikes.refusal(B) == ""
+
+
+def test_those_of_dry_runs_refuse_nothing(tmp_path: Path) -> None:
+    strikes = Strikes(tmp_path)
+    struck(strikes, (A, DRY_RUN), (A, "running"), (A, DRY_RUN), (A, DRY_RUN), (A, "running"))
+    assert strikes.refusal(A) == ""
+    struck(strikes, (A, "running"), (A, DRY_RUN))
+    assert "the daemon ended 3 times while running it, last" in strikes.refusal(A)
 
 
 def test_another_daemon_sees_them_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""Programs that were loaded before anybody asked are run once on zeros: XLA's first execution of a large one takes more
+than a second longer than the later ones, and this way no client waits for it.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+
+import jax
+
+from jitclient.wire.arrays import nbytes_of
+from jitserver.cache.entry import Entry
+from jitserver.cache.strikes import DRY_RUN, MOST
+from jitserver.engine import arrays, context
+from jitserver.engine.engine import Engine
+from jitserver.engine.program import Program
+
+log = logging.getLogger(__name__)
+
+_MOST_SECONDS = 1.0
+_ALL_SECONDS = 10.0
+
+_UNSURE = re.compile(
+    r' (?:while\((?!.*"known_trip_count":\{"n":)'
+    r"|(?:conditional|custom-call|infeed|outfeed|send|recv|reduce-scatter|(?:ragged-)?all-[a-z-]+|collective-[a-z-]+)"
+    r"(?:-start)?\()"
+)
+"""What a program does as its arguments or something outside decide. One without any of it does the same work in
+each run. So a run on zeros, which its function may never have met and might never end on, takes what its calls took.
+"""
+
+
+def dry_run(
+    engine: Engine, keys: Iterable[str], may_begin: Callable[[], bool], find_room: Callable[[int, str], None]
+) -> None:
+    """Runs those of the programs that are sure to be quick and to do nothing else, one after another.
+
+    Only on the CPU: elsewhere a call returns before its results are there, and the time that was noted is not its own.
+
+    Args:
+        engine: has them in memory.
+        keys: of the programs, the most important first.
+        may_begin: whether nobody is in the way; asked before each.
+        find_room: raises where so many bytes cannot be had for what is named.
+    """
+    suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
+    crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
+    if engine.platform() != "cpu" or not engine.journal.lasts or len(crashed) >= MOST:
+        return
+    for key in keys:
+        entry = engine.cache.memory.get(key)
+        if entry is None or key in crashed or not _may_be_run(entry):
+            continue
+        if not may_begin() or time.monotonic() > deadline:
+            return
+        try:
+            if _UNSURE.search(entry.program.run.as_text()):
+                continue
+            find_room(_nbytes(entry.program), f"a dry run of {entry.info.label}")
+            if not may_begin():  # to read the text of a large program takes a while, too
+                return
+            with engine.journal.noted(DRY_RUN, key, entry.info.label):
+                _run_on_zeros(entry.program)
+        except Exception as error:
+            log.info("%s is not run on zeros: %s", entry.info.label, error)
+        else:
+            engine.counters.add(dry_runs=1)
+
+
+def _may_be_run(entry: Entry) -> bool:
+    """Whether its calls were quick, none was made by now, and it is at home in this process and on one device. What it
+    donates is ours.
+    """
+    program: Program = entry.program
+    is_placed = any(spec.sharding for spec in (*program.specs, *program.results))
+    in_order = not (program.calls or program.may_raise or program.suspect or is_placed)
+    return in_order and 0 < entry.info.slowest <= _MOST_SECONDS
+
+
+def _nbytes(program: Program) -> int:
+    memory = program.run.memory_analysis()
+    return int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
+
+
+def _run_on_zeros(program: Program) -> None:
+    with context.entered(program.settings):
+        zeros = [land(bytes(nbytes_of(spec))) for spec, land in zip(program.specs, program.landings, strict=True)]
+        for position in program.donated:
+            zeros[position] = arrays.on_device(zeros[position])
+        jax.block_until_ready(program.run(*zeros))
