@@ -172,7 +172,10 @@ class Array(Operations, Placement):
         return bytes(int(self)) if is_index else self.tobytes()
 
     def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
-        return self.__array__().data
+        value = self._value
+        if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
+            value = self.__array__()
+        return value.data
 
     def key_data(self) -> HostArray:
         """The words behind typed PRNG keys, uint32 with one axis more."""
