@@ -32,11 +32,12 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
         _wait(session, handle, done)
     attachments: list[HostArray] = []
     done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
-    if run.into and attachments and lane.lent.fill(run.into, attachments):
-        done.shared, attachments = True, []
     if run.block:
         engine.let_go()
         done.back = lane.lent.gives_back(run.block)
+    into = run.into or (run.block if done.back else 0)
+    if into and attachments and lane.lent.fill(into, attachments):
+        done.shared, attachments = True, []
     return Answered(_encode(done), attachments)
 
 

@@ -161,7 +161,7 @@ def test_a_daemon_that_hangs_is_given_up(
         return x + 1
 
     with serve() as daemon, client_of(daemon.address):
-        big = add(np.zeros((300, 300), np.float32))
+        big = add(np.zeros((1000, 1000), np.float32))  # too large to come unasked
         assert float(add(np.float32(1))) == 2
         reached = process.session().connection
         assert reached is not None

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -21,6 +22,16 @@ N = 300_000  # too large for a message
 @jitclient.jit
 def plus_one(x: Any) -> Any:
     return x + 1
+
+
+@jitclient.jit
+def with_sum(x: Any) -> Any:
+    return x + 1, x.sum()
+
+
+@jitclient.jit
+def twice(x: Any) -> Any:
+    return jax.numpy.concatenate([x, x]) + 1
 
 
 @jitclient.jit
@@ -61,6 +72,59 @@ def test_arrays_cross_in_shared_memory_and_not_over_the_socket(
         for n in range(10):
             assert_full(look(n), n + 1)
         assert_full(first, 2)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets an entry for each Run that this process sends."""
+    from jitclient.wire.connection import ClientConnection
+
+    send, runs = ClientConnection.send_frame, list[int]()
+
+    def noted(self: Any, kind: int, *rest: Any) -> None:
+        runs.extend([kind] * (kind == RUN))
+        send(self, kind, *rest)
+
+    monkeypatch.setattr(ClientConnection, "send_frame", noted)
+    return runs
+
+
+def test_a_result_of_the_arguments_size_comes_with_the_answer(unharmed: Any, client_of: Any, asked: list[int]) -> None:
+    with client_of(unharmed.address):
+        held = [look(1)]
+        assert_full(with_sum(full(1))[0], 2)
+        asked.clear()
+        for n in range(5):
+            held += [look(n), *map(np.asarray, with_sum(full(n)))]
+        assert len(asked) == 10
+        assert [float(array.max()) for array in held[1::3]] == [1, 2, 3, 4, 5]
+        assert [float(array.min()) for array in held[2::3]] == [1, 2, 3, 4, 5]
+        assert [float(array) for array in held[3::3]] == [n * N for n in range(5)]
+
+
+COSTLY = {
+    "larger than the arguments": (twice, N),
+    "too large": (plus_one, 2 * N),
+    "very many are read": (plus_one, N),
+    "not on the CPU": (plus_one, N),
+}
+
+
+@pytest.mark.parametrize("why", COSTLY)
+def test_a_result_is_asked_for_where_it_would_cost_too_much(
+    unharmed: Any, client_of: Any, asked: list[int], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    function, size = COSTLY[why]
+    ones = np.ones(size, np.float32)
+    with client_of(unharmed.address) as session:
+        held = [look(1) for _ in range(20 if why == "very many are read" else 1)]
+        function(ones)
+        if why == "not on the CPU":
+            monkeypatch.setattr(session, "platform", "cuda")
+        asked.clear()
+        assert_full(np.asarray(function(ones)), 2)
+        assert len(asked) == 2
+        del held
 
 
 def test_results_outlive_connection_session_and_daemon(serve: Any, client_of: Any) -> None:

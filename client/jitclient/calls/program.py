@@ -126,8 +126,9 @@ class Program:
         self, call: Call, attachments: list[HostArray], leaves: Sequence[Any], arrays: Sequence[Array]
     ) -> None:
         results = self.prepared.results
-        message = Run(calls=[call], fetch=tuple(call.results + n for n in self.looks))
-        done, fetched = self.session.run(message, attachments, [results[n] for n in self.looks])
+        looks = range(len(results)) if attachments and self._have_room(attachments) else self.looks
+        message = Run(calls=[call], fetch=tuple(call.results + n for n in looks))
+        done, fetched = self.session.run(message, attachments, [results[n] for n in looks])
         for _, failure in done.failures:
             raise to_exception(failure, self.capture.object_at if self.capture else values.nothing)
         taken = tuple(position for _, position in done.taken)
@@ -135,9 +136,14 @@ class Program:
             self.taken[:] = [taken]
         for position in taken:
             _note_donation(leaves[position])
-        for n, value in zip(self.looks, fetched, strict=True):
+        for n, value in zip(looks, fetched, strict=True):
             if not isinstance(value, Failure):
                 arrays[n].set_value(value)
+
+    def _have_room(self, attachments: Sequence[HostArray]) -> bool:
+        """Whether the large results may come with the answer, too, in the memory of the arguments."""
+        large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.looks]
+        return sum(large) <= self.session.room_beside(attachments)
 
 
 def _category(named: bytes) -> type[Warning]:

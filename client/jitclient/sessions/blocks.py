@@ -19,7 +19,11 @@ from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
 IDLE_SECONDS = 10.0
 """A block that was free for so long goes back to the daemon."""
 
+MOST_BESIDE_CALL = 2 << 20
+"""Bytes of arguments up to which results of that size come with the answer: to copy more costs more than to ask."""
+
 _MOST_FREE = 4
+_MOST_READ = MOST_LENT // 2  # blocks that the program reads, from which on no large result comes unasked
 
 
 class Lender(Protocol):
@@ -55,6 +59,12 @@ class Blocks:
         message.block = block.number
         return ()
 
+    def room_beside(self, attachments: Sequence[HostArray]) -> int:
+        """Bytes of results that may come unasked, in the block of a call's arguments."""
+        self._settle()
+        nbytes = sum(array.nbytes for array in attachments)
+        return nbytes if nbytes <= MOST_BESIDE_CALL and len(self._read) < _MOST_READ else 0
+
     def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
         """The bytes that are in a block at the daemon, where they stay as they are until it is back, or lost."""
         read = Reader(self._away[number].readable()[0])
@@ -70,18 +80,15 @@ class Blocks:
 
     def landed(self, message: Run, done: Done) -> Reader | None:
         """Takes back what the answer says; returns what reads the values beside it, if they are in a block."""
-        if message.block:
-            loaded = self._away.pop(message.block)
-            if done.back:
-                self._add_free(loaded)
-        if not message.into:
-            return None
-        block = self._away.pop(message.into)
-        if not done.shared:
+        offered, loaded = self._away.pop(message.into, None), self._away.pop(message.block, None)
+        back = [block for block in (offered, loaded if done.back else None) if block is not None]
+        filled = back.pop(0) if done.shared and back else None
+        for block in back:
             self._add_free(block)
+        if filled is None:
             return None
-        whole, reference = block.readable(self._on_free)
-        self._read[block.number] = block, reference
+        whole, reference = filled.readable(self._on_free)
+        self._read[filled.number] = filled, reference
         return Reader(whole)
 
     # ---- giving back

@@ -195,7 +195,7 @@ class Session:
                 message.drop = dropped
             try:
                 with self._guarded() as connection:
-                    if self._pipeline.blocks is not None and not message.calls:  # what comes with a call is small
+                    if self._pipeline.blocks is not None and not message.calls:  # beside a call there is room
                         self._pipeline.blocks.offer(message, specs)
                     done, lane = self._pipeline.ask(connection, message, attachments)
                     read = lane or connection.read_attachment
@@ -206,6 +206,13 @@ class Session:
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
+
+    def room_beside(self, attachments: Sequence[HostArray]) -> int:
+        """Bytes of large results that may come with the answer to a call, which nobody waits for then but on the CPU,
+        where a call returns when it is done. Called with the `lock`.
+        """
+        blocks = self._pipeline.blocks
+        return blocks.room_beside(attachments) if blocks is not None and self.platform == "cpu" else 0
 
     def _may_have_begun(self, number: int) -> bool:
         """Whether a Run whose answer never came may have begun. Goes on with the session, which tells."""

@@ -305,7 +305,8 @@ class Run(Message):
     a client are numbered, across its connections.
 
     `block` holds the arrays beside this message, and is the daemon's; the answer says whether it comes back. `into` may
-    be filled with the values; it is the client's again with the answer, whether they are in it or not.
+    be filled with the values; it is the client's again with the answer, whether they are in it or not. Where there is
+    no `into`, a `block` that comes back may be filled with them.
     """
 
     calls: list[Call] = []
@@ -327,7 +328,7 @@ class Done(Message):
     failures: list[tuple[int, Failure]] = []
     values: list[bytes | Attached | Failure] = []
     taken: list[tuple[int, int]] = []  # a call by its first result, and the leaf that it was given and used up
-    shared: bool = False  # the values beside this message are in the block that was offered
+    shared: bool = False  # the values beside this message are in `into`, or else in `block`
     back: bool = False  # nothing on the daemon reads the block of arguments any more; otherwise it keeps the block
 
 

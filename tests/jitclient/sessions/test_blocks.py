@@ -42,8 +42,9 @@ class Daemon:
                 self.resident.append(raw)
             del raw
             done.back = self.lent.gives_back(message.block)
-        if message.into:
-            done.shared = self.lent.fill(message.into, values if message.block else [np.zeros(N, np.float32)])
+        into = message.into or (message.block if done.back else 0)
+        if into:
+            done.shared = self.lent.fill(into, values if message.block else [np.zeros(N, np.float32)])
         return done
 
 
@@ -86,6 +87,42 @@ def test_what_the_daemon_keeps_is_not_written(blocks: Blocks, daemon: Daemon) ->
     for n in range(5):
         call(blocks, daemon, n, keep=True)
     assert [float(raw.view(np.float32)[0]) for raw in daemon.resident] == [0, 1, 2, 3, 4]
+
+
+def call_unasked(blocks: Blocks, daemon: Daemon, value: float, **how: bool) -> Any:
+    message = Run()
+    assert blocks.load(message, [np.full(N, value, np.float32)]) == ()
+    read = blocks.landed(message, daemon.answer(message, **how))
+    return None if read is None else read(4 * N).view(np.float32)
+
+
+def test_results_may_come_in_the_block_of_the_arguments(blocks: Blocks, daemon: Daemon) -> None:
+    for n in range(10):
+        assert call_unasked(blocks, daemon, n)[5] == n + 1
+    assert daemon.pool.count == 1
+    held = [call_unasked(blocks, daemon, n) for n in range(5)]
+    assert [float(result[0]) for result in held] == [1, 2, 3, 4, 5]
+    assert daemon.pool.count == 5
+
+
+def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemon) -> None:
+    assert call_unasked(blocks, daemon, 1, keep=True) is None
+    assert call_unasked(blocks, daemon, 2)[0] == 3
+    assert daemon.resident[0].view(np.float32)[0] == 1
+
+
+def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
+    half = np.zeros(client.MOST_BESIDE_CALL // 2, np.uint8)
+    assert blocks.room_beside([half, half]) == 2 * half.nbytes
+    assert blocks.room_beside([half, half, np.zeros(1, np.uint8)]) == 0
+
+
+def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> None:
+    array = np.zeros(N, np.float32)
+    held = [call_unasked(blocks, daemon, n) for n in range(MOST_LENT // 2)]
+    assert blocks.room_beside([array]) == 0
+    held.pop()
+    assert blocks.room_beside([array]) == array.nbytes
 
 
 def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon) -> None:
