@@ -38,6 +38,8 @@ def with_copies(
     if there is room to spare.
     """
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
+    if not ours:
+        return leaves
     stand_ins = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
     due = [n for key, n in ours.items() if stand_ins[key] is None and copies.is_due(leaves[n], program)]
     if due:
