@@ -159,8 +159,8 @@ def _nothing(nbytes: int) -> HostArray:
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
-        what = f"{labels.of_spec(put.spec)}, which a program puts there,"
-        session.room.take(nbytes_of(put.spec), what, put.is_spare)
+        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not what a spec says that may make no sense
+        session.room.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))

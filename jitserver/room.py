@@ -28,12 +28,12 @@ class Room:
         self._holdings = holdings
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
-        """Takes `nbytes` off; counts if need be. What is spare leaves half of the budget to others.
+        """Takes `nbytes` off; counts if need be. What is spare leaves three quarters of the budget to others.
 
         Raises:
             ArrayBudgetExceeded: there is no room for them.
         """
-        kept_free = self.most // 2 if is_spare and self.most is not None else 0
+        kept_free = self.most * 3 // 4 if is_spare and self.most is not None else 0
         self.left -= nbytes
         if self.left < kept_free and nbytes:
             self.find(nbytes, what, kept_free)

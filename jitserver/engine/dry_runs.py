@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 _MOST_SECONDS = 1.0
 _ALL_SECONDS = 10.0
+_MOST_BYTES = 256 << 20  # of arguments and results: to make zeros takes its time, too, however quick the calls were
 
 _UNSURE = re.compile(
     r' (?:while\((?!.*"known_trip_count":\{"n":)'
@@ -46,7 +47,10 @@ def dry_run(
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
-    if engine.platform() != "cpu" or not engine.journal.lasts or len(crashed) >= MOST:
+    if engine.platform() != "cpu" or not engine.journal.lasts:
+        return
+    if len(crashed) >= MOST:
+        log.warning("programs are not run on zeros: %d ended the daemon at that; `jitserver cache rm` forgets", MOST)
         return
     for key in keys:
         entry = engine.cache.memory.get(key)
@@ -57,7 +61,10 @@ def dry_run(
         try:
             if _UNSURE.search(entry.program.run.as_text()):
                 continue
-            find_room(_nbytes(entry.program), f"a dry run of {entry.info.label}")
+            nbytes = _nbytes(entry.program)
+            if nbytes > _MOST_BYTES:
+                continue
+            find_room(nbytes, f"a dry run of {entry.info.label}")
             if not may_begin():  # to read the text of a large program takes a while, too
                 return
             with engine.journal.noted(DRY_RUN, key, entry.info.label):

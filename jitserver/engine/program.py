@@ -82,7 +82,8 @@ class Program:
 
     def note_direct(self) -> None:
         """Looks for the shorter way, after a run: `Compiled` has it under a private name, or has none."""
-        found = getattr(self.run, "_call", None) if isinstance(self.run, jax.stages.Compiled) else None
+        run = self.run  # once: another thread may have it rest
+        found = getattr(run, "_call", None) if isinstance(run, jax.stages.Compiled) else None
         self.direct = found if type(found) is _JITTED else None
 
 

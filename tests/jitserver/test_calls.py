@@ -11,7 +11,8 @@ import pytest
 
 from jitclient.wire.arrays import HostArray
 from jitclient.wire.blocks import received
-from jitclient.wire.messages import Attached, Call, Done, Run, Spec
+from jitclient.wire.keeping import Holdings
+from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
 from jitserver import calls
 from jitserver.blocks import Lent, Pool
 from jitserver.cache.memory import Memory
@@ -25,6 +26,15 @@ from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 from jitserver.room import Room
 from jitserver.session import Session
+
+
+def test_an_array_of_less_than_nothing_makes_no_room() -> None:
+    session, done = Session(0, Room(100, lambda: Holdings(0, 100, [], []))), Done(1)
+    engine: Any = SimpleNamespace(resident=arrays.resident)
+    calls._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
+    assert [handle for handle, _ in done.failures] == [7]
+    assert session.room.left == 100
+
 
 N = 30_000
 SPEC = Spec((N,), "float32")

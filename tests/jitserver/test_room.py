@@ -102,18 +102,18 @@ def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
     assert array_share([DeviceInfo("cpu", "cpu", None)]) == machine.memory_bytes() // 2
 
 
-def test_what_is_spare_leaves_half_to_others() -> None:
-    nbytes = 40 * MIB
+def test_what_is_spare_leaves_three_quarters_to_others() -> None:
+    nbytes = 20 * MIB
     room = Room(100 * MIB, lambda: held(nbytes))
     room.take(10 * MIB, "f()", is_spare=True)
     assert room.left == 90 * MIB
-    room.take(39 * MIB, "f()", is_spare=True)
+    room.take(15 * MIB, "f()", is_spare=True)
     with pytest.raises(ArrayBudgetExceeded):
-        room.take(11 * MIB, "f()", is_spare=True)
-    assert room.left == 60 * MIB
-    room.take(10 * MIB, "f()", is_spare=True)
-    room.take(50 * MIB, "f()")
+        room.take(6 * MIB, "f()", is_spare=True)
+    assert room.left == 80 * MIB
+    room.take(5 * MIB, "f()", is_spare=True)
+    room.take(75 * MIB, "f()")
     assert room.left == 0
     nbytes = 0
-    room.take(50 * MIB, "f()", is_spare=True)  # counted anew
-    assert room.left == 50 * MIB
+    room.take(25 * MIB, "f()", is_spare=True)  # counted anew
+    assert room.left == 75 * MIB

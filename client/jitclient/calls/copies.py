@@ -4,6 +4,8 @@ A copy lives as long as the array that it stands for, and only arrays that nobod
 made. What was made of numpy's memory, or of another library's, may share it, and travels with each call.
 """
 
+import functools
+import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -23,14 +25,20 @@ class _Given:
     __slots__ = ("copy", "is_refused", "itself", "programs")
 
     def __init__(self, leaf: Any) -> None:
-        number = id(leaf)
-        self.itself = weakref.ref(leaf, lambda _: _given.pop(number, None))
+        self.itself = weakref.ref(leaf, functools.partial(_given.pop, id(leaf)))
         self.programs: set[int] = set()
         self.copy: Array | None = None
         self.is_refused = False
 
 
 _given: dict[int, _Given] = {}
+os.register_at_fork(after_in_child=_given.clear)  # the parent frees its copies when it likes
+
+
+def _known(leaf: Any) -> _Given | None:
+    given = _given.get(id(leaf))
+    # Another array may have had that number: where forgetting it failed, nobody heard of that.
+    return given if given is not None and given.itself() is leaf else None
 
 
 def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
@@ -40,19 +48,22 @@ def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
 
 
 def copy_of(leaf: Any, session: Session) -> Array | None:
-    """What stands for an array of the client's own jax at that daemon, if something does."""
-    given = _given.get(id(leaf))
-    if given is None or given.copy is None:
+    """What stands for an array of the client's own jax at that daemon, if something does. Whoever names it in a call
+    holds it until that is on its way: another thread may let go of it.
+    """
+    given = _known(leaf)
+    copy = given.copy if given is not None else None
+    if given is None or copy is None or not copy.is_at(session):
         return None
     if leaf.is_deleted():
         given.copy = None
         return None
-    return given.copy if given.copy.is_at(session) else None
+    return copy
 
 
 def is_due(leaf: Any, program: int) -> bool:
     """Whether an array is to have a copy: the program of that name was given it before, and nobody can change it."""
-    given = _given.get(id(leaf))
+    given = _known(leaf)
     if given is None:
         given = _given[id(leaf)] = _Given(leaf)
     if program not in given.programs:
@@ -65,8 +76,9 @@ def is_due(leaf: Any, program: int) -> bool:
 
 def note(leaf: Any, copy: Array | None) -> None:
     """Says which array stands for that one from now on, or that the daemon has no room for any."""
-    given = _given[id(leaf)]
-    given.copy, given.is_refused = copy, copy is None
+    given = _known(leaf)
+    if given is not None:
+        given.copy, given.is_refused = copy, copy is None
 
 
 def let_go() -> bool:

@@ -24,7 +24,7 @@ from jitclient.calls.options import Static
 from jitclient.calls.program import Program
 from jitclient.codec import values
 from jitclient.codec.unchanged.watch import GONE
-from jitclient.errors import DaemonDraining, ProgramLost
+from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
@@ -114,7 +114,7 @@ def plan_of(
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
             return MISS
-        arguments, attachments = [], []
+        arguments, attachments, held = [], [], []
         with session.lock:
             if session.connection is None or session.program_generation != generation:
                 return MISS
@@ -132,6 +132,7 @@ def plan_of(
                     copy = copies.copy_of(leaf, session)
                     if copy is None or copy.spec != spec:
                         return MISS
+                    held.append(copy)
                     arguments.append(copy._handle)
                 elif given is None:
                     try:
@@ -266,4 +267,4 @@ def _leaves_of(
 def _failure(program: Program, done: Done) -> BaseException | None:
     """What a call raised; None where it did not run, and may be made again."""
     error = to_exception(done.failures[0][1], program.capture.object_at if program.capture else values.nothing)
-    return None if isinstance(error, (DaemonDraining, ProgramLost)) else error
+    return None if isinstance(error, (ArrayBudgetExceeded, DaemonDraining, ProgramLost)) else error

@@ -237,8 +237,16 @@ class Session:
         self._next_handle = first + results
         drops = self.drops
         dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
-        if self._pipeline.add(Call(executable, arguments, first, dropped)) or attachments:
-            self._advance(attachments)
+        call = Call(executable, arguments, first, dropped)
+        try:
+            if self._pipeline.add(call) or attachments:
+                self._advance(attachments)
+        except BaseException:  # an interrupt: nobody would look at its results, and what goes beside it is not sent yet
+            queue = self._pipeline.queue
+            if queue and queue[-1] is call:
+                queue.pop()
+                drops.extend(dropped)
+            raise
         if not self.background.awake:
             self.background.wake()
         return first

@@ -587,6 +587,27 @@ def test_two_interrupts_leave_the_session_well(planned: tuple[Any, Any], drops_d
     assert [first(fn(make(value))) for value in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
 
 
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_an_interrupt_of_what_is_about_to_be_sent(is_planned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    fn, x, batch = jitclient.jit(lambda x, y: x[0] + y[-1]), there(1.0), host(2.0, (50_000,))
+    for _ in range(3 if is_planned else 1):
+        fn(x, batch)
+    with process.session() as session:
+        gone = there()
+        name = gone._handle
+        session.drops.clear()
+        del gone
+        monkeypatch.setattr(type(session), "_advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fn(x, batch)
+        monkeypatch.undo()
+        assert name in session.drops
+    assert [first(fn(x, batch)) for _ in range(3)] == [3.0] * 3  # and does not wait for what was never sent
+
+
 def test_an_interrupt_of_what_is_being_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     fn = jitclient.jit(lambda x: x + 1)
     session, state = process.session(), there(0.0)

@@ -80,9 +80,42 @@ def test_where_jax_does_not_say_nothing_is_known(monkeypatch: pytest.MonkeyPatch
     assert not memory.is_of_xla(jnp.zeros(3) + 1)
 
 
-@pytest.mark.parametrize("manager", [jax.disable_jit, lambda: jax.transfer_guard("disallow_explicit")])
-def test_the_settings_of_the_program_do_not_decide(manager: Callable[[], Any]) -> None:
+SETTINGS: dict[str, Callable[[], Any]] = {
+    "disable_jit": jax.disable_jit,
+    "transfer_guard": lambda: jax.transfer_guard("disallow_explicit"),
+    "no_tracing": jax.no_tracing,
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_settings_of_the_program_do_not_decide(setting: str) -> None:
     made = jnp.zeros(3) + 1
     memory._results_are_new.cache_clear()
-    with manager():
+    with SETTINGS[setting]():
         assert memory.is_of_xla(made)
+
+
+@pytest.mark.parametrize("name", ["", "relative.py"])
+def test_code_may_come_from_anywhere(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace: dict[str, Any] = {"add": jax.jit(lambda x: x + 1), "x": jnp.zeros(3)}
+    for _ in range(2):
+        exec(compile("made = add(x)", name, "exec"), namespace)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert memory.is_of_xla(namespace["made"])
+
+
+def test_a_mesh_of_several_devices_is_not_in_the_way(run_script: Callable[..., Any]) -> None:
+    told = run_script(
+        """
+        import json
+        import jax, jax.numpy as jnp, numpy as np
+        from jitclient.local_jax import memory
+        made = jnp.zeros(3) + 1
+        with jax.set_mesh(jax.make_mesh((2,), ("a",))):
+            print(json.dumps(memory.is_of_xla(made)))
+        """,
+        env={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    )
+    assert told is True

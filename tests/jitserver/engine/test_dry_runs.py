@@ -202,6 +202,14 @@ def test_it_is_run_where_what_xla_says_it_takes_is_free(daemon: Daemon) -> None:
     assert asked == [(32 + 3200, "a dry run of f(f32[8])"), (64, "a dry run of f(f32[8])")]
 
 
+def test_one_whose_zeros_take_long_to_make_is_not_run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_runs, "_MOST_BYTES", 1000)
+    large = daemon.has(lambda x: jnp.stack([x] * 100), F8)
+    small = daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
+    assert daemon.dry_runs(KEY, OTHERS[0]) == 1
+    assert (len(large.given), len(small.given)) == (0, 1)
+
+
 def test_one_that_raises_is_no_end_of_them(daemon: Daemon) -> None:
     def fails() -> None:
         raise ValueError("as it should")
