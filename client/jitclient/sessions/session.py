@@ -245,7 +245,7 @@ class Session:
             queue = self._pipeline.queue
             if queue and queue[-1] is call:
                 queue.pop()
-                drops.extend(dropped)
+            drops.extend(dropped)
             raise
         if not self.background.awake:
             self.background.wake()
