@@ -117,7 +117,7 @@ def test_a_result_is_asked_for_where_it_would_cost_too_much(
     function, size = COSTLY[why]
     ones = np.ones(size, np.float32)
     with client_of(unharmed.address) as session:
-        held = [look(1) for _ in range(20 if why == "very many are read" else 1)]
+        held = [look(n) for n in range(20 if why == "very many are read" else 1)]
         function(ones)
         if why == "not on the CPU":
             monkeypatch.setattr(session, "platform", "cuda")
