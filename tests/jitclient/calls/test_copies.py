@@ -197,28 +197,33 @@ def test_plans_name_the_copies(sent: list[str], monkeypatch: pytest.MonkeyPatch)
     assert len(general) == 2
 
 
-def test_another_daemon_is_sent_them_again(new_daemon: Any, short_path: Any, run_script: Callable[..., Any]) -> None:
+def test_another_daemon_is_sent_them_again(
+    new_daemon: Any, short_path: Any, run_script: Callable[..., Any], cli: Any
+) -> None:
     env = {"JITSERVER_CACHE_DIR": str(short_path / "cache")}
     address = f"unix:{short_path}/d.sock"
     with new_daemon(address, env=env) as first:
-        told = run_script(
-            """
-            import json, os, signal, sys, time
-            import jax.numpy as jnp
-            import jitclient
-            import numpy as np
-            first = lambda made: float(np.asarray(made)[0])
-            fn, x = jitclient.jit(lambda x: x * 2), jnp.full(40_000, 4.0)
-            told = [first(fn(x)) for _ in range(4)]
-            os.kill(int(sys.argv[1]), signal.SIGKILL)
-            told += [first(fn(x)) for _ in range(4)]
-            from jitclient.calls import copies
-            told.append(copies.copy_of(x, jitclient.sessions.process.session()) is not None)
-            print(json.dumps(told))
-            """,
-            str(first.pid),
-            env={"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", **env},
-        )
+        try:
+            told = run_script(
+                """
+                import json, os, signal, sys, time
+                import jax.numpy as jnp
+                import jitclient
+                import numpy as np
+                first = lambda made: float(np.asarray(made)[0])
+                fn, x = jitclient.jit(lambda x: x * 2), jnp.full(40_000, 4.0)
+                told = [first(fn(x)) for _ in range(4)]
+                os.kill(int(sys.argv[1]), signal.SIGKILL)
+                told += [first(fn(x)) for _ in range(4)]
+                from jitclient.calls import copies
+                told.append(copies.copy_of(x, jitclient.sessions.process.session()) is not None)
+                print(json.dumps(told))
+                """,
+                str(first.pid),
+                env={"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", **env},
+            )
+        finally:  # the one that the client has started
+            assert cli("stop", env={"JITSERVER_ADDRESS": address}).returncode == 0
     assert told == [8.0] * 8 + [True]
 
 
