@@ -76,14 +76,16 @@ def test_arrays_cross_in_shared_memory_and_not_over_the_socket(
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Gets an entry for each Run that this process sends."""
+    """Gets the number of each Run of this process that calls or looks. What it drops, it may tell at any time."""
     from jitclient.wire.connection import ClientConnection
 
     send, runs = ClientConnection.send_frame, list[int]()
 
-    def noted(self: Any, kind: int, *rest: Any) -> None:
-        runs.extend([kind] * (kind == RUN))
-        send(self, kind, *rest)
+    def noted(self: Any, kind: int, body: bytes, *rest: Any) -> None:
+        if kind == RUN:
+            run = msgspec.msgpack.decode(body, type=Run)
+            runs.extend([run.number] * bool(run.calls or run.fetch))
+        send(self, kind, body, *rest)
 
     monkeypatch.setattr(ClientConnection, "send_frame", noted)
     return runs
