@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 import jitclient
+from jitclient.calls import general_path
 from jitclient.sessions import process
 from jitclient.wire.address import Address
 from jitserver import calls, plain_runs
@@ -76,6 +77,7 @@ small = jitclient.jit(lambda x, y, z: x + y + z)
 step = jitclient.jit(lambda tree: jax.tree.map(lambda x: x * 0.5, tree))
 x = np.ones((8, 8), np.float32)
 one = [jitclient.device_put(x)]
+there = jitclient.device_put(x)
 many = [jitclient.device_put([x] * 100)]
 
 
@@ -88,6 +90,10 @@ found = {
     "resident": measured(lambda: chain(one)),
     "100 resident leaves": measured(lambda: chain(many)),
 }
+general_path.renewed = lambda plans, *_: plans  # no more of them
+other = jitclient.jit(lambda x, y, z: x * y * z)
+found["small, without a plan"] = measured(lambda: np.asarray(other(x, x, x)))
+found["resident, without a plan"] = measured(lambda: other(there, there, there))
 sys.setprofile(None)
 threading.setprofile(None)
 process.session().close()

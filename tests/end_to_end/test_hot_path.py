@@ -12,7 +12,13 @@ import pytest
 
 WORKER = Path(__file__).with_name("hot_path_worker.py")
 CLIENT = Path(__file__).with_name("hot_path_client.py")
-MOST = {"small": (10, 4), "resident": (8, None), "100 resident leaves": (112, None)}
+MOST = {
+    "small": (10, 4),
+    "resident": (8, None),
+    "100 resident leaves": (112, None),
+    "small, without a plan": (40, 4),
+    "resident, without a plan": (30, None),
+}
 """By the client, and by the daemon where how calls fall into batches does not matter. Lower them when you can; who must
 raise one says why.
 """

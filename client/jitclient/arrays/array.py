@@ -289,10 +289,6 @@ class Array(Operations, Placement):
             raise ArrayLost(f"{self._label()} was lost with its daemon: {session.why_lost}")
         return None
 
-    def set_value(self, value: HostArray) -> None:
-        """Keeps a value that came with the answer to a call."""
-        self._value = value
-
     # ---- fetching
 
     def _on_host(self) -> Any:

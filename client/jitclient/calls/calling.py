@@ -1,43 +1,48 @@
 """Getting a call done while daemons come and go."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from jitclient.calls import copies
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, ProgramLost
 from jitclient.sessions.recovery import Recovery
 from jitclient.sessions.session import Session
 
+MAY_REPEAT = ArrayBudgetExceeded, ProgramLost, DaemonError
+"""What may end an attempt that is not the last."""
 
-def call(
-    stay: Session, program_at: Callable[[Session], Program], leaves: Sequence[Any], lost: DaemonLost | None = None
-) -> Any:
-    """Runs a program once on the leaves of its arguments. `program_at` gets it where the daemon is another by now.
 
-    `lost` is what a try before ended with, of a call that changes nothing.
+class Attempts:
+    """Those that one call may take: what ends one of them is raised, or there is another."""
 
-    Raises:
-        DaemonLost: the daemon went away; nothing tells whether the call ran.
-        BaseException: what making the program or calling it raised.
-    """
-    recovery = Recovery(stay, repeats=1)
-    if lost is not None and not recovery.retries(lost):
-        raise lost
-    made_anew = False
-    while True:
-        program: Program | None = None
-        try:
-            program = program_at(stay)
-            return program.call(leaves)
-        except ArrayBudgetExceeded:  # it did not run
-            if not copies.let_go():
-                raise
-        except ProgramLost:  # nor did it now
-            if made_anew:  # it is an argument that was lost with its program
-                raise
-            made_anew = True
-            stay.prepare_anew()
-        except DaemonError as error:  # what uses up its arguments may not run twice
-            if not recovery.retries(error, changes=program is not None and bool(program.prepared.donated)):
-                raise
+    __slots__ = ("_made_anew", "_recovery", "_stay")
+
+    def __init__(self, stay: Session, lost: DaemonLost | None = None) -> None:
+        """`lost` is what a try before ended with, of a call that changes nothing.
+
+        Raises:
+            DaemonLost: `lost`, where there may be no other try.
+        """
+        self._stay = stay
+        self._recovery = Recovery(stay, repeats=1)
+        self._made_anew = False
+        if lost is not None and not self._recovery.retries(lost):
+            raise lost
+
+    def ended(self, error: Exception, program: Program | None) -> None:
+        """Returns where there is to be another after an error that is one of MAY_REPEAT; `program` is what was called,
+        or None where it could not be had.
+
+        Raises:
+            Exception: the error, where not.
+        """
+        if isinstance(error, ArrayBudgetExceeded):  # it did not run
+            again = copies.let_go()
+        elif isinstance(error, ProgramLost):  # nor did it now
+            again = not self._made_anew  # else it is an argument that was lost with its program
+            if again:
+                self._made_anew = True
+                self._stay.prepare_anew()
+        else:  # what uses up its arguments may not run twice
+            uses_up = program is not None and bool(program.prepared.donated)
+            again = self._recovery.retries(error, changes=uses_up)
+        if not again:
+            raise error

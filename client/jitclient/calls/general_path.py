@@ -5,8 +5,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.calls import accounts, calling
+from jitclient.calls import accounts
 from jitclient.calls.arguments import NotAnArray, specs_of
+from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
 from jitclient.calls.options import JitOptions, Static
@@ -17,7 +18,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.codec.capture import Capture, capture
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
-from jitclient.local_jax import client_device, context, trace_state
+from jitclient.local_jax import as_before, client_device, context
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.notices.warned import warn
@@ -28,7 +29,7 @@ from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
-_Key = tuple[Hashable, tuple[Spec, ...], Hashable, context.Context, Hashable]
+_Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
 
 class GeneralPath:
@@ -51,7 +52,8 @@ class GeneralPath:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
         """Calls the function; `lost` is what a plan ended with that may have made this call."""
-        if self._steps_aside():
+        here = self._settings_here()
+        if here is None:
             return self._local(*args, **kwargs)
         statics: tuple[Static, ...] = ()
         given: tuple[Any, Any] = args, kwargs
@@ -59,9 +61,9 @@ class GeneralPath:
             *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
         leaves, shape = tree.flatten(tuple(given))
         try:
-            result, key, program = self._remote(leaves, shape, statics, lost)
+            result, program = self._remote(leaves, shape, statics, here, lost)
             if self._deps is None:
-                self.plans = renewed(self.plans, program, key[3], args, kwargs, statics, leaves, shape)
+                self.plans = renewed(self.plans, program, here, args, kwargs, statics, leaves, shape)
             return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
@@ -77,26 +79,27 @@ class GeneralPath:
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.lower` returns."""
-        here = functools.partial(self._lowered_here, args, kwargs)
-        if self._steps_aside():
-            return here()
+        in_process = functools.partial(self._lowered_here, args, kwargs)
+        here = self._settings_here()
+        if here is None:
+            return in_process()
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
         try:
-            _, specs, _, settled, _ = self._key_of(leaves, shape, statics, abstract_specs)
+            specs = self._specs_of(leaves, shape, statics, here, abstract_specs)
         except CaptureError as error:
             if settings().fallback == "error":
                 raise
             self._warn(error)
-            return here()
-        return Lowered(self._wanted(shape, specs, statics, settled), self._prepare, here)
+            return in_process()
+        return Lowered(self._wanted(shape, specs, statics, here), self._prepare, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.trace` returns."""
         jitted = self._jitted_here
         given, keywords = self._arguments_here(args, kwargs, _abstract)
         here = jitted.trace(*given, **keywords)
-        return here if self._steps_aside() else Traced(here, self.lower(args, kwargs))
+        return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
     def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.eval_shape` returns."""
@@ -124,11 +127,11 @@ class GeneralPath:
         """
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
-        key = self._key_of(leaves, shape, statics)
-        _, specs, _, here, _ = key
+        here = context.current()
+        key = self._key_of(leaves, shape, statics, here)
         program = self._programs.get(key)
         known = program is not None and program.is_valid(process.session())
-        return self._wanted(shape, specs, statics, here), known
+        return self._wanted(shape, key[1], statics, here), known
 
     def current_capture(self) -> Capture:
         """The function's own capture, made anew if something that it went through was rebound. It tells what it reads
@@ -159,29 +162,38 @@ class GeneralPath:
     # ---- on the daemon
 
     def _remote(
-        self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], lost: DaemonLost | None = None
-    ) -> tuple[Any, _Key, Program]:
-        """The result, with the program that made it and the key of that."""
-        key = self._key_of(leaves, shape, statics)
+        self,
+        leaves: list[Any],
+        shape: Hashable,
+        statics: tuple[Static, ...],
+        here: context.Context,
+        lost: DaemonLost | None,
+    ) -> tuple[Any, Program]:
+        """The result, with the program that made it."""
+        key = self._key_of(leaves, shape, statics, here)
+        stay = process.session()
+        attempts = Attempts(stay, lost)
+        while True:
+            program = None
+            try:
+                program = self._program_at(stay, key)
+                return program.call(leaves), program
+            except MAY_REPEAT as error:
+                attempts.ended(error, program)
+
+    def _program_at(self, stay: Session, key: _Key) -> Program:
         last = self._last
-        used: Program
-
-        def program_at(stay: Session) -> Program:
-            nonlocal key, used
-            # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
-            program = last[1] if last is not None and not statics and last[0] == key else self._known(key)
-            if program is None or not program.is_valid(stay):
-                context.check_execution(self._name)
-                _, specs, _, here, _ = key
-                program = self._prepare(stay, self._wanted(shape, specs, statics, here))
-                key = _settled(key, program)
-                self._programs[key] = program
-            self._last = key, program
-            used = program
-            return program
-
-        result = calling.call(process.session(), program_at, leaves, lost)
-        return result, key, used
+        # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
+        program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
+        if program is None or not program.is_valid(stay):
+            context.check_execution(self._name)
+            shape, specs, given, here, _ = key
+            statics = tuple([(where, value) for where, _, value in given])
+            program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+            key = _settled(key, program)
+            self._programs[key] = program
+        self._last = key, program
+        return program
 
     def _known(self, key: _Key) -> Program | None:
         try:
@@ -194,16 +206,21 @@ class GeneralPath:
                 f"two of them: {type(error).__name__}: {error}"
             ) from error
 
-    def _key_of(
+    def _key_of(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], here: context.Context) -> _Key:
+        specs = self._specs_of(leaves, shape, statics, here, specs_of)
+        given = tuple([(where, type(value), value) for where, value in statics]) if statics else ()
+        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
+
+    def _specs_of(
         self,
         leaves: list[Any],
         shape: Hashable,
         statics: tuple[Static, ...],
-        specs_of: Callable[[Sequence[Any], bool], tuple[Spec, ...]] = specs_of,
-    ) -> _Key:
-        here = context.current()
+        here: context.Context,
+        specs_of: Callable[[Sequence[Any], bool], tuple[Spec, ...]],
+    ) -> tuple[Spec, ...]:
         try:
-            specs = specs_of(leaves, bool(here) and context.x64(here))
+            return specs_of(leaves, bool(here) and context.x64(here))
         except NotAnArray as error:
             names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
             raise TypeError(
@@ -211,8 +228,6 @@ class GeneralPath:
                 f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
                 "constant of the program, name it in static_argnums or static_argnames."
             ) from None
-        given = tuple([(where, type(value), value) for where, value in statics]) if statics else ()
-        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
 
     def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self._name)
@@ -230,9 +245,9 @@ class GeneralPath:
 
     # ---- in this process
 
-    def _steps_aside(self) -> bool:
-        """Whether a call is a part of somebody's trace, or no call of a compiled function at all."""
-        return process.inside_daemon or context.jit_is_disabled() or trace_state.is_under_way()
+    def _settings_here(self) -> context.Context | None:
+        """The settings of a call; None where it is a part of somebody's trace, or no call of a compiled function."""
+        return None if process.inside_daemon else as_before.settings_here()
 
     def _local(self, *args: Any, **kwargs: Any) -> Any:
         jitted = self._jitted_here  # jax is loaded from here on

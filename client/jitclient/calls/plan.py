@@ -6,10 +6,9 @@ Covered are arrays of the daemon, numpy's arrays and scalars, arrays of the clie
 that have a copy on the daemon, and Python's numbers; in trees or not, by position or by name; static arguments; and
 donation of arrays of the daemon.
 
-Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, arrays too large for a message
-where a call has none of the daemon's, or that the client's own jax has and nothing stands for, arrays of its own that
-were placed, trees whose leaves travel in an order of their own, donation by value, and programs that may raise and are
-given arrays of the daemon.
+Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, arrays of the client's own jax
+that were placed, or that are too large for a message and have no copy, trees whose leaves travel in an order of their
+own, donation by value, and programs that may raise and are given arrays of the daemon.
 """
 
 import operator
@@ -22,16 +21,14 @@ from jitclient.arrays.array import Array, looked_at_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.options import Static
 from jitclient.calls.program import Program
-from jitclient.codec import values
 from jitclient.codec.unchanged.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
-from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
 from jitclient.wire.arrays import host_form, inline_most, is_key, nbytes_of
-from jitclient.wire.messages import Attached, Done, Spec
+from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Takes positional arguments and keywords.
@@ -43,6 +40,7 @@ Raises:
 
 _MOST_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
+_NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 _COMPARED = frozenset({bool, int, str, bytes})  # other static arguments are the same only where they are one object
 
 
@@ -67,6 +65,8 @@ def renewed(
     made = program.plans[kinds]
     if made is None:
         return plans
+    if any(_may_have_copy_later(leaves[n], program.specs[n], len(leaves), program) for n in program.copied):
+        return plans
     left = [plan for plan in plans if plan not in made]
     if made == [] or len(left) < len(plans):  # one that missed such a call will miss the next
         is_as_before = as_before.check()
@@ -75,6 +75,12 @@ def renewed(
         plan = plan_of(program, is_as_before, args, kwargs, statics, leaves, shape)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MOST_PLANS]
+
+
+def _may_have_copy_later(leaf: Any, spec: Spec, count: int, program: Program) -> bool:
+    if type(leaf) is Array or nbytes_of(spec) <= inline_most(count):
+        return False
+    return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
 def plan_of(
@@ -97,6 +103,7 @@ def plan_of(
     leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
+    call_now = program.call_now
     count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
     look_at = program.resent.look if program.resent.places else None
     taken = program.taken[0] if program.taken else ()
@@ -154,37 +161,34 @@ def plan_of(
                         attachments.append(value)
             if look_at is not None:
                 look_at(leaves)
-            if is_queued:
-                if taken and len(set(map(id, leaves))) < len(leaves):
+            if is_queued and taken and len(set(map(id, leaves))) < len(leaves):
+                return MISS
+            if attachments and not is_queued:
+                try:
+                    arrays = call_now(arguments, attachments, leaves)
+                except _NOT_RUN:
                     return MISS
-                first = session.call_later(executable, arguments, count, attachments)
-                done = None
             else:
-                told = session.call_at_once(executable, arguments, count, looks)
-                if told is None:
-                    return MISS
-                first, done = told
-            try:
+                first = session.next_handle
+                session.next_handle = first + count
                 arrays = make_handles(session, first, results)
-            except BaseException:
-                session.drops.extend(range(first, first + count))
-                raise
-            finally:
-                if done is None:
+                if is_queued:
+                    session.call_later(executable, arguments, first, attachments)
                     for position in taken:
                         leaves[position].deleted = True
-        if done is None:
-            if len(looks) > 1:
-                looked_at_together([arrays[n] for n in looks])
-        elif done.failures:
-            error = _failure(program, done)
-            if error is None:
-                return MISS
-            raise error
-        else:
-            for n, value in zip(looks, done.values):  # noqa: B905
-                if type(value) is bytes:
-                    arrays[n]._value = np.ndarray(*forms[n], value)
+                    if len(looks) > 1:
+                        looked_at_together([arrays[n] for n in looks])
+                else:
+                    run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, looks)))
+                    done, _ = session.run(run)
+                    if done.failures:
+                        error = program.failure(done)
+                        if isinstance(error, _NOT_RUN):
+                            return MISS
+                        raise error
+                    for n, value in zip(looks, done.values):  # noqa: B905
+                        if type(value) is bytes:
+                            arrays[n]._value = np.ndarray(*forms[n], value)
         return unflatten(arrays)
 
     return plan
@@ -214,7 +218,7 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
             wants.append((kind, spec, None, None, False))
             continue
         is_large = nbytes_of(spec) > inline_most(len(leaves))
-        if is_key(spec) or (is_large and not (is_queued and kind is np.ndarray)):
+        if is_key(spec) or (is_large and kind is not np.ndarray):
             return None
         _, dtype = host_form(spec)
         if kind in _NUMBERS:
@@ -262,9 +266,3 @@ def _leaves_of(
         return leaves if now == shape else None
 
     return leaves_of
-
-
-def _failure(program: Program, done: Done) -> BaseException | None:
-    """What a call raised; None where it did not run, and may be made again."""
-    error = to_exception(done.failures[0][1], program.capture.object_at if program.capture else values.nothing)
-    return None if isinstance(error, (ArrayBudgetExceeded, DaemonDraining, ProgramLost)) else error

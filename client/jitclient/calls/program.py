@@ -19,7 +19,7 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire.arrays import HostArray, nbytes_of
-from jitclient.wire.messages import Call, Failure, Prepared, Run, Spec
+from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,17 +103,43 @@ class Program:
             if prepared.donated:
                 can_wait = self._is_donation_known(leaves) and can_wait
             if can_wait:
-                first = session.call_later(prepared.executable, arguments, len(prepared.results), attachments)
+                first = session.new_handles(len(prepared.results))
                 arrays = make_handles(session, first, prepared.results)
+                session.call_later(prepared.executable, arguments, first, attachments)
                 if len(self.looks) > 1:
                     looked_at_together([arrays[n] for n in self.looks])
                 for position in self.taken[0] if self.taken else ():
                     _note_donation(leaves[position])
             else:
-                first = session.new_handles(len(prepared.results))
-                arrays = make_handles(session, first, prepared.results)
-                self._call_now(Call(prepared.executable, arguments, first), attachments, leaves, arrays)
+                arrays = self.call_now(arguments, attachments, leaves)
         return self.unflatten(arrays)
+
+    def call_now(
+        self, arguments: list[int | bytes | Attached], attachments: Sequence[HostArray], leaves: Sequence[Any]
+    ) -> list[Array]:
+        """Makes a call of those leaves, and waits for it; returns its results. Called with the session's lock."""
+        session, prepared = self.session, self.prepared
+        results, looks = prepared.results, self.looks
+        first = session.new_handles(len(results))
+        arrays = make_handles(session, first, results)
+        if attachments and self._have_room(attachments):
+            looks = tuple(range(len(results)))
+        run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, looks)))
+        done, fetched = session.run(run, attachments, list(map(results.__getitem__, looks)))
+        if done.failures:
+            raise self.failure(done)
+        if prepared.donated:
+            self.taken[:] = [tuple([position for _, position in done.taken])]
+            for position in self.taken[0]:
+                _note_donation(leaves[position])
+        for n, value in zip(looks, fetched, strict=True):
+            if not isinstance(value, Failure):
+                arrays[n]._value = value
+        return arrays
+
+    def failure(self, done: Done) -> BaseException:
+        """What a call raised."""
+        return to_exception(done.failures[0][1], self.capture.object_at if self.capture else values.nothing)
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Whether it is known which of the donated leaves a call uses up: the first call tells."""
@@ -121,24 +147,6 @@ class Program:
             _refuse_twice(leaves, self.prepared.donated)
             return False
         return bool(self.taken)
-
-    def _call_now(
-        self, call: Call, attachments: list[HostArray], leaves: Sequence[Any], arrays: Sequence[Array]
-    ) -> None:
-        results = self.prepared.results
-        looks = range(len(results)) if attachments and self._have_room(attachments) else self.looks
-        message = Run(calls=[call], fetch=tuple(call.results + n for n in looks))
-        done, fetched = self.session.run(message, attachments, [results[n] for n in looks])
-        for _, failure in done.failures:
-            raise to_exception(failure, self.capture.object_at if self.capture else values.nothing)
-        taken = tuple(position for _, position in done.taken)
-        if self.prepared.donated:
-            self.taken[:] = [taken]
-        for position in taken:
-            _note_donation(leaves[position])
-        for n, value in zip(looks, fetched, strict=True):
-            if not isinstance(value, Failure):
-                arrays[n].set_value(value)
 
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
         """Whether the large results may come with the answer, too, in the memory of the arguments."""

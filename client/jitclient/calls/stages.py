@@ -10,8 +10,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jitclient.calls import calling
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
+from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
@@ -118,7 +118,7 @@ class Compiled:
         leaves, shape = tree.flatten((args, kwargs))
         self._check(leaves, shape)
         try:
-            return calling.call(process.session(), self._program_at, leaves)
+            return self._run(leaves)
         except Exception as error:
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
 
@@ -178,6 +178,17 @@ class Compiled:
 
     def _names(self) -> list[str]:
         return list(leaf_names(self._wanted.fun, self._wanted.structure, [where for where, _ in self._wanted.statics]))
+
+    def _run(self, leaves: list[Any]) -> Any:
+        stay = process.session()
+        attempts = Attempts(stay)
+        while True:
+            program = None
+            try:
+                program = self._program_at(stay)
+                return program.call(leaves)
+            except MAY_REPEAT as error:
+                attempts.ended(error, program)
 
     def _program_at(self, stay: Session) -> Program:
         known = self._program

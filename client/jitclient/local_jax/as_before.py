@@ -27,6 +27,34 @@ def check() -> Callable[[], bool]:
     return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
 
 
+def settings_here() -> context.Context | None:
+    """The settings in force; None inside a trace, or under `jax.disable_jit`. Quick where they are as at the last call.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     settings_here()
+        (('jax_enable_x64', True),)
+    """
+    global _last
+    is_as_before, settings = _last
+    if is_as_before():
+        return settings
+    is_as_before = check()
+    if trace_state.is_under_way() or context.jit_is_disabled():
+        return None
+    settings = context.current()
+    if is_as_before():  # else another thread has changed them since
+        _last = is_as_before, settings
+    return settings
+
+
+def _never() -> bool:
+    return False
+
+
+_last: tuple[Callable[[], bool], context.Context] = _never, ()
+
+
 def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
     """Without jax, the settings are those of the environment that jax would read."""
     loaded, environment = sys.modules, context.environment

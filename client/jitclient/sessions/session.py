@@ -79,8 +79,9 @@ class Session:
         self.platform = ""
         self.lock = threading.RLock()
         self.connection: ClientConnection | None = None
+        self.next_handle = 1
+        """The name of the next array to come."""
         self._identity = Identity()
-        self._next_handle = 1
         self._process = b""  # which daemon it was
         self._begun = 0  # the last of our Runs that it has begun, when we connected
         self._finder = Finder(chosen)
@@ -170,7 +171,11 @@ class Session:
             self._ask(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
 
     def run(
-        self, message: Run, attachments: Sequence[HostArray], specs: Sequence[Spec] = (), generation: int | None = None
+        self,
+        message: Run,
+        attachments: Sequence[HostArray] = (),
+        specs: Sequence[Spec] = (),
+        generation: int | None = None,
     ) -> tuple[Done, list[HostArray | Failure]]:
         """Sends a Run after all that is queued; returns the daemon's answer and the fetched values, of those `specs`.
 
@@ -185,24 +190,46 @@ class Session:
         if not changes:
             message = msgspec.structs.replace(message)  # it takes along what is queued; whoever looks may look again
         with self.lock:
-            self._connect()
+            connection = self.connection
+            if connection is None:
+                connection = self._connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost(self.why_lost)
-            dropped = self.drops.take()
-            if message.calls:  # what goes before a call leaves room for it
-                message.calls[0].drop = dropped
-            else:
-                message.drop = dropped
+            if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
+                raise SessionBusy(_BUSY)
+            pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
             try:
-                with self._guarded() as connection:
-                    if self._pipeline.blocks is not None and not message.calls:  # beside a call there is room
-                        self._pipeline.blocks.offer(message, specs)
-                    done, lane = self._pipeline.ask(connection, message, attachments)
-                    read = lane or connection.read_attachment
-                    pairs = zip(done.values, specs, strict=True)
-                    return done, [_receive(read, value, spec) for value, spec in pairs]
-            except BaseException as error:
-                self.drops.extend(dropped)
+                try:
+                    self._exchanging = True  # from here on, whoever calls in a signal handler sends nothing
+                    if drops:
+                        dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
+                    if message.calls:  # what goes before a call leaves room for it
+                        message.calls[0].drop = dropped
+                    else:
+                        message.drop = dropped
+                    read = connection.read_attachment
+                    if changes and not (attachments or pipeline.queue or pipeline.unanswered):
+                        pipeline.number = message.number = pipeline.number + 1
+                        done: Done = _decode(connection.answer(_encode(message)))
+                        if done.number != message.number:
+                            raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
+                    else:
+                        if pipeline.blocks is not None and not message.calls:  # beside a call there is room
+                            pipeline.blocks.offer(message, specs)
+                        done, lane = pipeline.ask(connection, message, attachments)
+                        read = lane or read
+                    if not specs:
+                        return done, []
+                    return done, [_receive(read, *pair) for pair in zip(done.values, specs, strict=True)]
+                except BaseException:
+                    try:
+                        drops.extend(dropped)
+                    finally:
+                        self.disconnect()
+                    raise
+                finally:
+                    self._exchanging = False
+            except DaemonLost as error:
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
@@ -224,17 +251,16 @@ class Session:
         return generation != self.generation or 0 < number <= self._begun
 
     def call_later(
-        self, executable: int, arguments: list[int | bytes | Attached], results: int, attachments: Sequence[HostArray]
-    ) -> int:
-        """Queues a call, and returns the name of its first result at once: it is sent when there is something to send
-        it with, a moment later, or before the next look. Called with the `lock`, while there is a `connection`.
+        self, executable: int, arguments: list[int | bytes | Attached], first: int, attachments: Sequence[HostArray]
+    ) -> None:
+        """Queues a call whose results are named from `first` on, and returns at once: it is sent when there is
+        something to send it with, a moment later, or before the next look. Called with the `lock`, while there is a
+        `connection`.
 
         What becomes of it is seen when its results are looked at.
         """
         if attachments and self._exchanging:
             raise SessionBusy(_BUSY)
-        first = self._next_handle
-        self._next_handle = first + results
         drops = self.drops
         dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
         call = Call(executable, arguments, first, dropped)
@@ -249,51 +275,6 @@ class Session:
             raise
         if not self.background.awake:
             self.background.wake()
-        return first
-
-    def call_at_once(
-        self, executable: int, arguments: list[int | bytes | Attached], results: int, fetch: Sequence[int]
-    ) -> tuple[int, Done] | None:
-        """Makes a call with nothing else on the way, and waits for its answer, with the small results numbered in
-        `fetch`; returns that and the name of the first result. None where something is on the way, or nobody is
-        connected: nothing was done. Called with the `lock`.
-
-        Raises:
-            NotSent, DaemonLost: as for `run`.
-        """
-        connection, pipeline = self.connection, self._pipeline
-        if connection is None or self._exchanging:
-            return None
-        first = number = named = 0
-        drops, dropped = self.drops, tuple[int, ...]()
-        try:
-            try:
-                self._exchanging = True  # from here on, whoever calls in a signal handler sends nothing
-                if pipeline.queue or pipeline.unanswered:
-                    return None
-                first, named = self._next_handle, results
-                self._next_handle = first + results
-                pipeline.number = number = pipeline.number + 1
-                if drops:
-                    dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
-                wanted = tuple(map(first.__add__, fetch))
-                run = Run([Call(executable, arguments, first, dropped)], (), [], (), wanted, number)
-                done: Done = _decode(connection.answer_to(_encode(run)))
-                if done.number != number:
-                    raise ProtocolError(f"the daemon answered Run {done.number}, not {number}")
-            except BaseException:
-                try:
-                    drops.extend((*dropped, *range(first, first + named)))
-                finally:
-                    self.disconnect()
-                raise
-            finally:
-                self._exchanging = False
-        except DaemonLost as error:
-            if type(error) is DaemonLost and not self._may_have_begun(number):
-                raise NotSent(f"the daemon ended before it began the call: {error}") from error
-            raise
-        return first, done
 
     def is_answered(self, handle: int) -> bool:
         """Whether the call that makes that handle is done, or a look would say why it never will be."""
@@ -335,8 +316,8 @@ class Session:
 
     def new_handles(self, count: int) -> int:
         """Names `count` arrays to come, and returns the first name. Called while `connected`."""
-        first = self._next_handle
-        self._next_handle += count
+        first = self.next_handle
+        self.next_handle = first + count
         return first
 
     def prepare_anew(self) -> None:
@@ -396,7 +377,7 @@ class Session:
             self.address, self.platform = reached.address, welcome.platform
             self._process, self._begun = welcome.process, welcome.begun
             self._identity = dataclasses.replace(self._identity, token=welcome.token)
-            self._next_handle = welcome.first_handle
+            self.next_handle = welcome.first_handle
             self.connection = reached.connection
             try:
                 lends = welcome.lends and reached.connection.can_share()

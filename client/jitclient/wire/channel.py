@@ -105,7 +105,7 @@ class WireChannel(Channel):  # type: ignore[misc]
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
             frame = LENGTH.pack(len(data)) + data
-            self.stream.write(frame, *_raw(attachments), descriptor=descriptor)
+            self.stream.write(frame, *(_raw(attachments) if attachments else ()), descriptor=descriptor)
 
     def send_if_room(self, data: bytes) -> None:
         """Sends a short message if that takes no waiting, and nobody else is sending; else drops it."""
@@ -120,8 +120,6 @@ class WireChannel(Channel):  # type: ignore[misc]
 
 
 def _raw(arrays: "Sequence[HostArray]") -> Iterable[memoryview]:
-    if not arrays:
-        return ()
     from jitclient.wire.arrays import raw_bytes  # with numpy, which the command line can do without
 
     return map(raw_bytes, arrays)

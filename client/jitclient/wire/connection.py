@@ -155,47 +155,42 @@ class ClientConnection(WireConnection):
         except (EOFError, OSError) as error:
             raise NotSent(_broken(error)) from error
 
-    def answer_to(self, run: bytes) -> bytes:
-        """Sends a Run while none is on the way, and waits for its answer: mostly with one write and one read.
+    def is_quiet(self) -> bool:
+        """Whether no answer is there to be read. Quick."""
+        return not self._answers and self._channel.is_quiet()
+
+    def answer(self, run: bytes = b"") -> bytes:
+        """Waits for the next answer to a frame of our own kind; before that, sends a Run, if one is given. Mostly that
+        is one write and one read.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: as for `request`.
         """
         channel = self._channel
-        try:
-            if len(run) < MAX_FRAME_BYTES:
-                with channel.send_lock:
-                    channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
-            else:
-                channel.send(_RUN + run)  # which says what is wrong
-        except BlockingIOError as error:
-            raise DaemonSilent(_broken(error)) from error
-        except (EOFError, OSError) as error:
-            raise NotSent(_broken(error)) from error
-        try:
-            answer = channel.recv_at_once()
-        except BlockingIOError as error:
-            raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
-        except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
-        if answer is not None:
-            if answer[0] == DONE:
-                return answer[1:]
-            self.act_on(answer)
-        return self.answer()
-
-    def is_quiet(self) -> bool:
-        """Whether no answer is there to be read. Quick."""
-        return not self._answers and self._channel.is_quiet()
-
-    def answer(self) -> bytes:
-        """The next answer to a frame of our own kind; waits for it.
-
-        Raises:
-            DaemonLost, DaemonSilent: as for `request`.
-        """
+        if run:
+            try:
+                if len(run) < MAX_FRAME_BYTES:
+                    with channel.send_lock:
+                        channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
+                else:
+                    channel.send(_RUN + run)  # which says what is wrong
+            except BlockingIOError as error:
+                raise DaemonSilent(_broken(error)) from error
+            except (EOFError, OSError) as error:
+                raise NotSent(_broken(error)) from error
         while not self._answers:
-            self._serve_within()
+            try:
+                message = channel.recv_at_once()
+            except BlockingIOError as error:
+                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
+            except (EOFError, OSError) as error:
+                raise DaemonLost(_broken(error)) from error
+            if message is None:
+                self._serve_within()
+            elif message[0] == DONE:
+                return message[1:]
+            else:
+                self.act_on(message)
         return self._answers.popleft()
 
     def answer_if_ready(self) -> bytes | None:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from jitclient.calls import calling, copies
+from jitclient.calls import copies
+from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, NotSent, ProgramLost
 
 
 class Stay:
-    """A session at a daemon that answers each call with the next of these."""
+    """A session whose daemon ends each attempt with the next of these."""
 
     donated: tuple[int, ...] = ()
 
@@ -24,52 +25,50 @@ class Stay:
     def prepare_anew(self) -> None:
         self.made_anew += 1
 
-    def program_at(self, stay: Any) -> Any:
-        return self
 
-    def call(self, leaves: Any) -> Any:
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+def call(stay: Any, lost: DaemonLost | None = None) -> Any:
+    attempts = Attempts(stay, lost)
+    while isinstance(answer := stay.answers.pop(0), MAY_REPEAT):
+        attempts.ended(answer, stay)
+    return answer
 
 
 def test_a_lost_program_is_made_anew() -> None:
     stay: Any = Stay(ProgramLost("gone"), 5)
-    assert calling.call(stay, stay.program_at, []) == 5
+    assert call(stay) == 5
     assert stay.made_anew == 1
 
 
 def test_where_that_does_not_help_it_says_what_is_lost() -> None:
     stay: Any = Stay(ProgramLost("gone"), ProgramLost("the argument's"), 5)
     with pytest.raises(ProgramLost, match="the argument's"):
-        calling.call(stay, stay.program_at, [])
+        call(stay)
     assert stay.made_anew == 1
 
 
 def test_a_call_that_changes_nothing_is_made_once_more() -> None:
     stay: Any = Stay(DaemonLost("first"), NotSent("second"), 5)
-    assert calling.call(stay, stay.program_at, []) == 5
+    assert call(stay) == 5
     stay = Stay(DaemonLost("first"), DaemonLost("second"), 5)
     with pytest.raises(DaemonLost, match="second"):
-        calling.call(stay, stay.program_at, [])
+        call(stay)
     stay = Stay(DaemonLost("second"), 5)  # a plan has tried it before
     with pytest.raises(DaemonLost, match="second"):
-        calling.call(stay, stay.program_at, [], DaemonLost("first"))
+        call(stay, DaemonLost("first"))
 
 
 def test_a_call_that_uses_up_its_arguments_is_not() -> None:
     stay: Any = Stay(DaemonLost("first"), 5)
     stay.donated = (0,)
     with pytest.raises(DaemonLost, match="first"):
-        calling.call(stay, stay.program_at, [])
+        call(stay)
 
 
 def test_where_there_is_no_room_copies_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [True]
     monkeypatch.setattr(copies, "let_go", lambda: bool(held) and held.pop())
     stay: Any = Stay(ArrayBudgetExceeded("first"), 5)
-    assert calling.call(stay, stay.program_at, []) == 5
+    assert call(stay) == 5
     stay = Stay(ArrayBudgetExceeded("first"), 5)
     with pytest.raises(ArrayBudgetExceeded, match="first"):
-        calling.call(stay, stay.program_at, [])
+        call(stay)

@@ -12,7 +12,8 @@ import pytest
 
 import jitclient
 from jitclient import Array
-from jitclient.calls import arguments, calling, copies, program, putting
+from jitclient.calls import arguments, copies, program, putting
+from jitclient.calls.general_path import GeneralPath
 from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.wire.arrays import allocate
@@ -189,12 +190,28 @@ def test_calls_on_copies_alone_are_waited_for(daemon: str, monkeypatch: pytest.M
 
 def test_plans_name_the_copies(sent: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     general: list[int] = []
-    call = calling.call
-    monkeypatch.setattr(calling, "call", lambda *given: general.append(1) or call(*given))
+    call = GeneralPath.call
+    monkeypatch.setattr(GeneralPath, "call", lambda *given: general.append(1) or call(*given))
     fn, x, y = jitclient.jit(lambda p, y, n: p["w"] * y + n), array(3), jitclient.device_put(np.ones(SIZE, np.float32))
     for n in range(6):
         assert first(fn({"w": x}, y, n)) == 3 + n
     assert len(general) == 2
+
+
+def test_a_fresh_array_in_between_costs_no_plan(monkeypatch: pytest.MonkeyPatch, daemon: str) -> None:
+    general: list[int] = []
+    call = GeneralPath.call
+    monkeypatch.setattr(GeneralPath, "call", lambda *given: general.append(1) or call(*given))
+    fn, x = jitclient.jit(lambda p: p.sum()), array(3)
+    for value in (7, 8):
+        assert first(fn(array(value))) == value * SIZE
+    for _ in range(4):
+        assert first(fn(x)) == 3 * SIZE
+    assert len(general) == 4
+    assert first(fn(array(9))) == 9 * SIZE
+    assert len(general) == 5
+    assert [first(fn(x)) for _ in range(3)] == [3 * SIZE] * 3
+    assert len(general) == 5
 
 
 def test_another_daemon_is_sent_them_again(
@@ -334,11 +351,11 @@ def test_letting_go_meanwhile(daemon: str, monkeypatch: pytest.MonkeyPatch) -> N
     fn, x, y = jitclient.jit(lambda x, y: x[0] + y[0]), array(1), array(2)
     for _ in range(4):
         assert first(fn(x, y)) == 3.0
-    at_once = Session.call_at_once
+    run = Session.run
 
     def letting_go(*given: Any) -> Any:  # as another thread may
         copies.let_go()
-        return at_once(*given)
+        return run(*given)
 
-    monkeypatch.setattr(Session, "call_at_once", letting_go)
+    monkeypatch.setattr(Session, "run", letting_go)
     assert [first(fn(x, y)) for _ in range(3)] == [3.0] * 3

@@ -12,12 +12,13 @@ import pytest
 
 import jitclient
 from jitclient import Array
-from jitclient.arrays.array import make_handles
-from jitclient.calls import calling, plan
+from jitclient.calls.general_path import GeneralPath
+from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost
 from jitclient.local_jax import as_before, context, interop
 from jitclient.sessions import process
 from jitclient.sessions.drops import Drops
+from jitclient.sessions.session import Session
 from jitclient.wire.messages import Status, Verb
 
 pytestmark = pytest.mark.usefixtures("daemon")
@@ -34,8 +35,8 @@ class Pair(NamedTuple):
 def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with each call that goes the general way."""
     made: list[int] = []
-    call = calling.call
-    monkeypatch.setattr(calling, "call", lambda *given: made.append(1) or call(*given))
+    call = GeneralPath.call
+    monkeypatch.setattr(GeneralPath, "call", lambda *given: made.append(1) or call(*given))
     return made
 
 
@@ -101,10 +102,18 @@ def test_large_arrays_of_numpy_go_along_with_arrays_of_the_daemon(general: list[
         assert first(made) == (1.0 + value) * 2
     assert len(general) == 2
     assert [first(fn(x, host(value, (100_000,))[::2])) for value in (3.0, 4.0)] == [8.0, 10.0]
-    by_value = jitclient.jit(lambda y: y[-1])
+
+
+def test_large_arrays_of_numpy_alone(general: list[int]) -> None:
+    fn, batch = jitclient.jit(lambda x, y: (x[-1] + y, x * 2)), host(0.0, (50_000,), "float64")
     for value in range(6):
         batch[:] = value
-        assert first(by_value(batch)) == value
+        one, two = map(np.asarray, fn(batch, 1))
+        batch[:] = -1
+        assert (float(one), float(two.min()), float(two.max())) == (value + 1, value * 2, value * 2)
+    assert len(general) == 2
+    assert [first(fn(host(value, (100_000,), "float64")[::2], 1)) for value in (3.0, 4.0)] == [4.0, 5.0]
+    assert len(general) == 2
 
 
 def test_results_have_their_tree(general: list[int]) -> None:
@@ -345,24 +354,26 @@ def test_the_results_of_what_failed_are_dropped() -> None:
         assert {name, name + 1} <= set(session.drops)
 
 
-@pytest.mark.parametrize("make", [host, there], ids=["at once", "queued"])
-def test_an_interrupt_while_handles_are_made(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("make", "step"), [(host, "run"), (there, "call_later")], ids=["at once", "queued"])
+def test_the_results_of_an_interrupted_call_are_dropped(
+    make: Callable[[], Any], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fn, given = jitclient.jit(lambda x: (x + 1, x - 1)), make()
     for _ in range(3):
         fn(given)
+    forward = getattr(Session, step)
 
-    def interrupted(session: Any, first: int, specs: Any) -> Any:
-        made.append(make_handles(session, first, specs[:1]))
+    def interrupted(*given: Any) -> Any:
+        forward(*given)
         raise KeyboardInterrupt
 
-    made: list[list[Array]] = []
     with process.session() as session:  # held, so that nobody tells the daemon meanwhile
-        monkeypatch.setattr(plan, "make_handles", interrupted)
+        monkeypatch.setattr(Session, step, interrupted)
+        name = session.next_handle
         session.drops.clear()
         with pytest.raises(KeyboardInterrupt):
             fn(given)
-        name = session.new_handles(0) - 2
-        made.clear()
+        gc.collect()
         assert {name, name + 1} <= set(session.drops)
     monkeypatch.undo()
     assert first(fn(given)) == 2.0
@@ -440,10 +451,10 @@ def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> N
         import json, os, sys
         import numpy as np
         import jitclient
-        from jitclient.calls import calling
+        from jitclient.calls.general_path import GeneralPath
 
-        made, call = [], calling.call
-        calling.call = lambda *given: made.append(1) or call(*given)
+        made, call = [], GeneralPath.call
+        GeneralPath.call = lambda *given: made.append(1) or call(*given)
 
         @jitclient.jit
         def fn(x):
@@ -506,7 +517,7 @@ def test_threads_that_call_one_function_otherwise() -> None:
 
 def test_settings_that_another_thread_changes(general: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     fn = jitclient.jit(lambda x: x * 2)
-    wide, call = host(dtype="float64"), calling.call
+    wide, call = host(dtype="float64"), Program.call
 
     def meanwhile(*given: Any) -> Any:
         result = call(*given)
@@ -515,7 +526,7 @@ def test_settings_that_another_thread_changes(general: list[int], monkeypatch: p
         return result
 
     assert fn(wide).dtype == "float32"
-    monkeypatch.setattr(calling, "call", meanwhile)
+    monkeypatch.setattr(Program, "call", meanwhile)
     try:
         assert fn(wide).dtype == "float32"
         assert [fn(wide).dtype for _ in range(3)] == ["float64"] * 3
