@@ -1,4 +1,4 @@
-"""README's Architecture table says what is true: rooms, who uses whom, and that no arrow runs in a circle."""
+"""The table of docs/architecture.md says what is true: rooms, who uses whom, and that no arrow runs in a circle."""
 
 import ast
 import graphlib
@@ -42,8 +42,8 @@ def imports_of(name: str, path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def table() -> dict[str, tuple[list[str], set[str]]]:
-    """The rows of README's table: room -> (the modules or packages it is made of, the rooms it uses)."""
-    text = (TOP / "README.md").read_text().partition("## Architecture")[2].partition("\n## ")[0]
+    """The rows of the page's table: room -> (the modules or packages it is made of, the rooms it uses)."""
+    text = (TOP / "docs" / "architecture.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
     rows = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -52,7 +52,7 @@ def table() -> dict[str, tuple[list[str], set[str]]]:
                 re.findall(r"`([\w.]+)`", cells[1]),
                 {use for use in cells[3].split(", ") if use != "none"},
             )
-    assert rows, "README has no Architecture table"
+    assert rows, "docs/architecture.md has no table of rooms"
     return rows
 
 
@@ -64,7 +64,7 @@ def room_of(module: str, rows: dict[str, tuple[list[str], set[str]]]) -> str:
         for part in parts
         if module == part or module.startswith(f"{part}.")
     ]
-    assert owners, f"{module} is in no room of README's Architecture table"
+    assert owners, f"{module} is in no room of docs/architecture.md"
     return max(owners)[1]
 
 

@@ -1,8 +1,9 @@
-"""Each example runs as its user would run it, and a second run of it traces and compiles nothing."""
+"""Each example, README's too, runs as its user would run it, and a second run of it traces and compiles nothing."""
 
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+TOP = Path(__file__).parents[2]
+EXAMPLES = TOP / "examples"
 NEEDS = {"equinox_loop.py": "equinox", "training_loop.py": "optax"}
 
 RUN_NOTEBOOK = """
@@ -108,3 +110,15 @@ def test_two_programs_share_data_weights_and_a_program(address: str, counts: Cal
     assert run(address, evaluate).splitlines()[-1] == trained[-1]  # the same loss
     assert run(address, train).splitlines() == trained[1:]  # nothing is loaded again
     assert made(counts(address)) == after_training
+
+
+def test_readmes_example_is_compiled_once(address: str, counts: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    program = re.search(r"```python\n(# fit\.py\n.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    assert program, "README has no program named fit.py"
+    (tmp_path / "fit.py").write_text(program[1])
+    before = made(counts(address))
+    assert float(run(address, str(tmp_path / "fit.py"))) < 1e-6
+    after_first = made(counts(address))
+    assert [now - then for now, then in zip(after_first, before, strict=True)] == [1, 1, 1]
+    run(address, str(tmp_path / "fit.py"))
+    assert made(counts(address)) == after_first
