@@ -14,10 +14,24 @@ if TYPE_CHECKING:
     from jitclient.decorator import function_key as function_key
     from jitclient.decorator import jit as jit
     from jitclient.devices import devices as devices
+    from jitclient.errors import AddressTaken as AddressTaken
+    from jitclient.errors import AmbientInput as AmbientInput
     from jitclient.errors import ArrayBudgetExceeded as ArrayBudgetExceeded
     from jitclient.errors import ArrayLost as ArrayLost
     from jitclient.errors import CaptureError as CaptureError
+    from jitclient.errors import CrashesDaemon as CrashesDaemon
+    from jitclient.errors import DaemonDraining as DaemonDraining
+    from jitclient.errors import DaemonError as DaemonError
+    from jitclient.errors import DaemonLost as DaemonLost
+    from jitclient.errors import DaemonUnavailable as DaemonUnavailable
+    from jitclient.errors import Incompatible as Incompatible
     from jitclient.errors import JitserverError as JitserverError
+    from jitclient.errors import ProgramLost as ProgramLost
+    from jitclient.errors import ProgramsDiffer as ProgramsDiffer
+    from jitclient.errors import ProtocolError as ProtocolError
+    from jitclient.errors import RemoteError as RemoteError
+    from jitclient.errors import SessionBusy as SessionBusy
+    from jitclient.errors import SettingsError as SettingsError
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
     from jitclient.keeping import keep as keep
@@ -67,12 +81,14 @@ _HOMES.update(dict.fromkeys(_ERRORS, "errors"))
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker, a module that has one has every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

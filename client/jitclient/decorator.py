@@ -1,23 +1,72 @@
 """`jit`, and the key of what it jits."""
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from jitclient.calls.deps import Deps
 from jitclient.calls.options import JitOptions
-from jitclient.calls.remote_function import RemoteFunction
+from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.local_jax import client_device
 from jitclient.sessions import process
 
+if TYPE_CHECKING:
+    import jax
 
+
+@overload
+def jit(
+    fun: Callable[P, R],
+    /,
+    *,
+    deps: Iterable[Any] | None = ...,
+    auto_static: bool = ...,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    in_shardings: Any = ...,
+    out_shardings: Any = ...,
+    keep_unused: bool = ...,
+    inline: bool = ...,
+    device: "jax.Device | None" = ...,
+    backend: str | None = ...,
+    compiler_options: Mapping[str, Any] | None = ...,
+) -> RemoteFunction[P, R]: ...
+@overload
+def jit(
+    *,
+    deps: Iterable[Any] | None = ...,
+    auto_static: bool = ...,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    in_shardings: Any = ...,
+    out_shardings: Any = ...,
+    keep_unused: bool = ...,
+    inline: bool = ...,
+    device: "jax.Device | None" = ...,
+    backend: str | None = ...,
+    compiler_options: Mapping[str, Any] | None = ...,
+) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
     *,
     deps: Iterable[Any] | None = None,
     auto_static: bool = False,
-    **options: Any,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    device: "jax.Device | None" = None,
+    backend: str | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Runs a function on the daemon, compiled there once for all processes that call it alike.
 
@@ -30,10 +79,22 @@ def jit(
             reads such things is traced once in every process.
         auto_static: whether all that is no array in the arguments, however deep in their trees, is static: numbers,
             strings, functions. There is one program for each structure, and each set of static values.
-        **options: the keywords of `jax.jit`, with the same meaning.
+        static_argnums: numbers of the positional arguments that are part of the program, not inputs of it. They must be
+            hashable. Numbers and names complete each other from the signature of `fun`, unless both are given.
+        static_argnames: names of such arguments.
+        donate_argnums: numbers of the positional arguments whose memory the results may take; they are used up.
+        donate_argnames: names of such arguments.
+        in_shardings: how the positional arguments lie on the daemon's devices: a tree prefix of them, with a
+            `jax.sharding.Sharding` or None (as they are given) for leaves.
+        out_shardings: likewise for the results.
+        keep_unused: whether the program takes arguments, too, that it does not use.
+        inline: whether the function, if another one calls it in a trace, becomes part of that one's jaxpr.
+        device: the device to run on. To JAX it is experimental; `in_shardings` does more.
+        backend: the platform to run on; likewise.
+        compiler_options: options of XLA's, by name.
 
     Returns:
-        A function whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
+        A function with the parameters of `fun`, whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
 
     Raises:
         TypeError, ValueError: the keywords do not fit the function.
@@ -43,8 +104,27 @@ def jit(
         ... def step(params, x):
         ...     return params["w"] @ x
     """
+    options = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+        "in_shardings": in_shardings,
+        "out_shardings": out_shardings,
+        "keep_unused": keep_unused,
+        "inline": inline,
+        "device": device,
+        "backend": backend,
+        "compiler_options": compiler_options,
+    }
     if fun is None:
-        return functools.partial(jit, deps=deps, auto_static=auto_static, **options)
+        return functools.partial(_jitted, deps=deps, auto_static=auto_static, options=options)
+    return _jitted(fun, deps, auto_static, options)
+
+
+def _jitted(
+    fun: Callable[P, R], deps: Iterable[Any] | None, auto_static: bool, options: dict[str, Any]
+) -> RemoteFunction[P, R]:
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if not process.inside_daemon:

@@ -89,7 +89,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     """
     if isinstance(fun, types.MethodType) and isinstance(fun.__func__, RemoteFunction):
         args, fun = (fun.__self__, *args), fun.__func__
-    remote: RemoteFunction = fun if isinstance(fun, RemoteFunction) else jit(fun)
+    remote: RemoteFunction[..., Any] = fun if isinstance(fun, RemoteFunction) else jit(fun)
     if context.jit_is_disabled():
         return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
     if any(map(is_tracer, tree.flatten((args, kwargs))[0])):

@@ -53,7 +53,7 @@ def loss_of(params: Tree, text: jax.Array) -> jax.Array:
 
 
 @jitclient.jit
-def train_step(params: Tree, text: jax.Array) -> tuple[Tree, jax.Array]:
+def train_step(params: Tree, text: np.ndarray | jax.Array) -> tuple[Tree, jax.Array]:
     loss, gradients = jax.value_and_grad(loss_of)(params, text)
     return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradients), loss
 

@@ -27,7 +27,7 @@ FETCHED_WITH_CALL = 64 << 10
 _new = object.__new__
 
 
-class Array(Operations, Placement):
+class Array(Placement, Operations):
     """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
     is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
     the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
@@ -148,7 +148,7 @@ class Array(Operations, Placement):
 
     # ---- looks
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
         value = self._value
         if value is None or self.deleted:
             value = self._fetched()

@@ -1,11 +1,16 @@
 """The arguments of an operation as a template, which is hashable and can be sent, and the operands to put into it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jitclient.local_jax import interop
+
+if TYPE_CHECKING:
+    from jax import Array as _JaxArray
+else:
+    _JaxArray = object
 
 Template = tuple[Any, ...]
 """A kind and what belongs to it. Kinds keep apart what compares equal: 1, True and 1.0; 0.0 and -0.0."""
@@ -22,7 +27,7 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
 }
 
 
-class Remote:
+class Remote(_JaxArray):
     """Base of the arrays that live on the daemon."""
 
     __slots__ = ()

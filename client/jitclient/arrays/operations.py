@@ -5,7 +5,7 @@ its own.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,6 @@ class Operations(Remote):
     """The methods and operators out of the tables, and what is made of them."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __getitem__(self, index: Any) -> Any:
         if is_for_here(*(index if type(index) is tuple else (index,))):
@@ -69,7 +65,7 @@ class Operations(Remote):
         return self.copy()
 
     @property
-    def at(self) -> At:
+    def at(self) -> Any:
         """Updated copies, as `jax.Array.at` makes them: `array.at[index].set(value)`."""
         return At(self)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.options import JitOptions, Static, joined
-from jitclient.calls.remote_function import RemoteFunction
+from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.local_jax import context
@@ -20,7 +20,7 @@ from jitclient.trees.static_leaves import StaticLeaf
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class AutoStaticFunction(RemoteFunction):
+class AutoStaticFunction(RemoteFunction[P, R]):
     """A function whose calls run on the daemon, with static leaves in its arguments. Made by `jit`."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class _AutoStaticPath(GeneralPath):
         return StaticLeaf(leaf)
 
 
-def rebuild(fun: Callable[..., Any], options: Mapping[str, Any]) -> AutoStaticFunction:
+def rebuild(fun: Callable[..., Any], options: Mapping[str, Any]) -> AutoStaticFunction[..., Any]:
     """What a captured one becomes on the daemon, and a pickled one elsewhere."""
     return AutoStaticFunction(fun, JitOptions(**options))
 

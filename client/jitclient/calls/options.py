@@ -40,9 +40,6 @@ class JitOptions:
             TypeError: an unknown keyword, or one of a wrong type; a function that jit does not take.
             ValueError: a number or name that is none of the function's arguments, or both static and donated.
         """
-        unknown = set(given) - {field.name for field in dataclasses.fields(cls)}
-        if unknown:
-            raise TypeError(f"jit() got an unexpected keyword argument {sorted(unknown)[0]!r}")
         _check_function(fun)
         signature = _signature(fun)
         if signature is None and given.get("donate_argnames") is not None:

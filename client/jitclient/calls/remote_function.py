@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
@@ -15,25 +15,30 @@ from jitclient.notices.tracebacks import without_machinery
 
 if TYPE_CHECKING:
     from jitclient.calls.general_path import GeneralPath
+    from jitclient.calls.stages import Lowered, Traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_Rest = ParamSpec("_Rest")
 
 
-class RemoteFunction:
+class RemoteFunction(Generic[P, R]):
     """A function whose calls run on the daemon. Made by `jit`."""
 
     __slots__ = ("__dict__", "__weakref__", "_deps", "_fun", "_options", "_path")
     # No state in `__dict__`: `functools.wraps` copies that from one function to another.
 
     __name__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[P, R]
 
-    def __init__(self, fun: Callable[..., Any], options: JitOptions, deps: Deps | None = None) -> None:
+    def __init__(self, fun: Callable[P, R], options: JitOptions, deps: Deps | None = None) -> None:
         describe_as(self, fun)
         self._fun = fun
         self._options = options
         self._deps = deps
         self._path: GeneralPath | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function as `jax.jit` would.
 
         Raises:
@@ -48,13 +53,14 @@ class RemoteFunction:
         try:
             for plan in path.plans:
                 try:
-                    result = plan(args, kwargs)
+                    result: R = plan(args, kwargs)
                 except DaemonLost as error:
                     lost = error
                     break
                 if result is not MISS:
                     return result
-            return path.call(args, kwargs, lost)
+            made: R = path.call(args, kwargs, lost)
+            return made
         except Exception as error:
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
@@ -67,6 +73,12 @@ class RemoteFunction:
             self._path = GeneralPath(self._fun, self.__name__, self._options, self._deps)
         return self._path
 
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(
+        self: "RemoteFunction[Concatenate[Any, _Rest], R]", instance: object, owner: type | None = None
+    ) -> Callable[_Rest, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -79,15 +91,15 @@ class RemoteFunction:
     def __reduce__(self) -> Any:
         return rebuild_jit, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
 
-    def __copy__(self) -> "RemoteFunction":
+    def __copy__(self) -> Self:
         return self  # as functions are copied
 
-    def __deepcopy__(self, memo: Any) -> "RemoteFunction":
+    def __deepcopy__(self, memo: Any) -> Self:
         return self
 
     # ---- what else JAX's have
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """The function for arguments of this kind, ready to be compiled; nothing runs.
 
         Args:
@@ -100,11 +112,13 @@ class RemoteFunction:
         Example:
             >>> step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
         """
-        return self.general_path().lower(args, kwargs)
+        lowered: Lowered = self.general_path().lower(args, kwargs)
+        return lowered
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: Any, **kwargs: Any) -> "Traced":
         """The function traced in this process, for a look at its jaxpr; arguments as for `lower`. Imports jax."""
-        return self.general_path().trace(args, kwargs)
+        traced: Traced = self.general_path().trace(args, kwargs)
+        return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The tree of results, each with shape and dtype, from a trace in this process. Imports jax.

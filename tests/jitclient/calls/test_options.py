@@ -5,7 +5,9 @@ from typing import Any
 import jax
 import pytest
 
+import jitclient
 from jitclient.calls.options import JitOptions
+from jitclient.local_jax import own_jit
 
 
 def fun(a: Any, b: Any, c: Any = 1, *, d: Any = 2) -> Any:
@@ -62,6 +64,28 @@ def test_mistakes_are_refused_as_jax_refuses_them(given: dict[str, Any], error: 
         jax.jit(fun, **given)
     with pytest.raises(error):
         JitOptions.of(fun, given)
+
+
+def test_an_unknown_keyword_is_refused_in_the_words_of_jax() -> None:
+    said = []
+    for jit in (jax.jit, jitclient.jit):
+        for given in ((fun,), ()):
+            with pytest.raises(TypeError) as error:
+                jit(*given, nonsense=1)
+            said.append(str(error.value))
+    assert set(said) == {"jit() got an unexpected keyword argument 'nonsense'"}
+
+
+def test_a_keyword_that_only_older_versions_of_jax_have_is_refused_as_jax_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def newer_jit(fun: Any, /, *, in_shardings: Any = None) -> Any:
+        return fun
+
+    monkeypatch.setattr(own_jit, "_found", [newer_jit])
+    jitclient.jit(fun, in_shardings=jax.devices()[0])
+    with pytest.raises(TypeError, match=r"newer_jit\(\) got an unexpected keyword argument 'backend'"):
+        jitclient.jit(fun, backend="cpu")
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("rest", "b")])
