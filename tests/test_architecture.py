@@ -1,14 +1,35 @@
 """The table of docs/architecture.md says what is true: rooms, who uses whom, and that no arrow runs in a circle."""
 
 import ast
+import functools
 import graphlib
+import importlib
 import re
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 TOP = Path(__file__).parents[1]
 PACKAGES = {"jitclient": TOP / "client" / "jitclient", "jitserver": TOP / "jitserver"}
+
+RECURSIONS = {
+    ("jitclient.calls.remote_function", "jitclient.calls.general_path"): (
+        "an operation on an array is a call, and what a call returns are arrays; what calls need is loaded with the "
+        "first of them"
+    ),
+}
+"""The arrows that may close a circle, each with its reason."""
+
+NAMED_BY_OTHERS = {
+    "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
+    "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
+    "jitclient.codec.steps.private_imports": "what captured code imports",
+    "jitclient.codec.user_code.installed_values": "the value of an installed package that a capture names",
+    "jitclient.codec.values": "the module of a value that was sent by name",
+}
+"""The modules that import what no table of theirs names, and what that is."""
 
 
 def modules() -> dict[str, Path]:
@@ -21,16 +42,13 @@ def modules() -> dict[str, Path]:
 
 
 def imports_of(name: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of ours that a module imports, at its top or inside its functions, annotations' imports aside."""
-    tree = ast.parse(path.read_text())
-    hints = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
-    skipped = {id(inner) for hint in hints for inner in ast.walk(hint)}
+    """The modules of ours that a module imports: at its top, inside its functions, and by the lazy names of a table."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
+    for node in code_of(path):
+        if is_lazy_import(node):
+            found |= lazily_imported(name, node)
+        elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
@@ -39,6 +57,30 @@ def imports_of(name: str, path: Path, known: dict[str, Path]) -> set[str]:
                 base = ".".join([*above, *filter(None, [base])])
             found |= {f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names}
     return {module for module in found if module in known and module != name}
+
+
+@functools.cache
+def code_of(path: Path) -> tuple[ast.AST, ...]:
+    """The nodes of a module, those for type checkers alone aside."""
+    tree = ast.parse(path.read_text())
+    hints = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = {id(inner) for hint in hints for statement in hint.body for inner in ast.walk(statement)}
+    return tuple(node for node in ast.walk(tree) if id(node) not in skipped)
+
+
+def is_lazy_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__"))
+
+
+def lazily_imported(module: str, call: Any) -> set[str]:
+    """What a call of `import_module` may import: `f"{__name__}.{TABLE[name]}"` is all that the table names."""
+    argument = ast.unparse(call.args[0])
+    tables = re.findall(r"\{(\w+)\[\w+\]\}", argument)
+    if not tables:
+        assert isinstance(call.args[0], ast.Constant) or module in NAMED_BY_OTHERS, f"{module} imports {argument}"
+        return {call.args[0].value} if isinstance(call.args[0], ast.Constant) else set()
+    names = vars(importlib.import_module(module))
+    return {f"{module}.{home}" for table in tables for home in names[table].values()}
 
 
 def table() -> dict[str, tuple[list[str], set[str]]]:
@@ -89,8 +131,32 @@ def test_a_room_uses_what_the_table_says(room: str) -> None:
 def test_no_arrow_runs_in_a_circle() -> None:
     rows = table()
     graphlib.TopologicalSorter({room: uses for room, (_, uses) in rows.items()}).prepare()
+    graphlib.TopologicalSorter(arrows(RECURSIONS)).prepare()
+
+
+@pytest.mark.parametrize("recursion", RECURSIONS, ids=" -> ".join)
+def test_each_recursion_is_one(recursion: tuple[str, str]) -> None:
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(arrows(RECURSIONS.keys() - {recursion})).prepare()
+
+
+def arrows(without: Collection[tuple[str, str]]) -> dict[str, set[str]]:
     known = modules()
-    graphlib.TopologicalSorter({module: imports_of(module, path, known) for module, path in known.items()}).prepare()
+    return {
+        module: {used for used in imports_of(module, path, known) if (module, used) not in without}
+        for module, path in known.items()
+    }
+
+
+def test_lazy_names_are_arrows() -> None:
+    known = modules()
+    for module, used in (("jitclient", "jitclient.sessions.process"), ("jitserver.cli", "jitserver.cli.lifecycle")):
+        assert used in imports_of(module, known[module], known)
+
+
+@pytest.mark.parametrize("module", NAMED_BY_OTHERS)
+def test_what_imports_by_foreign_names_does(module: str) -> None:
+    assert any(is_lazy_import(node) for node in code_of(modules()[module]))
 
 
 def test_only_the_engine_imports_jax_at_its_top() -> None:

@@ -9,9 +9,10 @@ import importlib
 from collections.abc import Callable, Hashable
 from typing import Any
 
-import jitclient
 from jitclient.arrays.operands import Operands, Remote
-from jitclient.local_jax import context, interop, trace_state
+from jitclient.calls.options import JitOptions
+from jitclient.calls.remote_function import RemoteFunction
+from jitclient.local_jax import client_device, context, interop, trace_state
 
 
 def is_for_here(*values: Any) -> bool:
@@ -57,6 +58,7 @@ def add_method(cls: type, name: str, made: Callable[..., Any], attribute: Any = 
 
 @functools.cache
 def _jitted(function: Callable[..., Any], name: str, constants: int) -> Any:
-    jitted = jitclient.jit(function, static_argnums=tuple(range(constants)))
+    client_device.pin()
+    jitted = RemoteFunction(function, JitOptions.of(function, {"static_argnums": tuple(range(constants))}))
     jitted.__name__ = name
     return jitted

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-import jitclient
 from jitclient.arrays.dispatch import here, is_for_here, on_daemon
 from jitclient.arrays.methods import call_method, is_integer
 from jitclient.arrays.operands import Remote, is_array
@@ -69,5 +68,11 @@ def _power(name: str, array: Any, other: Any) -> Any:
     base, exponent = (array, other) if name == "pow" else (other, array)
     if not is_integer(exponent):
         return _apply(f"__{name}__", array, other)
-    base = base if isinstance(base, Remote) else jitclient.device_put(base)
-    return call_method("__pow__", base, (operator.index(exponent),), {})
+    constant = operator.index(exponent)
+    if isinstance(base, Remote):
+        return call_method("__pow__", base, (constant,), {})
+    return on_daemon(_raised, "pow", (constant,), base)
+
+
+def _raised(exponent: int, base: Any) -> Any:
+    return base**exponent
