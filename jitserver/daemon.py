@@ -117,7 +117,7 @@ class Daemon:
         """Takes the address, brings the engine up, then opens the door: whoever can connect is served at once."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end(leaves_sessions=True))
-        client_process.inside_daemon = True
+        client_process.become_daemon()
         inherited = notify.inherited_socket()
         if inherited is None:
             self._lock = _take_lock(self.options.address)

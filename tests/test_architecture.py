@@ -159,6 +159,24 @@ def test_what_imports_by_foreign_names_does(module: str) -> None:
     assert any(is_lazy_import(node) for node in code_of(modules()[module]))
 
 
+def test_no_module_sets_the_globals_of_another() -> None:
+    known = modules()
+    for module, path in known.items():
+        nodes = code_of(path)
+        ours = {
+            alias.asname or alias.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if f"{node.module}.{alias.name}" in known
+        }
+        ours |= {alias.asname for node in nodes if isinstance(node, ast.Import) for alias in node.names if alias.asname}
+        ours |= {"jitclient", "jitserver"}
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+                assert ast.unparse(node.value).partition(".")[0] not in ours, f"{module} sets {ast.unparse(node)}"
+
+
 def test_only_the_engine_imports_jax_at_its_top() -> None:
     for module, path in modules().items():
         top = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]

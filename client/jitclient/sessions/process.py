@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from jitclient.sessions.session import Session
 
 inside_daemon = False
-"""Set by the daemon in its own process: captured code that calls us there runs as a nested `jax.jit`."""
+"""Whether this process is a daemon: captured code that calls us there runs as a nested `jax.jit`."""
 
 current: "Session | None" = None
 """The session of this process; None before its first use."""
 _lock = threading.Lock()
+
+
+def become_daemon() -> None:
+    """Says that this process is a daemon from now on."""
+    global inside_daemon
+    inside_daemon = True
 
 
 def session() -> "Session":
