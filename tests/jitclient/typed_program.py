@@ -35,6 +35,11 @@ class Model:
     def apply(self, x: jax.Array) -> jax.Array:
         return self.w @ x
 
+    @staticmethod
+    @jitclient.jit
+    def double(x: jax.Array) -> jax.Array:
+        return x * 2
+
     @jitclient.jit(static_argnums=0)
     def scale(self, x: jax.Array, *, by: int = 2) -> jax.Array:
         return x * by
@@ -60,6 +65,8 @@ def calls() -> None:
     assert_type(model.apply(x), jax.Array)
     assert_type(model.scale(x, by=3), jax.Array)
     assert_type(Model.apply(model, x), jax.Array)
+    assert_type(model.double(x), jax.Array)
+    assert_type(Model.double(x), jax.Array)
     assert_type(jitclient.jit(lambda: 2)(), int)
     assert_type(jitclient.jit(model.apply)(x), jax.Array)
 
@@ -75,6 +82,7 @@ def wrong_calls() -> None:
     model.apply(model, x)  # wrong
     model.scale(x, 3)  # wrong
     Model.apply(x)  # wrong
+    model.double()  # wrong
 
 
 def keywords() -> None:

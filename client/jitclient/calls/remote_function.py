@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _Rest = ParamSpec("_Rest")
+_Instance = TypeVar("_Instance")
 
 
 class RemoteFunction(Generic[P, R]):
@@ -77,8 +78,10 @@ class RemoteFunction(Generic[P, R]):
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(
-        self: "RemoteFunction[Concatenate[Any, _Rest], R]", instance: object, owner: type | None = None
+        self: Callable[Concatenate[_Instance, _Rest], R], instance: _Instance, owner: type | None = None
     ) -> Callable[_Rest, R]: ...
+    @overload  # as type checkers see a staticmethod
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
