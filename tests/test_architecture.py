@@ -80,7 +80,9 @@ def lazily_imported(module: str, call: Any) -> set[str]:
         assert isinstance(call.args[0], ast.Constant) or module in NAMED_BY_OTHERS, f"{module} imports {argument}"
         return {call.args[0].value} if isinstance(call.args[0], ast.Constant) else set()
     names = vars(importlib.import_module(module))
-    return {f"{module}.{home}" for table in tables for home in names[table].values()}
+    found = {f"{module}.{home}" for table in tables for home in names[table].values()}
+    assert found <= modules().keys(), f"{module} has lazy names of {found - modules().keys()}"
+    return found
 
 
 def table() -> dict[str, tuple[list[str], set[str]]]:
