@@ -503,3 +503,13 @@ def test_a_callable_that_is_a_tree_is_a_tree(name: str) -> None:
     found = jitclient.keep(name, partial)
     assert type(found) is jax.tree_util.Partial
     assert kept_as(name).arrays == 1
+
+
+def test_a_function_that_the_daemon_traces_keeps_nothing() -> None:
+    @jitclient.jit
+    def shifted(x: Any) -> Any:
+        return x + jitclient.keep("traced", np.ones(2, np.float32))
+
+    assert shifted(np.zeros(2, np.float32)).tolist() == [1, 1]
+    with pytest.raises(KeyError):
+        jitclient.kept("traced")
