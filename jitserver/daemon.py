@@ -19,7 +19,7 @@ from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
-from jitserver import calls, kept_files, machine, notify, plain_runs, spill
+from jitserver import calls, machine, notify, plain_runs
 from jitserver.acceptor import Acceptor
 from jitserver.blocks import Pool, memory_share
 from jitserver.cache import folder, memory
@@ -28,6 +28,7 @@ from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers, disk_share
 from jitserver.cache.writer import Writer
+from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.connection import Answered, Lane
 from jitserver.counters import Counters
 from jitserver.engine import program_texts
@@ -96,6 +97,7 @@ class Daemon:
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
         self._service: JitService
         self._acceptor: Acceptor
+        self._checkpoint: Checkpoint | None = None
 
     def run(self) -> bool:
         """Starts, serves until told to end, drains and stops; returns whether it is to begin anew.
@@ -130,9 +132,10 @@ class Daemon:
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
         self._service.address = str(_address_of(inherited, self.options.address))
-        sessions, kept = self._service.sessions, self._service.keeping.kept
-        kept_files.take_back(self._service.address, kept)
-        spill.take_all_back(self._service.address, sessions, engine.programs.entry_of, kept)
+        sessions = self._service.sessions
+        self._checkpoint = _checkpoint(self._service.address)
+        if self._checkpoint is not None:
+            self._checkpoint.take_back(self._service.keeping.kept, sessions, engine.programs.entry_of)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
@@ -183,11 +186,9 @@ class Daemon:
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._leaves_sessions:
             self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
-            spill.load_what_cannot_stay(self._service.sessions)
-        half = (time.monotonic() + most) / 2  # the other is for the sessions
-        kept = kept_files.leave(self._service.address, self._service.keeping.kept, half)
-        if self._leaves_sessions:
-            spill.save_all(self._service.address, self._service.sessions, most, kept)
+        if self._checkpoint is not None:
+            left_behind = self._service.sessions.all() if self._leaves_sessions else []
+            self._checkpoint.save(self._service.keeping.kept, left_behind, most)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
 
@@ -273,6 +274,14 @@ class Daemon:
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
     return calls.answer(service.engine, session, run, lane, service.refuses_calls)
+
+
+def _checkpoint(address: str) -> Checkpoint | None:
+    try:
+        return Checkpoint.at(address)
+    except (OSError, SettingsError) as error:
+        log.warning("no arrays can be taken back, or left for the next daemon: %s", error)
+        return None
 
 
 def _begun_journal() -> Journal:

@@ -55,11 +55,9 @@ def _nbytes(engine: Engine, tree: KeptTree) -> int:
 
 
 def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:
-    """Whether somebody has a handle on one of its arrays, or is expected to come for one."""
-    if tree.expected:
-        return True
-    wanted = set(map(id, tree.arrays))
-    return any(id(array) in wanted for session in sessions for array in session.held())
+    """Whether somebody has a handle on one of its arrays."""
+    wanted = tree.identities()
+    return any(not wanted.isdisjoint(session.identities()) for session in sessions)
 
 
 def _program(pid: int) -> str:

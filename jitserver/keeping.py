@@ -4,7 +4,6 @@ import logging
 import time
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.arrays import nbytes_of
 from jitclient.wire.keeping import Find, Found, Holdings, Keep, KeptInfo
 from jitserver import holdings
 from jitserver.engine.engine import Engine
@@ -64,8 +63,9 @@ class Keeping:
 
     def _is_here(self, name: str, tree: KeptTree) -> bool:
         """Has a tree in memory that the daemon before left on the disk."""
-        if tree.away is not None:
-            self._sessions.room.take(sum(map(nbytes_of, tree.specs)), f"what is kept as {name!r}")
+        away = tree.away
+        if away is not None:
+            self._sessions.room.take(away.missing_bytes(), f"what is kept as {name!r}")
         return self.kept.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:

@@ -4,22 +4,28 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
 
 from jitclient.wire.messages import Spec
+from jitserver.session import Away, Failed
 
 log = logging.getLogger(__name__)
 
 
-class Away(Protocol):
-    """The arrays of a tree while they are on the disk."""
+class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """What the daemon that follows must know of a kept tree, beside its arrays."""
 
-    def load(self) -> Sequence[Any]:
-        """Has them back."""
-
-    def discard(self) -> None:
-        """Nobody will ask for them."""
+    name: str
+    key: str
+    specs: tuple[Spec, ...]
+    tree: bytes
+    label: str
+    ttl: float | None
+    created: float
+    last_used: float
 
 
 @dataclasses.dataclass
@@ -33,7 +39,6 @@ class KeptTree:
         label: the tree, for people.
         ttl: seconds without a use after which it goes; None: never.
         away: where the arrays are that a daemon before this one left, until somebody asks for them.
-        expected: so many times sessions, which hold some of the arrays, have yet to ask for one.
     """
 
     key: str
@@ -45,7 +50,22 @@ class KeptTree:
     created: float = 0.0
     last_used: float = 0.0
     away: Away | None = None
-    expected: int = 0
+
+    @classmethod
+    def taken_back(cls, state: TreeState, away: Away) -> "KeptTree":
+        """What a name held in the daemon before."""
+        fields = msgspec.structs.asdict(state)
+        del fields["name"]
+        return cls(**fields, arrays=(), away=away)
+
+    def state(self, name: str) -> TreeState:
+        """What the daemon that follows must know, if that is its name."""
+        return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
+
+    def identities(self) -> set[int | str]:
+        """What stands for each of its arrays, whoever has it."""
+        away = self.away
+        return {*map(id, self.arrays), *(away.identities() if away is not None else ())}
 
 
 class Kept:
@@ -82,51 +102,40 @@ class Kept:
         tree.created = tree.last_used = self._clock()
         with self._lock:
             before, self._trees[name] = self._trees.get(name), tree
-        self._discard(name, before)
-
-    def holds(self, name: str, tree: KeptTree) -> bool:
-        """Whether it is that tree that a name holds."""
-        return self._trees.get(name) is tree
+        _discard(before)
 
     def load(self, name: str, tree: KeptTree) -> bool:
         """Has the arrays of a tree in memory; False where they are lost, and the name is forgotten."""
         with self._loading:
             if tree.away is not None:
-                try:
-                    tree.arrays = tree.away.load()
-                except Exception as error:  # it is damaged, or there is no such device or memory any more
-                    log.warning("what was kept as %r is lost: it cannot be read: %s", name, error)
-                    tree.away.discard()
+                if self._trees.get(name) is not tree:  # it was forgotten, or left to the next daemon
+                    return False
+                found = tree.away.load()
+                tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
+                tree.away.discard()
                 tree.away = None
-            if len(tree.arrays) >= len(tree.specs):
+            if not any(isinstance(array, Failed) for array in tree.arrays):
                 return True
+        log.warning("what was kept as %r is lost", name)
         self._remove(name, tree)
         return False
 
-    def expect(self, name: str, created: float) -> KeptTree | None:
-        """What a name held in the daemon before, made at that time, for a session that is to come for it."""
+    def take_back(self, name: str, tree: KeptTree) -> None:
+        """Goes on with what a name held in the daemon before."""
         with self._lock:
-            tree = self._trees.get(name)
-            if tree is None or tree.created != created:
-                return None
-            tree.expected += 1
-            return tree
+            self._trees[name] = tree
 
-    def came_for(self, tree: KeptTree) -> None:
-        """A session that was expected has what it holds of a tree, or will never come."""
-        with self._lock:
-            tree.expected -= 1
-
-    def take_back(self, trees: Iterable[tuple[str, KeptTree]]) -> None:
-        """Goes on with what the daemon before kept."""
-        with self._lock:
-            self._trees |= dict(trees)
+    def leave_behind(self) -> dict[str, KeptTree]:
+        """What the next daemon needs: trees that are not on the disk. From now on no name holds anything."""
+        with self._loading, self._lock:
+            trees, self._trees = self._trees, {}
+        return {name: tree for name, tree in trees.items() if tree.away is None}
 
     def forget(self, name: str) -> KeptTree | None:
         """What the name held; it holds nothing any more."""
         with self._lock:
             gone = self._trees.pop(name, None)
-        self._discard(name, gone)
+        _discard(gone)
         return gone
 
     def expire(self, is_used: Callable[[KeptTree], bool]) -> list[str]:
@@ -148,18 +157,15 @@ class Kept:
             if self._trees.get(name) is not tree:
                 return False
             del self._trees[name]
-        self._discard(name, tree)
+        _discard(tree)
         return True
-
-    def _discard(self, name: str, tree: KeptTree | None) -> None:
-        if tree is None or tree.away is None:
-            return
-        if tree.expected:
-            self.load(name, tree)  # for those who hold some of it
-        else:
-            tree.away.discard()
 
     def all(self) -> dict[str, KeptTree]:
         """What each name holds now."""
         with self._lock:
             return dict(self._trees)
+
+
+def _discard(tree: KeptTree | None) -> None:
+    if tree is not None and tree.away is not None:
+        tree.away.discard()

@@ -36,7 +36,7 @@ EntryOf = Callable[[str], Entry | None]
 """Has a program again that once had that call key."""
 
 
-class State(msgspec.Struct, array_like=True, frozen=True):
+class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """What the daemon that follows must know of a session, beside its arrays."""
 
     token: bytes
@@ -48,17 +48,19 @@ class State(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Away(Protocol):
-    """The arrays of a session while they are on the disk."""
+    """The arrays of a session, or of a kept tree, while they are on the disk."""
 
-    @property
-    def can_stay(self) -> bool:
-        """Whether yet another daemon may have them from there."""
+    def identities(self) -> set[int | str]:
+        """What stands for each, whoever has it."""
+
+    def missing_bytes(self) -> int:
+        """Bytes of those that nobody has in memory."""
 
     def load(self) -> dict[int, Any]:
-        """Has them back, by handle."""
+        """Has them in memory, by handle, or by the position of the leaf; what is lost as `Failed`."""
 
     def discard(self) -> None:
-        """Nobody will ask for them."""
+        """Nobody needs them from there any more."""
 
 
 class Session:
@@ -190,6 +192,11 @@ class Session:
         held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
         return [array for array in held if not array.is_deleted()]
 
+    def identities(self) -> set[int | str]:
+        """What stands for each of its arrays, whoever has it, also while they are on the disk."""
+        away = self._away
+        return {*map(id, self.held()), *(away.identities() if away is not None else ())}
+
     def array_bytes(self) -> int:
         """Bytes of the arrays that it owns."""
         return sum(array.nbytes for array in self.held())
@@ -294,17 +301,10 @@ class Session:
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
             self._expected += map(Watch, others)
 
-    def stays_away(self) -> bool:
-        """Whether all of it is still on the disk, and can stay there. Waits while it is read; has it read otherwise.
-
-        Raises:
-            ArrayLost: they cannot be read.
-        """
+    def is_away(self) -> bool:
+        """Whether all of it is still on the disk. Waits while it is read."""
         with self._loading:
-            if self._away is not None and self._away.can_stay:
-                return True
-        self.load()
-        return False
+            return self._away is not None
 
     def leave_behind(self) -> tuple[State, dict[int, Any]]:
         """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
@@ -324,11 +324,11 @@ class Session:
             return state, arrays
 
     @classmethod
-    def taken_back(cls, state: State, away: Away, entry_of: EntryOf) -> "Session":
+    def taken_back(cls, state: State, away: Away, entry_of: EntryOf, room: Room) -> "Session":
         """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
         told the client that it is missed.
         """
-        session = cls(0, Room())  # until it is among others
+        session = cls(0, room)
         session.token, session.pid = state.token, state.client.pid
         session._client = Watch.again(state.client)
         session._expected = [Watch.again(process) for process in state.others]
@@ -342,14 +342,12 @@ class Session:
         return session
 
     def load(self) -> None:
-        """Has its arrays in memory, if they are still on the disk.
-
-        Raises:
-            ArrayLost: they are not there.
-        """
+        """Has its arrays in memory, if they are still on the disk."""
         with self._loading:
-            if self._away is not None:
-                self.arrays.update(self._away.load())
+            away = self._away
+            if away is not None:
+                self.arrays.update(away.load())
+                away.discard()
                 self._away = None
 
 

@@ -4,9 +4,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Iterable
 
-from jitclient.errors import ArrayLost
 from jitserver.room import Room
 from jitserver.session import Session
 
@@ -15,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Sessions:
-    """Those that live, and why others are lost. Safe to use from threads."""
+    """Those that live, and why others of the daemon before are lost. Safe to use from threads."""
 
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
     lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # and why
@@ -31,11 +29,7 @@ class Sessions:
             session = self.by_token.get(token)
         if session is None:
             return None
-        try:
-            session.load()
-        except ArrayLost as error:
-            self._lose(session, str(error))
-            return None
+        session.load()
         first = session.attach(pid)
         return (session, first) if first is not None else None
 
@@ -74,23 +68,15 @@ class Sessions:
                 self.last_change = time.monotonic()
         session.end()
 
-    def take_back(self, sessions: Iterable[Session], lost: dict[bytes, str]) -> None:
-        """Goes on with the sessions of the daemon before; those that are `lost` can be asked for in vain."""
+    def take_back(self, session: Session) -> None:
+        """Goes on with a session of the daemon before."""
         with self._lock:
-            for session in sessions:
-                session.room = self.room
-                self.by_token[session.token] = session
-            self.lost |= lost
+            self.by_token[session.token] = session
 
     def freeze(self) -> None:
         """From now on no Run begins."""
         for session in self.all():
             session.freeze()
-
-    def _lose(self, session: Session, reason: str) -> None:
-        log.warning("a session is lost: %s", reason)
-        self.lost[session.token] = reason
-        self.end(session)
 
     def end_all(self) -> None:
         """Forgets all."""

@@ -58,7 +58,7 @@ def on_device(value: Any) -> jax.Array:
     """An argument as an array of JAX's that a program may take: a copy, where others have it too."""
     if not isinstance(value, jax.Array):
         return jax.numpy.array(value)
-    return value.copy() if id(value) in _shared else value
+    return value.copy() if is_shared(value) else value
 
 
 _shared: dict[int, weakref.ref[Any]] = {}
@@ -68,6 +68,11 @@ def share(array: jax.Array) -> None:
     """Notes that several have an array from now on, for as long as it lives: no program may take it."""
     number = id(array)
     _shared[number] = weakref.ref(array, lambda _: _shared.pop(number, None))
+
+
+def is_shared(array: jax.Array) -> bool:
+    """Whether several have an array, which no program may take."""
+    return id(array) in _shared
 
 
 def nbytes(array: jax.Array) -> int:

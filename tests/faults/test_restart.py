@@ -83,9 +83,9 @@ def serve(serve: Any) -> Any:
     return functools.partial(serve, JITSERVER_CACHE_DIR=os.environ["JITSERVER_CACHE_DIR"])
 
 
-def left() -> list[Path]:
-    """What lies on the disk for the next daemon."""
-    return list(Path(os.environ["JITSERVER_CACHE_DIR"]).glob("*/sessions/*/*"))
+def left(kind: str = "*") -> list[Path]:
+    """What lies on the disk for the next daemon: `arrays`, and `manifests`."""
+    return list(Path(os.environ["JITSERVER_CACHE_DIR"]).glob(f"*/checkpoint/*/{kind}/*"))
 
 
 def is_looping(daemon: Any, client: Any) -> bool:
@@ -245,7 +245,7 @@ def test_after_a_plain_kill_the_next_call_starts_a_daemon_which_has_the_arrays(
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
-        assert len(left()) == 1
+        assert len(left("manifests")) == 1
         client.goes_on()
         client.says("same")
         assert client.ends().count("started a daemon") == 1
@@ -333,7 +333,7 @@ def test_a_damaged_file_is_a_lost_session_whose_handles_say_why(serve: Any, star
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
-        [path] = left()
+        [path] = left("manifests")
         path.write_bytes(path.read_bytes()[:-9])
         client.goes_on()
         client.says("lost", "lost", "5")
@@ -359,9 +359,9 @@ def test_a_damaged_array_is_lost_alone(serve: Any, start_client: Any) -> None:
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
-        [path] = left()
+        path = max(left("arrays"), key=lambda path: path.stat().st_size)
         data = bytearray(path.read_bytes())
-        data[100_000] ^= 1  # the largest comes last
+        data[100_000] ^= 1
         path.write_bytes(data)
         client.goes_on()
         client.says("lost", "0")
@@ -511,7 +511,7 @@ def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
-        assert len(left()) == 1
+        assert len(left("manifests")) == 1
         client.kill()
         client.process.wait()
         restart(daemon)

@@ -1,0 +1,127 @@
+"""Sessions and kept trees on their way from one daemon to the next at the same address."""
+
+import logging
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jitclient.errors import ArrayLost, SettingsError
+from jitclient.wire.arrays import nbytes_of
+from jitclient.wire.messages import Failure
+from jitserver.cache import folder
+from jitserver.checkpoint.manifests import Manifest, Manifests, Stored, folder_of
+from jitserver.checkpoint.saving import Saving
+from jitserver.checkpoint.store import ArrayStore
+from jitserver.engine.failures import failure_of
+from jitserver.kept import Kept, KeptTree
+from jitserver.session import EntryOf, Failed, Session, State
+from jitserver.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoint:
+    """What the daemon before left in a folder, as long as nobody has asked for it; and what is left for the next."""
+
+    def __init__(self, root: Path) -> None:
+        """Opens a folder, which no other daemon uses.
+
+        Raises:
+            SettingsError: it belongs to somebody else.
+            OSError: it cannot be made or listed.
+        """
+        self._manifests = Manifests(root)
+        self._store = ArrayStore(self._manifests.arrays)
+
+    @classmethod
+    def at(cls, address: str) -> "Checkpoint":
+        """That of the daemons at an address.
+
+        Raises:
+            SettingsError, OSError: there can be none.
+        """
+        for old in (folder.part() / "sessions", folder.part() / "kept"):
+            if old.exists():
+                log.warning("what a daemon of an older version left in %s is removed", old)
+                shutil.rmtree(old, ignore_errors=True)
+        return cls(folder_of(address))
+
+    def take_back(self, kept: Kept, sessions: Sessions, entry_of: EntryOf) -> None:
+        """Goes on with what the daemon before left. Its arrays are read when somebody asks for them."""
+        sessions.lost |= self._manifests.lost
+        for manifest in self._manifests.all():
+            away = Saved(self._manifests, self._store, manifest)
+            if not isinstance(manifest.owner, State):
+                kept.take_back(manifest.owner.name, KeptTree.taken_back(manifest.owner, away))
+                continue
+            session = Session.taken_back(manifest.owner, away, entry_of, sessions.room)
+            if session.is_orphaned():
+                log.info("the session of process %d is not taken back: it has ended", session.pid)
+                session.end()
+            else:
+                sessions.take_back(session)
+
+    def save(self, kept: Kept, sessions: Iterable[Session], deadline: float) -> None:
+        """Leaves what is kept, and sessions, which are frozen, for the next daemon, as far as there is room, and time
+        until `deadline`, by `time.monotonic`. They own no arrays any more.
+        """
+        saving = self._taken_over(kept, sessions)
+        try:
+            with self._manifests.lock:  # what is there may be named once more
+                self._manifests.make_folders()
+                saving.run(deadline)
+        except (SettingsError, OSError) as error:
+            log.warning("what is here is lost to the next daemon: %s", error)
+
+    def _taken_over(self, kept: Kept, sessions: Iterable[Session]) -> Saving:
+        saving = Saving(self._manifests, self._store)
+        for name, tree in kept.leave_behind().items():
+            saving.add(tree.state(name), dict(enumerate(tree.arrays)))
+        for session in sessions:
+            if not session.is_away():  # else nobody came for it since it was written
+                saving.add(*session.leave_behind())
+        return saving
+
+
+class Saved:
+    """The arrays of a session or of a tree while they are on the disk."""
+
+    def __init__(self, manifests: Manifests, store: ArrayStore, manifest: Manifest) -> None:
+        self._manifests = manifests
+        self._store = store
+        self._manifest = manifest
+
+    def identities(self) -> set[int | str]:
+        """What stands for each, whoever has it: its file, and its `id` if somebody has it in memory."""
+        found = [self._store.loaded(stored) for stored in self._manifest.stored()]
+        return self._manifest.files() | {id(array) for array in found if array is not None}
+
+    def missing_bytes(self) -> int:
+        """Bytes of those that nobody has in memory."""
+        return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
+
+    def load(self) -> dict[int, Any]:
+        """Has them in memory, by handle; what is lost as `Failed`."""
+        begun = time.monotonic()
+        found: dict[int, Any] = {}
+        for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
+            found |= dict.fromkeys(handles, self._loaded(stored))
+        log.info("%d arrays are back, after %.2f s", len(found), time.monotonic() - begun)
+        return found
+
+    def discard(self) -> None:
+        """Nobody needs them from there any more."""
+        self._manifests.discard(self._manifest)
+
+    def _loaded(self, stored: Stored | Failure) -> Any:
+        if isinstance(stored, Failure):
+            return Failed(stored)
+        try:
+            return self._store.load(stored)
+        except Exception as error:  # it is damaged or gone, or there is no such device or memory any more
+            log.warning("an array of the daemon before is lost: %s", error)
+            lost = ArrayLost(f"the daemon restarted, and could not have this array back: {error}")
+            lost.__cause__ = error
+            return Failed(failure_of(lost))

@@ -1,0 +1,162 @@
+"""Manifests, and which arrays' files they name. Knows nothing of jax."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from jitclient.errors import SettingsError
+from jitclient.wire.address import private_folder
+from jitclient.wire.messages import Failure, Spec
+from jitserver.cache import files, folder
+from jitserver.kept import TreeState
+from jitserver.session import State
+
+log = logging.getLogger(__name__)
+
+
+class Stored(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """An array in a file. `spec` says where it lies, too; one that is not `committed` there may be moved by its users,
+    and one that is `shared` may be taken by no program.
+    """
+
+    file: str
+    checksum: int
+    spec: Spec
+    committed: bool
+    shared: bool
+
+
+class Manifest(msgspec.Struct, array_like=True, frozen=True):
+    """A session, or a name that holds a tree; and each of its arrays, or what that failed with, under all its handles.
+    The handles of a tree are the positions of its leaves.
+    """
+
+    owner: State | TreeState
+    handles: list[tuple[int, ...]]
+    arrays: list[Stored | Failure]
+    version: Literal[1] = 1
+
+    def stored(self) -> list[Stored]:
+        """The arrays that are in files."""
+        return [stored for stored in self.arrays if isinstance(stored, Stored)]
+
+    def files(self) -> set[str]:
+        """The files that it names."""
+        return {stored.file for stored in self.stored()}
+
+
+class Manifests:
+    """Those in a folder. Safe to use from many threads.
+
+    Attributes:
+        arrays: the folder of the arrays.
+        lock: whoever holds it may count on what is there to stay.
+        lost: the tokens of sessions whose manifests cannot be read, and why.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Reads what is there, and removes what is damaged, unfinished, or named by no manifest.
+
+        Raises:
+            SettingsError: a folder belongs to somebody else.
+            OSError: it cannot be made or listed.
+        """
+        self.arrays = root / "arrays"
+        self.lock = threading.RLock()
+        self.lost: dict[bytes, str] = {}
+        self._folder = root / "manifests"
+        self._found: dict[Path, Manifest] = {}
+        self.make_folders()
+        for path in sorted(self._folder.iterdir()):
+            self._read(path)
+        self.sweep()
+
+    def make_folders(self) -> None:
+        """Makes the folders, as far as they are not there any more."""
+        for path in (self.arrays.parent, self.arrays, self._folder):
+            private_folder(path)
+
+    def all(self) -> list[Manifest]:
+        """Those that are there."""
+        with self.lock:
+            return list(self._found.values())
+
+    def write(self, manifest: Manifest) -> None:
+        """Writes a manifest, whose arrays are on the disk; instead of that of the same session or name.
+
+        Raises:
+            OSError: there is no room. What was there is as it was.
+        """
+        path = self._path(manifest)
+        with self.lock:
+            files.write(path, [msgspec.msgpack.encode(manifest)])
+            self._found[path] = manifest
+
+    def discard(self, manifest: Manifest) -> None:
+        """Removes the manifest of that session or name, and the arrays that no other names."""
+        path = self._path(manifest)
+        with self.lock:
+            gone = self._found.pop(path, None)
+            _remove(path)
+            for name in (gone.files() if gone is not None else set()) - self._named():
+                _remove(self.arrays / name)
+
+    def sweep(self) -> None:
+        """Removes the arrays that no manifest names."""
+        with self.lock:
+            for name in {path.name for path in self.arrays.iterdir()} - self._named():
+                _remove(self.arrays / name)
+
+    def _read(self, path: Path) -> None:
+        try:
+            if path.name.startswith("."):
+                raise files.Corrupt("it was never finished")
+            if path.stat().st_uid != os.getuid():
+                raise files.Corrupt("it belongs to another user")
+            self._found[path] = msgspec.msgpack.decode(files.read(path), type=Manifest)
+        except (files.Corrupt, msgspec.MsgspecError, OSError) as error:
+            log.warning("what the daemon before left in %s is lost: %s", path, error)
+            with contextlib.suppress(ValueError):  # it is that of a name
+                self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and what it left is damaged: {error}"
+            _remove(path)
+
+    def _named(self) -> set[str]:
+        return set().union(*(manifest.files() for manifest in self._found.values()))
+
+    def _path(self, manifest: Manifest) -> Path:
+        owner = manifest.owner
+        return self._folder / (owner.token.hex() if isinstance(owner, State) else f"name-{_digest(owner.name)}")
+
+
+def folder_of(address: str) -> Path:
+    """The folder for the daemons at an address.
+
+    Raises:
+        SettingsError: it is in a folder that belongs to somebody else.
+        OSError: it cannot be made.
+    """
+    return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
+
+
+def forget_sessions(address: str) -> None:
+    """Ends the sessions that a daemon left at an address, as far as there are any. None may run there."""
+    with contextlib.suppress(SettingsError, OSError):
+        manifests = Manifests(folder_of(address))
+        for manifest in manifests.all():
+            if isinstance(manifest.owner, State):
+                manifests.discard(manifest)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()

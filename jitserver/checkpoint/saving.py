@@ -1,0 +1,112 @@
+"""Writes what a daemon leaves: first the arrays, then the manifests that name them.
+
+The smallest arrays come first, and last those that are still computed, as that may take all the time. What there is no
+room or time for is left out, and says so when it is asked for.
+"""
+
+import logging
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import ArrayLost
+from jitclient.wire.messages import Failure
+from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
+from jitserver.checkpoint.store import ArrayStore
+from jitserver.engine import array_bytes
+from jitserver.engine.failures import failure_of
+from jitserver.kept import TreeState
+from jitserver.session import Failed, State
+
+log = logging.getLogger(__name__)
+
+
+class Saving:
+    """One save. It owns what is added, and frees memory on the way."""
+
+    def __init__(self, manifests: Manifests, store: ArrayStore) -> None:
+        self._manifests = manifests
+        self._store = store
+        self._drafts: list[tuple[Manifest, list[int]]] = []
+        self._left: dict[int, Any] = {}  # by `id`: all of them live when the writing begins
+        self._done: dict[int, Any] = {}  # what became of each: Stored, or a Failure
+        self._written: list[int] = []  # in their order
+
+    def add(self, owner: State | TreeState, arrays: dict[int, Any]) -> None:
+        """Takes over the arrays of a session, or the leaves of a tree."""
+        handles: dict[int, list[int]] = {}
+        for handle, value in arrays.items():
+            handles.setdefault(id(value), []).append(handle)
+            self._left[id(value)] = value
+        self._drafts.append((Manifest(owner, list(map(tuple, handles.values())), []), list(handles)))
+
+    def run(self, deadline: float) -> None:
+        """Writes all of it, as far as there is room, and time until `deadline`."""
+        self._find_written()
+        for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
+            self._done[number] = self._write(self._left.pop(number), deadline)
+            if isinstance(self._done[number], Stored):
+                self._written.append(number)
+        self._write_manifests()
+        self._manifests.sweep()  # of trees that could not be written whole
+
+    def _find_written(self) -> None:
+        """Notes what is on the disk already, as a manifest of before names it that stays."""
+        for manifest in self._manifests.all():
+            for stored in manifest.stored():
+                number = id(self._store.loaded(stored))
+                if number in self._left:
+                    self._done[number] = stored
+                    del self._left[number]
+
+    def _write(self, value: Any, deadline: float) -> Stored | Failure:
+        if isinstance(value, Failed):
+            return value.failure
+        try:
+            return self._store.write(value, deadline)
+        except TimeoutError:
+            return _lost("had no time left to write this array to the disk")
+        except OSError as error:
+            return _no_room(error)
+        except Exception as error:  # what computes it may have failed, for whatever reason
+            return failure_of(error)
+
+    def _write_manifests(self) -> None:
+        while errors := self._try_manifests():
+            if not self._written:
+                log.warning("%d sessions or kept trees are lost: they cannot be written: %s", len(errors), errors[-1])
+                return
+            number = self._written.pop()  # the last and largest makes room for what must be known
+            self._store.remove(self._done[number])
+            self._done[number] = _no_room(errors[-1])
+        log.info("%d sessions and kept trees are left for the next daemon", len(self._drafts))
+
+    def _try_manifests(self) -> list[OSError]:
+        errors = []
+        for draft in list(self._drafts):
+            manifest = msgspec.structs.replace(draft[0], arrays=[self._done[number] for number in draft[1]])
+            failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
+            if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree, or nothing
+                log.warning("what is kept as %r is lost: %s", manifest.owner.name, failures[0])
+                self._manifests.discard(manifest)
+                self._drafts.remove(draft)
+                continue
+            try:
+                self._manifests.write(manifest)
+            except OSError as error:
+                errors.append(error)
+        return errors
+
+
+def _turn(value: Any) -> tuple[bool, int]:
+    if isinstance(value, Failed) or value.is_deleted():
+        return False, 0
+    return not array_bytes.is_ready(value), value.nbytes
+
+
+def _no_room(error: OSError) -> Failure:
+    return _lost(f"could not write this array to the disk: {error}")
+
+
+def _lost(why: str) -> Failure:
+    return failure_of(ArrayLost(f"the daemon restarted, and {why}"))

@@ -1,0 +1,87 @@
+"""Arrays in files, and back: one array for each file, whoever asks for it."""
+
+import os
+import secrets
+import time
+import weakref
+import zlib
+from pathlib import Path
+from typing import Any
+
+from jitclient.wire.arrays import allocate, nbytes_of
+from jitserver.cache.files import Corrupt
+from jitserver.checkpoint.manifests import Stored
+from jitserver.engine import array_bytes, arrays
+
+_STEP_BYTES = 16 << 20
+
+
+class ArrayStore:
+    """A folder of arrays. Safe to use from many threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+    def write(self, array: Any, deadline: float) -> Stored:
+        """Writes an array, once it is computed; gives up at `deadline`, by `time.monotonic`.
+
+        Raises:
+            OSError: there is no room, or (TimeoutError) no time. Nothing is left of it.
+            CaptureError: its sharding has no form that can be written.
+            RuntimeError: it was deleted, or what computes it failed.
+        """
+        data, checksum = array_bytes.to_bytes(array, deadline), 0
+        spec = array_bytes.spec_of(array)
+        path = self._folder / secrets.token_hex(12)
+        try:
+            with open(path, "xb", opener=_private) as file:
+                for begin in range(0, len(data), _STEP_BYTES):
+                    if time.monotonic() > deadline:
+                        raise TimeoutError("there is no time left")
+                    part = data[begin : begin + _STEP_BYTES]
+                    file.write(part)
+                    checksum = zlib.crc32(part, checksum)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return Stored(path.name, checksum, spec, array.committed, arrays.is_shared(array))
+
+    def load(self, stored: Stored) -> Any:
+        """The array of a file: the same one for all, as long as somebody has it.
+
+        Raises:
+            Corrupt: the file does not hold what was written to it.
+            OSError: it cannot be read.
+            Incompatible: there are fewer devices than it lay on.
+        """
+        array = self.loaded(stored)
+        if array is not None:
+            return array
+        array = array_bytes.from_bytes(self._read(stored), stored.spec, stored.committed)
+        if stored.shared:
+            arrays.share(array)
+        return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
+
+    def loaded(self, stored: Stored) -> Any:
+        """The array of a file, if somebody has it in memory; else None."""
+        return self._loaded.get(stored.file)
+
+    def remove(self, stored: Stored) -> None:
+        """Removes a file."""
+        (self._folder / stored.file).unlink(missing_ok=True)
+
+    def _read(self, stored: Stored) -> Any:
+        raw = allocate(nbytes_of(stored.spec))
+        with open(self._folder / stored.file, "rb") as file:
+            stat = os.fstat(file.fileno())
+            if stat.st_uid != os.getuid():
+                raise Corrupt("the file belongs to another user")
+            file.readinto(raw.data)
+        if stat.st_size != raw.nbytes or zlib.crc32(raw.data) != stored.checksum:
+            raise Corrupt(f"the bytes of {stored.spec.dtype}{list(stored.spec.shape)} are not those that were written")
+        return raw
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,244 @@
+"""Kept trees on the disk, between one daemon and the next; and the arrays that sessions share with them."""
+
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jitserver import holdings
+from jitserver.engine import arrays
+from jitserver.kept import KeptTree
+from jitserver.session import Failed, Session
+
+from .conftest import Daemon
+
+
+def fill(daemon: Daemon, *names: str) -> None:
+    """Names that hold the same array twice and another one."""
+    for number, name in enumerate(names):
+        x, y = jnp.full((3,), number, "float32"), jax.random.key(number)
+        daemon.keep(name, [x, y, x], ttl=60.0)
+
+
+def test_all_comes_back_when_somebody_asks(daemon: Daemon) -> None:
+    fill(daemon, "a", "b/../é")
+    before = daemon.kept.all()
+    following = daemon.restart()
+    assert len(following.files("arrays")) == 4
+    for name, tree in following.kept.all().items():
+        old = before[name]
+        assert (tree.key, tree.specs, tree.tree, tree.label) == (old.key, old.specs, old.tree, old.label)
+        assert (tree.ttl, tree.created, tree.last_used) == (old.ttl, old.created, old.last_used)
+        assert tree.away is not None
+        assert tree.away.missing_bytes() == 12 + 8
+        x, y, again = following.leaves(name)
+        assert x is again
+        assert np.asarray(x).tobytes() == np.asarray(old.arrays[0]).tobytes()
+        assert jax.random.key_data(y).tolist() == jax.random.key_data(old.arrays[1]).tolist()
+        assert arrays.on_device(x) is not x, "several have it: no program may take it"
+    assert following.is_empty()
+
+
+def test_what_nobody_asked_for_stays_for_the_next(daemon: Daemon) -> None:
+    fill(daemon, "a")
+    assert daemon.restart().restart().leaves("a")
+
+
+@pytest.mark.parametrize("how", ["forgotten", "replaced", "expired"])
+def test_the_files_go_with_the_tree(how: str, daemon: Daemon) -> None:
+    fill(daemon, "a")
+    following = daemon.restart()
+    kept, now = following.kept, [1e12]
+    kept._clock = lambda: now[0]
+    if how == "forgotten":
+        assert kept.forget("a") is not None
+    elif how == "replaced":
+        kept.put("a", KeptTree("", (), b"", "", (), None))
+    else:
+        assert kept.expire(lambda tree: False) == ["a"]
+    assert following.is_empty()
+
+
+@pytest.mark.parametrize("damage", ["the manifest", "its end", "an array", "all"])
+def test_what_is_damaged_is_lost_and_nothing_else(damage: str, daemon: Daemon) -> None:
+    fill(daemon, "a")
+    array = daemon.restart().files("arrays")[0]
+    [path] = daemon.files("manifests")
+    daemon = Daemon(daemon.root)
+    fill(daemon, "b")
+    daemon.leave()
+    if damage == "an array":
+        array.write_bytes(b"x" + array.read_bytes()[1:])
+    else:
+        data = path.read_bytes()
+        path.write_bytes({"the manifest": bytes([data[0] ^ 1]) + data[1:], "its end": data[:-5], "all": b""}[damage])
+    following = Daemon(daemon.root)
+    tree = following.kept.all().get("a")
+    assert (tree is not None) == (damage == "an array")  # it is read when somebody asks
+    assert tree is None or not following.kept.load("a", tree)
+    assert list(following.kept.all()) == ["b"]
+    assert following.leaves("b")
+    assert following.is_empty()
+
+
+def test_what_cannot_be_written_is_lost_and_nothing_else(
+    daemon: Daemon, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    x, y, z = jnp.zeros(10_000), jnp.arange(10), jnp.arange(20)
+    daemon.keep("a", [y, x])
+    daemon.keep("b", [z])
+    full_after(20_000)
+    following = daemon.restart()
+    assert "what is kept as 'a' is lost: the daemon restarted, and could not write" in caplog.text
+    assert list(following.kept.all()) == ["b"]
+    assert [path.stat().st_size for path in following.files("arrays")] == [80], "nothing of what is lost is left"
+
+
+def test_what_there_is_no_time_for_is_lost(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    fill(daemon, "a")
+    following = daemon.restart()
+    fill(following, "b")
+    following = following.restart(time.monotonic() - 1)
+    assert "what is kept as 'b' is lost: the daemon restarted, and had no time left" in caplog.text
+    assert list(following.kept.all()) == ["a"]
+
+
+def test_a_tree_that_is_asked_for_while_it_is_left_is_not_taken_away(daemon: Daemon) -> None:
+    fill(daemon, "a")
+    between = daemon.restart()
+    asked = between.kept.all()["a"]
+    between.leave()
+    assert not between.kept.load("a", asked)
+    assert Daemon(daemon.root).leaves("a")
+
+
+# ---- what sessions hold too
+
+
+class Shared:
+    """A daemon that keeps a tree, some of which a session holds too; and those that follow it."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        x, y = jnp.arange(1000.0), jnp.zeros(3)
+        daemon.keep("data", [x, y])
+        self.session = daemon.begin({1: x, 2: jnp.ones(2)})
+
+    def restart(self) -> None:
+        self.daemon = self.daemon.restart()
+
+    def back(self) -> Session:
+        found = self.daemon.back(self.session)
+        assert np.array_equal(found.array(2), np.ones(2))
+        return found
+
+
+@pytest.fixture
+def shared(daemon: Daemon) -> Shared:
+    return Shared(daemon)
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 3])
+@pytest.mark.parametrize("first", ["the session", "the name"])
+def test_what_both_need_is_one_file_and_one_array_afterwards(shared: Shared, restarts: int, first: str) -> None:
+    for _ in range(restarts):
+        shared.restart()
+    assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 12, 4000]
+    if first == "the session":
+        back = shared.back()
+        assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [12, 4000]
+        [x, _] = shared.daemon.leaves("data")
+    else:
+        [x, _] = shared.daemon.leaves("data")
+        assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 4000]
+        back = shared.back()
+    assert back.array(1) is x
+    assert arrays.on_device(x) is not x, "no program may take it"
+    assert shared.daemon.is_empty()
+
+
+@pytest.mark.parametrize("first", ["the session", "the name"])
+def test_it_is_one_file_still_if_one_of_them_has_it_at_the_next_restart(shared: Shared, first: str) -> None:
+    shared.restart()
+    if first == "the session":
+        shared.back()
+    else:
+        shared.daemon.leaves("data")
+    shared.restart()
+    assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 12, 4000]
+    assert shared.back().array(1) is shared.daemon.leaves("data")[0]
+
+
+def test_what_a_session_dropped_is_freed_and_still_the_names(shared: Shared) -> None:
+    shared.restart()
+    tree = shared.daemon.kept.all()["data"]
+    assert tree.away is not None
+    assert tree.away.missing_bytes() == 4012
+    back = shared.back()
+    assert tree.away.missing_bytes() == 12
+    back.forget([1])
+    assert tree.away.missing_bytes() == 4012
+    assert np.array_equal(shared.daemon.leaves("data")[0], np.arange(1000.0))
+
+
+def test_what_is_kept_no_longer_is_still_its_sessions(shared: Shared) -> None:
+    shared.restart()
+    assert shared.daemon.kept.forget("data") is not None
+    shared.restart()  # before its client came for it
+    assert shared.daemon.kept.all() == {}
+    assert np.array_equal(shared.back().array(1), np.arange(1000.0))
+    assert shared.daemon.is_empty()
+
+
+def test_another_tree_of_that_name_is_not_taken_for_it(shared: Shared) -> None:
+    shared.restart()
+    shared.daemon.keep("data", [jnp.zeros(3)])
+    shared.restart()
+    assert np.array_equal(shared.back().array(1), np.arange(1000.0))
+    assert np.array_equal(shared.daemon.leaves("data")[0], np.zeros(3))
+
+
+def test_what_is_lost_to_its_name_is_still_its_sessions(
+    shared: Shared, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    shared.daemon.keep("data", [*shared.daemon.leaves("data"), jnp.zeros(5000)])
+    full_after(20_000)
+    shared.restart()
+    assert "what is kept as 'data' is lost" in caplog.text
+    assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 4000]
+    assert np.array_equal(shared.back().array(1), np.arange(1000.0))
+
+
+def test_an_array_that_is_damaged_is_lost_to_both(shared: Shared) -> None:
+    shared.restart()
+    path = max(shared.daemon.files("arrays"), key=lambda path: path.stat().st_size)
+    path.write_bytes(b"x" * 100 + path.read_bytes()[100:])
+    with pytest.raises(Failed) as failed:
+        shared.back().array(1)
+    assert "could not have this array back" in failed.value.failure.text
+    assert not shared.daemon.kept.load("data", shared.daemon.kept.all()["data"])
+    assert shared.daemon.kept.all() == {}
+    assert shared.daemon.is_empty()
+
+
+def test_a_session_that_is_expected_uses_what_it_shares_with_a_name(shared: Shared) -> None:
+    def is_held(name: str) -> bool:
+        return holdings.is_held(shared.daemon.kept.all()[name], shared.daemon.sessions.all())
+
+    shared.daemon.keep("other", [jnp.zeros(7)])
+    shared.restart()
+    assert (is_held("data"), is_held("other")) == (True, False)
+    shared.daemon.leaves("data")
+    shared.daemon.leaves("other")
+    assert (is_held("data"), is_held("other")) == (True, False), "the name has it in memory"
+    shared.restart()
+    back = shared.back()
+    assert (is_held("data"), is_held("other")) == (True, False), "the session has it in memory"
+    back.forget([1])
+    assert not is_held("data")
+    shared.restart()
+    shared.daemon.sessions.end_all()
+    assert not is_held("data")

@@ -1,0 +1,206 @@
+"""Arrays that went to disk are the same when they come back, in every respect that a program can see."""
+
+import concurrent.futures
+import math
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import msgspec
+import numpy as np
+import pytest
+
+from jitclient.wire.arrays import dtype_named, raw_bytes
+from jitserver.cache.files import Corrupt
+from jitserver.checkpoint.manifests import Stored
+from jitserver.checkpoint.store import ArrayStore
+from jitserver.engine import arrays
+
+DTYPES = [
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bfloat16"),
+    *(name for name in dir(ml_dtypes) if name.startswith(("float4", "float8", "int", "uint")) and hasattr(jnp, name)),
+]  # an array of float6 cannot be made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArrayStore:
+    return ArrayStore(tmp_path)
+
+
+def again(array: jax.Array, folder: Path) -> jax.Array:
+    """The array as the next daemon has it."""
+    stored = ArrayStore(folder).write(array, math.inf)
+    packed = msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=Stored)
+    return ArrayStore(folder).load(packed)
+
+
+def same(one: jax.Array, other: jax.Array) -> None:
+    assert other.aval == one.aval  # shape, dtype, weak type
+    assert other.sharding == one.sharding
+    assert other.committed == one.committed
+    assert bytes(raw_bytes(arrays.to_host(other))) == bytes(raw_bytes(arrays.to_host(one)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5)])
+def test_every_dtype_comes_back(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    made = np.random.default_rng(1).integers(0, 2, shape).astype(dtype_named(dtype))
+    with jax.enable_x64(True):
+        array = jax.device_put(made)  # XLA ends the process rather than convert to some of them
+    assert str(array.dtype) == dtype
+    same(array, again(array, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_keys_come_back(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    keys = jax.random.key(7, impl=name)
+    made = jax.random.split(keys, shape) if shape else keys
+    same(made, again(made, tmp_path))
+
+
+def test_weak_types_nans_and_signs_come_back(tmp_path: Path) -> None:
+    same(jnp.asarray(2.5), again(jnp.asarray(2.5), tmp_path))
+    odd = np.array([np.nan, -np.nan, -0.0, np.inf], np.float32)
+    odd.view(np.uint32)[0] = 0x7FC00123  # a payload
+    same(jnp.asarray(odd), again(jnp.asarray(odd), tmp_path))
+
+
+def test_whether_it_may_be_moved_comes_back(tmp_path: Path) -> None:
+    free, placed = jnp.arange(4), jax.device_put(jnp.arange(4), jax.devices()[0])
+    assert (free.committed, placed.committed) == (False, True)
+    same(free, again(free, tmp_path))
+    same(placed, again(placed, tmp_path))
+
+
+ON_TWO_DEVICES = """
+import jax, jax.numpy as jnp, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from test_store import again, same
+
+folder = pathlib.Path(sys.argv[2])
+mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+P, named = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+for place in (named(mesh, P("x")), named(mesh, P()), named(mesh, P(None, "x")), jax.devices()[1]):
+    array = jax.device_put(jnp.arange(16.0).reshape(4, 4), place)
+    same(array, again(array, folder))
+    keys = jax.device_put(jax.random.split(jax.random.key(1), (4, 2)), place)
+    same(keys, again(keys, folder))
+    with jax.enable_x64(True):
+        wide = jax.device_put(jnp.arange(16).reshape(4, 4), place)
+    same(wide, again(wide, folder))
+with jax.default_device(jax.devices()[1]):
+    there = jnp.arange(3)
+assert not there.committed
+same(there, again(there, folder))
+weak = jax.jit(lambda: 2.5, out_shardings=named(mesh, P()))()
+assert weak.weak_type
+same(weak, again(weak, folder))
+"""
+
+
+def test_places_come_back(tmp_path: Path) -> None:
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = [sys.executable, "-c", ON_TWO_DEVICES, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_arrays_that_are_alike_stay_two(store: ArrayStore, tmp_path: Path) -> None:
+    one, other = store.write(jnp.zeros(5), math.inf), store.write(jnp.zeros(5), math.inf)
+    following = ArrayStore(tmp_path)
+    given = following.load(one)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(given)
+    assert given.is_deleted()
+    assert following.load(other).tolist() == [0] * 5
+
+
+def test_a_file_is_one_array_as_long_as_somebody_has_it(store: ArrayStore) -> None:
+    stored = store.write(jnp.arange(5), math.inf)
+    assert store.loaded(stored) is None
+    first = store.load(stored)
+    assert store.load(stored) is store.loaded(stored) is first
+    del first
+    assert store.loaded(stored) is None, "the store itself does not hold it"
+
+
+def test_many_threads_have_the_same_array(store: ArrayStore) -> None:
+    stored, start = store.write(jnp.zeros(100_000), math.inf), threading.Barrier(8)
+
+    def load(_: int) -> Any:
+        start.wait()
+        return store.load(stored)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(load, range(8)))
+    assert len(set(map(id, found))) == 1
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_whether_a_program_may_take_it_comes_back(shared: bool, store: ArrayStore, tmp_path: Path) -> None:
+    array = jnp.arange(5)
+    if shared:
+        arrays.share(array)
+    back = ArrayStore(tmp_path).load(store.write(array, math.inf))
+    assert (arrays.on_device(back) is not back) == shared
+
+
+@pytest.mark.parametrize("what", ["a bit", "the end", "more"])
+def test_what_is_not_as_it_was_written_is_not_taken(what: str, store: ArrayStore, tmp_path: Path) -> None:
+    stored = store.write(jnp.arange(100), math.inf)
+    data = bytearray((tmp_path / stored.file).read_bytes())
+    if what == "a bit":
+        data[200] ^= 1
+    elif what == "more":
+        data += b"."
+    else:
+        del data[-1:]
+    (tmp_path / stored.file).write_bytes(data)
+    with pytest.raises(Corrupt, match=r"int32\[100\]"):
+        store.load(stored)
+
+
+def test_what_another_user_wrote_is_not_taken(store: ArrayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, uid = store.write(jnp.arange(3), math.inf), os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    with pytest.raises(Corrupt, match="another user"):
+        store.load(stored)
+
+
+def test_nobody_else_can_read_it(store: ArrayStore, tmp_path: Path) -> None:
+    stored = store.write(jnp.arange(3), math.inf)
+    assert (tmp_path / stored.file).stat().st_mode & 0o077 == 0
+
+
+def test_what_does_not_fit_leaves_no_rest(store: ArrayStore, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, before[1]))  # CPython ignores the signal
+    try:
+        with pytest.raises(OSError, match="too large"):
+            store.write(jnp.zeros(6 << 20, "float32"), math.inf)  # the first part of it fits
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_there_is_no_time_for_leaves_no_rest(store: ArrayStore, tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        store.write(jnp.arange(3), time.monotonic() - 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_deleted_arrays_are_refused(store: ArrayStore, tmp_path: Path) -> None:
+    array = jnp.arange(3)
+    array.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        store.write(array, math.inf)
+    assert not list(tmp_path.iterdir())
