@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import threading
 import time
 import weakref
 import zlib
@@ -21,6 +22,7 @@ class ArrayStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._lock = threading.Lock()
         self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
     def write(self, array: Any, deadline: float) -> Stored:
@@ -61,7 +63,8 @@ class ArrayStore:
         array = array_bytes.from_bytes(self._read(stored), stored.spec, stored.committed)
         if stored.shared:
             arrays.share(array)
-        return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
+        with self._lock:
+            return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
 
     def loaded(self, stored: Stored) -> Any:
         """The array of a file, if somebody has it in memory; else None."""

@@ -1,7 +1,9 @@
 """Kept trees on the disk, between one daemon and the next; and the arrays that sessions share with them."""
 
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from jitserver import holdings
+from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import arrays
 from jitserver.kept import KeptTree
 from jitserver.session import Failed, Session
@@ -91,10 +94,10 @@ def test_what_cannot_be_written_is_lost_and_nothing_else(
     daemon.keep("a", [y, x])
     daemon.keep("b", [z])
     full_after(20_000)
-    following = daemon.restart()
+    daemon.leave()
     assert "what is kept as 'a' is lost: the daemon restarted, and could not write" in caplog.text
-    assert list(following.kept.all()) == ["b"]
-    assert [path.stat().st_size for path in following.files("arrays")] == [80], "nothing of what is lost is left"
+    assert [path.stat().st_size for path in daemon.files("arrays")] == [80], "nothing of what is lost is left"
+    assert list(Daemon(daemon.root).kept.all()) == ["b"]
 
 
 def test_what_there_is_no_time_for_is_lost(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -242,3 +245,29 @@ def test_a_session_that_is_expected_uses_what_it_shares_with_a_name(shared: Shar
     shared.restart()
     shared.daemon.sessions.end_all()
     assert not is_held("data")
+
+
+def test_what_is_named_once_more_stays_although_another_session_ends_meanwhile(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = jnp.arange(10)
+    daemon.keep("data", [x])
+    away, held = daemon.begin({1: x}), daemon.begin({1: x, 2: jnp.zeros(3)})
+    following = daemon.restart()
+    following.kept.forget("data")
+    following.back(held)
+    ending = threading.Thread(target=lambda: following.sessions.end(following.sessions.by_token[away.token]))
+    real: Any = ArrayStore.write
+
+    def write(*arguments: Any) -> Any:
+        ending.start()
+        ending.join(0.2)  # it must wait; if it does not, this is time enough
+        return real(*arguments)
+
+    monkeypatch.setattr(ArrayStore, "write", write)
+    following.leave()
+    ending.join()
+    last = Daemon(daemon.root)
+    assert last.resume(away.token) is None
+    assert last.back(held).array(1).tolist() == list(range(10))
+    assert last.is_empty()

@@ -204,6 +204,15 @@ def test_the_largest_makes_room_for_what_must_be_known(daemon: Daemon, full_afte
     assert list(following.kept.all()) == ["small"]
 
 
+def test_a_name_whose_array_made_room_is_forgotten(daemon: Daemon, full_after: Callable[[int], None]) -> None:
+    session = daemon.begin(dict.fromkeys(range(5000), jnp.int8(3)))
+    daemon.keep("large", [jnp.zeros(20_000)])
+    full_after(4 * 20_000 + 2000)  # the manifest of the name fits, that of the session does not
+    following = daemon.restart()
+    assert following.kept.all() == {}
+    assert following.back(session).array(4999) == 3
+
+
 def test_where_nothing_can_be_written_all_is_lost_with_a_word(
     daemon: Daemon, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
 ) -> None:
