@@ -55,7 +55,7 @@ def _nbytes(engine: Engine, tree: KeptTree) -> int:
 
 
 def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:
-    """Whether somebody has a handle on one of its arrays."""
+    """Whether a session has a handle on one of its arrays, also while they are on the disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """What the daemon that follows must know of a kept tree, beside its arrays."""
+    """What the next daemon must know of a kept tree, apart from its arrays."""
 
     name: str
     key: str
@@ -53,17 +53,17 @@ class KeptTree:
 
     @classmethod
     def taken_back(cls, state: TreeState, away: Away) -> "KeptTree":
-        """What a name held in the daemon before."""
+        """The tree that a name held in the previous daemon."""
         fields = msgspec.structs.asdict(state)
         del fields["name"]
         return cls(**fields, arrays=(), away=away)
 
     def state(self, name: str) -> TreeState:
-        """What the daemon that follows must know, if that is its name."""
+        """What the next daemon must know of the tree, which is held under `name`."""
         return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
 
     def identities(self) -> set[int | str]:
-        """What stands for each of its arrays, whoever has it."""
+        """What its arrays are known by, for comparison with those of sessions; see `Away`."""
         away = self.away
         return {*map(id, self.arrays), *(away.identities() if away is not None else ())}
 
@@ -121,12 +121,12 @@ class Kept:
         return False
 
     def take_back(self, name: str, tree: KeptTree) -> None:
-        """Goes on with what a name held in the daemon before."""
+        """Let a name hold what it held in the previous daemon."""
         with self._lock:
             self._trees[name] = tree
 
     def leave_behind(self) -> dict[str, KeptTree]:
-        """What the next daemon needs: trees that are not on the disk. From now on no name holds anything."""
+        """Give up all names, and return the trees that are not on the disk."""
         with self._loading, self._lock:
             trees, self._trees = self._trees, {}
         return {name: tree for name, tree in trees.items() if tree.away is None}

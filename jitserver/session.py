@@ -51,16 +51,16 @@ class Away(Protocol):
     """The arrays of a session, or of a kept tree, while they are on the disk."""
 
     def identities(self) -> set[int | str]:
-        """What stands for each, whoever has it."""
+        """What the arrays are known by: their files, and the ids of those that are in memory."""
 
     def missing_bytes(self) -> int:
-        """Bytes of those that nobody has in memory."""
+        """Bytes of the arrays that are not in memory."""
 
     def load(self) -> dict[int, Any]:
-        """Has them in memory, by handle, or by the position of the leaf; what is lost as `Failed`."""
+        """Read the arrays, by handle or by position of the leaf. One that is lost is `Failed`."""
 
     def discard(self) -> None:
-        """Nobody needs them from there any more."""
+        """Remove them from the disk, unless others need them there."""
 
 
 class Session:
@@ -193,7 +193,7 @@ class Session:
         return [array for array in held if not array.is_deleted()]
 
     def identities(self) -> set[int | str]:
-        """What stands for each of its arrays, whoever has it, also while they are on the disk."""
+        """What its arrays are known by, for comparison with those of names; see `Away`."""
         away = self._away
         return {*map(id, self.held()), *(away.identities() if away is not None else ())}
 
@@ -302,7 +302,7 @@ class Session:
             self._expected += map(Watch, others)
 
     def is_away(self) -> bool:
-        """Whether all of it is still on the disk. Waits while it is read."""
+        """Whether its arrays are still on the disk. Waits while they are read."""
         with self._loading:
             return self._away is not None
 
@@ -342,7 +342,7 @@ class Session:
         return session
 
     def load(self) -> None:
-        """Has its arrays in memory, if they are still on the disk."""
+        """Read its arrays, if they are still on the disk."""
         with self._loading:
             away = self._away
             if away is not None:

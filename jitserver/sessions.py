@@ -69,7 +69,7 @@ class Sessions:
         session.end()
 
     def take_back(self, session: Session) -> None:
-        """Goes on with a session of the daemon before."""
+        """Add a session of the previous daemon."""
         with self._lock:
             self.by_token[session.token] = session
 

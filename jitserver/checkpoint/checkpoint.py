@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """What the daemon before left in a folder, as long as nobody has asked for it; and what is left for the next."""
+    """What the previous daemon left in a folder and no client has asked for yet; and what this one leaves."""
 
     def __init__(self, root: Path) -> None:
-        """Opens a folder, which no other daemon uses.
+        """Open a folder that no other daemon uses.
 
         Raises:
-            SettingsError: it belongs to somebody else.
+            SettingsError: it belongs to another user.
             OSError: it cannot be made or listed.
         """
         self._manifests = Manifests(root)
@@ -37,10 +37,11 @@ class Checkpoint:
 
     @classmethod
     def at(cls, address: str) -> "Checkpoint":
-        """That of the daemons at an address.
+        """Open the checkpoint of the daemons at an address, and remove those of older versions.
 
         Raises:
-            SettingsError, OSError: there can be none.
+            SettingsError: a folder belongs to another user.
+            OSError: a folder cannot be made or listed.
         """
         for old in (folder.part() / "sessions", folder.part() / "kept"):
             if old.exists():
@@ -49,7 +50,7 @@ class Checkpoint:
         return cls(folder_of(address))
 
     def take_back(self, kept: Kept, sessions: Sessions, entry_of: EntryOf) -> None:
-        """Goes on with what the daemon before left. Its arrays are read when somebody asks for them."""
+        """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
         sessions.lost |= self._manifests.lost
         for manifest in self._manifests.all():
             away = Saved(self._manifests, self._store, manifest)
@@ -64,29 +65,29 @@ class Checkpoint:
                 sessions.take_back(session)
 
     def save(self, kept: Kept, sessions: Iterable[Session], deadline: float) -> None:
-        """Leaves what is kept, and sessions, which are frozen, for the next daemon, as far as there is room, and time
-        until `deadline`, by `time.monotonic`. They own no arrays any more.
+        """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
+        `time.monotonic`). Afterwards they own no arrays.
         """
         saving = self._taken_over(kept, sessions)
         try:
-            with self._manifests.lock:  # what is there may be named once more
+            with self._manifests.lock:  # a file that is there may get another reference
                 self._manifests.make_folders()
                 saving.run(deadline)
         except (SettingsError, OSError) as error:
-            log.warning("what is here is lost to the next daemon: %s", error)
+            log.warning("the checkpoint cannot be written, and all arrays are lost: %s", error)
 
     def _taken_over(self, kept: Kept, sessions: Iterable[Session]) -> Saving:
         saving = Saving(self._manifests, self._store)
         for name, tree in kept.leave_behind().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))
         for session in sessions:
-            if not session.is_away():  # else nobody came for it since it was written
+            if not session.is_away():  # else its manifest still holds
                 saving.add(*session.leave_behind())
         return saving
 
 
 class Saved:
-    """The arrays of a session or of a tree while they are on the disk."""
+    """The arrays of a session or a tree while they are on the disk."""
 
     def __init__(self, manifests: Manifests, store: ArrayStore, manifest: Manifest) -> None:
         self._manifests = manifests
@@ -94,16 +95,16 @@ class Saved:
         self._manifest = manifest
 
     def identities(self) -> set[int | str]:
-        """What stands for each, whoever has it: its file, and its `id` if somebody has it in memory."""
+        """The files of the arrays, and the ids of those that are in memory, for comparison with those of others."""
         found = [self._store.loaded(stored) for stored in self._manifest.stored()]
         return self._manifest.files() | {id(array) for array in found if array is not None}
 
     def missing_bytes(self) -> int:
-        """Bytes of those that nobody has in memory."""
+        """Bytes of the arrays that are not in memory."""
         return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
 
     def load(self) -> dict[int, Any]:
-        """Has them in memory, by handle; what is lost as `Failed`."""
+        """Read the arrays, by handle. One that is lost is `Failed`."""
         begun = time.monotonic()
         found: dict[int, Any] = {}
         for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
@@ -112,7 +113,7 @@ class Saved:
         return found
 
     def discard(self) -> None:
-        """Nobody needs them from there any more."""
+        """Remove the manifest, and the files that no other manifest names."""
         self._manifests.discard(self._manifest)
 
     def _loaded(self, stored: Stored | Failure) -> Any:

@@ -1,4 +1,4 @@
-"""Manifests, and which arrays' files they name. Knows nothing of jax."""
+"""Manifests: what each session and name needs, and which files it references. Knows nothing of jax."""
 
 import contextlib
 import hashlib
@@ -52,19 +52,19 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Manifests:
-    """Those in a folder. Safe to use from many threads.
+    """The manifests in a folder. Safe to use from many threads.
 
     Attributes:
         arrays: the folder of the arrays.
-        lock: whoever holds it may count on what is there to stay.
+        lock: while it is held, no other thread removes a file.
         lost: the tokens of sessions whose manifests cannot be read, and why.
     """
 
     def __init__(self, root: Path) -> None:
-        """Reads what is there, and removes what is damaged, unfinished, or named by no manifest.
+        """Read all manifests; remove damaged and unfinished ones, and arrays that none names.
 
         Raises:
-            SettingsError: a folder belongs to somebody else.
+            SettingsError: a folder belongs to another user.
             OSError: it cannot be made or listed.
         """
         self.arrays = root / "arrays"
@@ -78,20 +78,20 @@ class Manifests:
         self.sweep()
 
     def make_folders(self) -> None:
-        """Makes the folders, as far as they are not there any more."""
+        """Make the folders that do not exist."""
         for path in (self.arrays.parent, self.arrays, self._folder):
             private_folder(path)
 
     def all(self) -> list[Manifest]:
-        """Those that are there."""
+        """All manifests in the folder."""
         with self.lock:
             return list(self._found.values())
 
     def write(self, manifest: Manifest) -> None:
-        """Writes a manifest, whose arrays are on the disk; instead of that of the same session or name.
+        """Write a manifest whose arrays are on the disk; it replaces that of the same session or name.
 
         Raises:
-            OSError: there is no room. What was there is as it was.
+            OSError: there is no room. A manifest that was there is unchanged.
         """
         path = self._path(manifest)
         with self.lock:
@@ -99,7 +99,7 @@ class Manifests:
             self._found[path] = manifest
 
     def discard(self, manifest: Manifest) -> None:
-        """Removes the manifest of that session or name, and the arrays that no other names."""
+        """Remove the manifest of this session or name, and the arrays that no other names."""
         path = self._path(manifest)
         with self.lock:
             gone = self._found.pop(path, None)
@@ -108,7 +108,7 @@ class Manifests:
                 _remove(self.arrays / name)
 
     def sweep(self) -> None:
-        """Removes the arrays that no manifest names."""
+        """Remove the arrays that no manifest names."""
         with self.lock:
             for name in {path.name for path in self.arrays.iterdir()} - self._named():
                 _remove(self.arrays / name)
@@ -138,14 +138,14 @@ def folder_of(address: str) -> Path:
     """The folder for the daemons at an address.
 
     Raises:
-        SettingsError: it is in a folder that belongs to somebody else.
+        SettingsError: a folder on the way belongs to another user.
         OSError: it cannot be made.
     """
     return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
 
 
 def forget_sessions(address: str) -> None:
-    """Ends the sessions that a daemon left at an address, as far as there are any. None may run there."""
+    """Remove the sessions that a daemon left at an address, where none may run."""
     with contextlib.suppress(SettingsError, OSError):
         manifests = Manifests(folder_of(address))
         for manifest in manifests.all():

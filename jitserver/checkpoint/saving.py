@@ -1,4 +1,4 @@
-"""Writes what a daemon leaves: first the arrays, then the manifests that name them.
+"""One save: writes the arrays, then the manifests that name them.
 
 The smallest arrays come first, and last those that are still computed, as that may take all the time. What there is no
 room or time for is left out, and says so when it is asked for.
@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 
 
 class Saving:
-    """One save. It owns what is added, and frees memory on the way."""
+    """One save. It owns the arrays that are added, and frees each once it is written."""
 
     def __init__(self, manifests: Manifests, store: ArrayStore) -> None:
         self._manifests = manifests
         self._store = store
         self._drafts: list[tuple[Manifest, list[int]]] = []
-        self._left: dict[int, Any] = {}  # by `id`: all of them live when the writing begins
+        self._left: dict[int, Any] = {}  # by `id`: all are alive when writing begins
         self._done: dict[int, Any] = {}  # what became of each: Stored, or a Failure
         self._written: list[int] = []  # in their order
 
     def add(self, owner: State | TreeState, arrays: dict[int, Any]) -> None:
-        """Takes over the arrays of a session, or the leaves of a tree."""
+        """Take over the arrays of a session, or the leaves of a tree."""
         handles: dict[int, list[int]] = {}
         for handle, value in arrays.items():
             handles.setdefault(id(value), []).append(handle)
@@ -41,17 +41,17 @@ class Saving:
         self._drafts.append((Manifest(owner, list(map(tuple, handles.values())), []), list(handles)))
 
     def run(self, deadline: float) -> None:
-        """Writes all of it, as far as there is room, and time until `deadline`."""
+        """Write everything, as far as there is room, and time until `deadline`."""
         self._find_written()
         for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
             self._done[number] = self._write(self._left.pop(number), deadline)
             if isinstance(self._done[number], Stored):
                 self._written.append(number)
         self._write_manifests()
-        self._manifests.sweep()  # of trees that could not be written whole
+        self._manifests.sweep()  # arrays of trees that were given up
 
     def _find_written(self) -> None:
-        """Notes what is on the disk already, as a manifest of before names it that stays."""
+        """Note the arrays that are on the disk already because a manifest that stays names them."""
         for manifest in self._manifests.all():
             for stored in manifest.stored():
                 number = id(self._store.loaded(stored))

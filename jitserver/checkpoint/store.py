@@ -1,4 +1,4 @@
-"""Arrays in files, and back: one array for each file, whoever asks for it."""
+"""Arrays in files, and back: each file is one array."""
 
 import os
 import secrets
@@ -26,10 +26,10 @@ class ArrayStore:
         self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
     def write(self, array: Any, deadline: float) -> Stored:
-        """Writes an array, once it is computed; gives up at `deadline`, by `time.monotonic`.
+        """Write an array, once it is computed; give up at `deadline` (by `time.monotonic`).
 
         Raises:
-            OSError: there is no room, or (TimeoutError) no time. Nothing is left of it.
+            OSError: there is no room, or (TimeoutError) no time. No file remains.
             CaptureError: its sharding has no form that can be written.
             RuntimeError: it was deleted, or what computes it failed.
         """
@@ -50,7 +50,7 @@ class ArrayStore:
         return Stored(path.name, checksum, spec, array.committed, arrays.is_shared(array))
 
     def load(self, stored: Stored) -> Any:
-        """The array of a file: the same one for all, as long as somebody has it.
+        """The array of a file: the same object for all callers, as long as it is in use.
 
         Raises:
             Corrupt: the file does not hold what was written to it.
@@ -67,11 +67,11 @@ class ArrayStore:
             return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
 
     def loaded(self, stored: Stored) -> Any:
-        """The array of a file, if somebody has it in memory; else None."""
+        """The array of a file if it is in memory, else None."""
         return self._loaded.get(stored.file)
 
     def remove(self, stored: Stored) -> None:
-        """Removes a file."""
+        """Remove the file of an array."""
         (self._folder / stored.file).unlink(missing_ok=True)
 
     def _read(self, stored: Stored) -> Any:

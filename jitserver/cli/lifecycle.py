@@ -15,7 +15,6 @@ from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
-from jitserver.checkpoint.manifests import forget_sessions
 from jitserver.cli.common import ask, home, json_option, not_running, print_json
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
@@ -50,6 +49,8 @@ def stop(as_json: bool) -> None:
         facts = _facts(unit)
         systemctl.stop(unit)
         if unit.user is None:
+            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms, and is rarely needed
+
             forget_sessions(str(unit.address))  # to systemd, a stop is like a restart
         _say(as_json, "stopped", **facts)
         return

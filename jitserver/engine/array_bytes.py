@@ -27,7 +27,7 @@ def is_ready(array: jax.Array) -> bool:
 
 
 def to_bytes(array: jax.Array, deadline: float) -> memoryview:
-    """The bytes of an array, once it is computed; gives up at `deadline`, by `time.monotonic`.
+    """The bytes of an array, once it is computed; gives up at `deadline` (by `time.monotonic`).
 
     JAX keeps the copy in host memory that this makes of an array on an accelerator for as long as the array lives.
 

@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_made_is_a_loss_with_a_word(
     (root / "arrays").rmdir()
     (root / "arrays").write_text("in the way")
     daemon.leave()
-    assert "what is here is lost to the next daemon" in caplog.text
+    assert "the checkpoint cannot be written, and all arrays are lost" in caplog.text
 
 
 def says(session: Session, handle: int, *words: str) -> None:
