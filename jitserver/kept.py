@@ -111,10 +111,11 @@ class Kept:
                 if self._trees.get(name) is not tree:  # it was forgotten, or left to the next daemon
                     return False
                 found = tree.away.load()
-                tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
+                if not any(isinstance(array, Failed) for array in found.values()):
+                    tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
                 tree.away.discard()
                 tree.away = None
-            if not any(isinstance(array, Failed) for array in tree.arrays):
+            if len(tree.arrays) == len(tree.specs):
                 return True
         log.warning("what was kept as %r is lost", name)
         self._remove(name, tree)
