@@ -173,14 +173,14 @@ def plan_of(
                 session.next_handle = first + count
                 arrays = make_handles(session, first, results)
                 if is_queued:
-                    session.call_later(executable, arguments, first, attachments)
+                    session.call_later(executable, arguments, first, attachments, generation)
                     for position in taken:
                         leaves[position].deleted = True
                     if len(looks) > 1:
                         looked_at_together([arrays[n] for n in looks])
                 else:
                     run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, looks)))
-                    done, _ = session.run(run)
+                    done, _ = session.run(run, program_generation=generation)
                     if done.failures:
                         error = program.failure(done)
                         if isinstance(error, _NOT_RUN):

@@ -16,7 +16,7 @@ from jitclient.errors import NotSent, ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import Session
+from jitclient.sessions.session import FOLLOWED, Session
 from jitclient.trees import tree
 from jitclient.wire.arrays import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
@@ -95,7 +95,7 @@ class Program:
             if self.copied:
                 given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
-                raise NotSent("the daemon was followed by another since the program was looked up")
+                raise NotSent(FOLLOWED)
             attachments: list[HostArray] = []
             self.resent.look(given)
             arguments = outgoing(given, self.specs, session, attachments)
@@ -105,7 +105,7 @@ class Program:
             if can_wait:
                 first = session.new_handles(len(prepared.results))
                 arrays = make_handles(session, first, prepared.results)
-                session.call_later(prepared.executable, arguments, first, attachments)
+                session.call_later(prepared.executable, arguments, first, attachments, self.generation)
                 if len(self.looks) > 1:
                     looked_at_together([arrays[n] for n in self.looks])
                 for position in self.taken[0] if self.taken else ():
@@ -125,7 +125,9 @@ class Program:
         if attachments and self._have_room(attachments):
             looks = tuple(range(len(results)))
         run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, looks)))
-        done, fetched = session.run(run, attachments, list(map(results.__getitem__, looks)))
+        done, fetched = session.run(
+            run, attachments, list(map(results.__getitem__, looks)), program_generation=self.generation
+        )
         if done.failures:
             raise self.failure(done)
         if prepared.donated:

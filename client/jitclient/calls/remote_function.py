@@ -65,6 +65,8 @@ class RemoteFunction(Generic[P, R]):
         except Exception as error:
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+        finally:
+            lost = None  # it may be what is raised, whose traceback holds this frame with the arguments
 
     def general_path(self) -> "GeneralPath":
         """The way of its calls that no plan answers, and of all other questions."""

@@ -58,6 +58,7 @@ from jitclient.wire.messages import (
 
 _GOODBYE_SECONDS = 2.0
 _BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
+FOLLOWED = "the daemon was followed by another since the program was looked up"
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Done).decode
@@ -176,10 +177,12 @@ class Session:
         attachments: Sequence[HostArray] = (),
         specs: Sequence[Spec] = (),
         generation: int | None = None,
+        program_generation: int | None = None,
     ) -> tuple[Done, list[HostArray | Failure]]:
         """Sends a Run after all that is queued; returns the daemon's answer and the fetched values, of those `specs`.
 
-        `generation` is that of the handles in the message, or None where it has none from before.
+        `generation` is that of the handles in the message, or None where it has none from before; `program_generation`
+        that of the programs which it calls.
 
         Raises:
             ArrayLost: the daemon that held the handles is gone.
@@ -192,6 +195,8 @@ class Session:
         with self.lock:
             connection = self.connection
             if connection is None:
+                if program_generation is not None:
+                    raise NotSent("the connection broke before the call")
                 connection = self._connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost(self.why_lost)
@@ -201,6 +206,8 @@ class Session:
             try:
                 try:
                     self._exchanging = True  # from here on, whoever calls in a signal handler sends nothing
+                    if program_generation not in (None, self.program_generation):
+                        raise NotSent(FOLLOWED)
                     if drops:
                         dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
                     if message.calls:  # what goes before a call leaves room for it
@@ -251,24 +258,35 @@ class Session:
         return generation != self.generation or 0 < number <= self._begun
 
     def call_later(
-        self, executable: int, arguments: list[int | bytes | Attached], first: int, attachments: Sequence[HostArray]
+        self,
+        executable: int,
+        arguments: list[int | bytes | Attached],
+        first: int,
+        attachments: Sequence[HostArray],
+        program_generation: int,
     ) -> None:
         """Queues a call whose results are named from `first` on, and returns at once: it is sent when there is
         something to send it with, a moment later, or before the next look. Called with the `lock`, while there is a
         `connection`.
 
         What becomes of it is seen when its results are looked at.
+
+        Raises:
+            NotSent: the connection broke, or the program is not of this `program_generation`: somebody called in a
+                signal handler or a destructor, after its caller had looked.
         """
+        pipeline, drops = self._pipeline, self.drops
+        if self.connection is None or program_generation != self.program_generation:
+            raise NotSent(FOLLOWED)
         if attachments and self._exchanging:
             raise SessionBusy(_BUSY)
-        drops = self.drops
         dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
         call = Call(executable, arguments, first, dropped)
         try:
-            if self._pipeline.add(call) or attachments:
+            if pipeline.add(call) or attachments:
                 self._advance(attachments)
         except BaseException:  # an interrupt: nobody would look at its results, and what goes beside it is not sent yet
-            queue = self._pipeline.queue
+            queue = pipeline.queue
             if queue and queue[-1] is call:
                 queue.pop()
             drops.extend(dropped)

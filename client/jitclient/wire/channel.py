@@ -79,16 +79,15 @@ class WireChannel(Channel):  # type: ignore[misc]
         return None
 
     def is_quiet(self) -> bool:
-        """Whether nothing can be read now."""
+        """Whether nothing can be read now. Reads nothing: an interrupt would lose it."""
         if self._start != self._end:
             return False
         try:
-            count = self.stream.sock.recv_into(self._view, 0, socket.MSG_DONTWAIT)
+            self.stream.sock.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except (EOFError, OSError):  # whoever reads next is told
-            return False
-        self._start, self._end = 0, count
+            pass
         return False
 
     def recv_into(self, target: memoryview) -> None:

@@ -353,9 +353,9 @@ def test_letting_go_meanwhile(daemon: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert first(fn(x, y)) == 3.0
     run = Session.run
 
-    def letting_go(*given: Any) -> Any:  # as another thread may
+    def letting_go(*given: Any, **named: Any) -> Any:  # as another thread may
         copies.let_go()
-        return run(*given)
+        return run(*given, **named)
 
     monkeypatch.setattr(Session, "run", letting_go)
     assert [first(fn(x, y)) for _ in range(3)] == [3.0] * 3

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,9 +13,10 @@ import pytest
 
 import jitclient
 from jitclient import Array
+from jitclient.arrays.array import make_handles
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.program import Program
-from jitclient.errors import ArrayLost
+from jitclient.errors import ArrayLost, DaemonSilent
 from jitclient.local_jax import as_before, context, interop
 from jitclient.sessions import process
 from jitclient.sessions.drops import Drops
@@ -363,8 +365,8 @@ def test_the_results_of_an_interrupted_call_are_dropped(
         fn(given)
     forward = getattr(Session, step)
 
-    def interrupted(*given: Any) -> Any:
-        forward(*given)
+    def interrupted(*given: Any, **named: Any) -> Any:
+        forward(*given, **named)
         raise KeyboardInterrupt
 
     with process.session() as session:  # held, so that nobody tells the daemon meanwhile
@@ -377,6 +379,59 @@ def test_the_results_of_an_interrupted_call_are_dropped(
         assert {name, name + 1} <= set(session.drops)
     monkeypatch.undo()
     assert first(fn(given)) == 2.0
+
+
+MEANWHILE: dict[str, Callable[[Session], None]] = {
+    "another daemon": Session.prepare_anew,
+    "no connection": Session.disconnect,
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("make", [host, lambda: host(1.0, (50_000,)), there], ids=["small", "large", "queued"])
+def test_what_a_signal_handler_does_to_the_session_after_the_checks(
+    make: Callable[[], Any], what: str, general: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn, given = jitclient.jit(lambda x: x + FACTOR), make()
+    for _ in range(3):
+        fn(given)
+    assert len(general) == 2
+
+    done: list[str] = []
+
+    def meanwhile(session: Session, *rest: Any) -> Any:
+        if not done:
+            done.append(what)
+            MEANWHILE[what](session)
+        return make_handles(session, *rest)
+
+    monkeypatch.setattr("jitclient.calls.plan.make_handles", meanwhile)
+    monkeypatch.setattr("jitclient.calls.program.make_handles", meanwhile)
+    assert first(fn(given)) == 1.0 + FACTOR
+    assert done
+    assert len(general) == 3
+
+
+@pytest.mark.parametrize("size", [3, 50_000])
+def test_an_error_of_the_connection_holds_no_arguments(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x + FACTOR)
+    for _ in range(3):
+        fn(host(1.0, (size,)))
+
+    def silent(*_: Any, **__: Any) -> Any:
+        raise DaemonSilent("for a test")
+
+    monkeypatch.setattr(Session, "run", silent)
+    given = host(1.0, (size,))
+    alive = weakref.ref(given)
+    gc.disable()
+    try:
+        with pytest.raises(DaemonSilent):
+            fn(given)
+        del given
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_a_handle_of_another_stay_is_none_of_its_concern() -> None:

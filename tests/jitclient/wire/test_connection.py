@@ -165,6 +165,15 @@ def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
         exchanged(ends)
 
 
+def test_whether_it_is_quiet_is_asked_without_reading(ends: Ends) -> None:
+    # What were read then, an interrupt would lose.
+    frame = struct.pack("<I", 2) + bytes((DONE,)) + b"!"
+    assert ends.client.is_quiet()
+    ends.bare.sendall(frame)
+    assert not ends.client.is_quiet()
+    assert ends.client._channel.stream.sock.recv(99) == frame
+
+
 def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -> None:
     body = bytes(range(256)) * 4096  # 1 MiB
     frame = struct.pack("<I", len(body) + 1) + bytes((DONE,)) + body
