@@ -6,9 +6,9 @@ Covered are arrays of the daemon, numpy's arrays and scalars, arrays of the clie
 that have a copy on the daemon, and Python's numbers; in trees or not, by position or by name; static arguments; and
 donation of arrays of the daemon.
 
-Left to the general way: declared inputs (`deps`), typed keys that are not on the daemon, arrays of the client's own jax
-that were placed, or that are too large for a message and have no copy, trees whose leaves travel in an order of their
-own, donation by value, and programs that may raise and are given arrays of the daemon.
+Left to the general way: declared inputs (`deps`), arrays of the client's own jax that were placed, or that are too
+large for a message and have no copy, trees whose leaves travel in an order of their own, donation by value, and
+programs that may raise and are given arrays of the daemon.
 """
 
 import operator
@@ -19,6 +19,7 @@ import numpy as np
 
 from jitclient.arrays.array import Array, looked_at_together, make_handles
 from jitclient.calls import MISS, copies
+from jitclient.calls.arguments import value_of
 from jitclient.calls.options import Static
 from jitclient.calls.program import Program
 from jitclient.codec.unchanged.watch import GONE
@@ -148,6 +149,10 @@ def plan_of(
                         return MISS
                 elif leaf.shape != spec.shape or (leaf.dtype is not given and leaf.dtype != given):
                     return MISS
+                elif dtype is None:
+                    if leaf.committed or leaf.is_deleted():
+                        return MISS
+                    arguments.append(value_of(leaf, spec).tobytes())
                 elif is_own:
                     if leaf.committed or leaf.weak_type != spec.weak_type or leaf.is_deleted():
                         return MISS
@@ -196,7 +201,7 @@ def plan_of(
 
 _Want = tuple[Any, Spec, Any, Any, bool]
 """The type of a leaf, its spec, its dtype if it has one, that in which it travels, and whether it is an array of the
-client's own jax; with `Array` for a dtype, it has a copy."""
+client's own jax; with `Array` for a dtype, it has a copy. Typed keys travel in no dtype of theirs."""
 
 
 def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_queued: bool) -> list[_Want] | None:
@@ -218,13 +223,13 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
             wants.append((kind, spec, None, None, False))
             continue
         is_large = nbytes_of(spec) > inline_most(len(leaves))
-        if is_key(spec) or (is_large and kind is not np.ndarray):
+        if is_large and kind is not np.ndarray:
             return None
         _, dtype = host_form(spec)
         if kind in _NUMBERS:
             wants.append((kind, spec, None, dtype, False))
         elif is_jax_array(leaf) and not getattr(leaf, "committed", True):
-            wants.append((kind, spec, dtype, dtype, True))
+            wants.append((kind, spec, leaf.dtype, None if is_key(spec) else dtype, True))
         elif kind is np.ndarray or (issubclass(kind, np.generic) and kind.__module__ == "numpy"):
             wants.append((kind, spec, dtype if leaf.dtype == dtype else leaf.dtype, dtype, False))
         else:

@@ -55,7 +55,12 @@ def first(tree: Any) -> float:
 
 
 def add_all(*args: Any, n: int = 1, **kwargs: Any) -> Any:
-    return sum(jnp.sum(leaf) for leaf in jax.tree.leaves((args, kwargs))) * n
+    return sum(jnp.sum(_numbers(leaf)) for leaf in jax.tree.leaves((args, kwargs))) * n
+
+
+def _numbers(leaf: Any) -> Any:
+    is_key = jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+    return jax.random.uniform(leaf.ravel()[0]) if is_key else leaf
 
 
 COVERED: dict[str, Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]] = {
@@ -67,6 +72,8 @@ COVERED: dict[str, Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]] = 
     "array of jax": lambda v: ((jnp.full(3, v),), {}),
     "arrays of jax, mixed": lambda v: ((there(v), jnp.full((2, 3), v, jnp.bfloat16), jnp.asarray(v)), {}),
     "legacy key": lambda v: ((jax.random.PRNGKey(int(v)),), {}),
+    "typed key": lambda v: ((jax.random.key(int(v)), there(v)), {}),
+    "typed keys by value": lambda v: ((jax.random.split(jax.random.key(int(v)), 3),), {}),
     "scalar of numpy": lambda v: ((np.float32(v),), {}),
     "float": lambda v: ((v,), {}),
     "int and bool": lambda v: ((int(v), v > 1), {}),
@@ -93,6 +100,17 @@ def test_the_third_call_is_done_in_one_go(case: str, general: list[int]) -> None
         expected = np.asarray(plain(*args, **kwargs))
         assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
         assert len(general) == min(call + 1, 2)
+
+
+def test_another_kind_of_key_is_another_program(general: list[int]) -> None:
+    fn, plain = jitclient.jit(jax.random.bits), jax.jit(jax.random.bits)
+    fry, rbg = (jax.random.key(1, impl=name) for name in ("threefry2x32", "rbg"))
+    for key in (fry, fry, fry, rbg, rbg, rbg, fry, rbg):
+        assert int(fn(key)) == int(plain(key))
+    assert len(general) == 4
+    placed = jax.device_put(fry, jax.devices()[0])
+    assert int(fn(placed)) == int(plain(placed))
+    assert len(general) == 5
 
 
 def test_large_arrays_of_numpy_go_along_with_arrays_of_the_daemon(general: list[int]) -> None:
