@@ -1,6 +1,7 @@
 """Client and daemon in one process, which counts what each calls: `python hot_path_worker.py SOCKET` prints
-{case: [by the client's thread, by the daemon's]}, functions in Python per call of a jitted function. Medians: how often
-a batch is sent, or a clock is due, depends on how busy the machine is.
+{case: [by the client's thread, by the daemon's, on the socket of either]}, functions in Python and methods of sockets
+per call of a jitted function. Medians: how often a batch is sent, or a clock is due, depends on how busy the machine
+is.
 """
 
 import collections
@@ -8,6 +9,7 @@ import functools
 import itertools
 import json
 import os
+import socket
 import statistics
 import sys
 import threading
@@ -37,13 +39,18 @@ from jitserver.service import JitService
 
 CALLS = 64
 FOLDERS = tuple(str(Path(package.__file__).parent) for package in (jitclient, calls))
+NAMES = ("MainThread", "connection", "MainThread's socket", "connection's socket")
 counts: collections.Counter[str] = collections.Counter()
 counted = False
 
 
-def count(frame: Any, event: str, _: Any) -> None:
-    if counted and event == "call" and frame.f_code.co_filename.startswith(FOLDERS):
+def count(frame: Any, event: str, called: Any) -> None:
+    if not counted:
+        return
+    if event == "call" and frame.f_code.co_filename.startswith(FOLDERS):
         counts[threading.current_thread().name] += 1
+    elif event == "c_call" and isinstance(getattr(called, "__self__", None), socket.socket):
+        counts[f"{threading.current_thread().name}'s socket"] += 1
 
 
 def measured(call: Any) -> list[float]:
@@ -59,8 +66,7 @@ def measured(call: Any) -> list[float]:
             call()
         after.append(counts.copy())
         counted = False
-    names = ("MainThread", "connection")
-    return [statistics.median(b[name] - a[name] for a, b in itertools.pairwise(after)) for name in names]
+    return [statistics.median(b[name] - a[name] for a, b in itertools.pairwise(after)) for name in NAMES]
 
 
 counters = Counters()
