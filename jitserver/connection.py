@@ -14,6 +14,7 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.arrays import HostArray, allocate
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
+from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import (
     BUSY,
     DONE,
@@ -39,7 +40,7 @@ from jitserver.uploads import Incoming
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Run).decode
+_decode = decoder(Run).decode
 
 _DONE = bytes((DONE,))
 _SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
@@ -161,10 +162,10 @@ class DaemonConnection(WireConnection):
         elif kind == RUN:
             self._on_run(self.session, self.order, _decode(body))
         elif kind == LEASE and self.lends:
-            leased, descriptor = self._lane.lent.lease(msgspec.msgpack.decode(body, type=Lease).nbytes)
+            leased, descriptor = self._lane.lent.lease(decoded(body, Lease).nbytes)
             self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
         elif kind == RETURN:
-            self._lane.lent.take_back(msgspec.msgpack.decode(body, type=Return))
+            self._lane.lent.take_back(decoded(body, Return))
         else:
             super().on_frame(kind, body)
 

@@ -15,6 +15,7 @@ from rpyc.core.service import Service
 
 from jitclient.errors import DaemonDraining, ProtocolError
 from jitclient.wire import explaining, keeping, looking, messages
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.blocks import Pool
@@ -43,7 +44,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
         @functools.wraps(handler)
         def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
             try:
-                request = msgspec.msgpack.decode(payload, type=message)
+                request = decoded(payload, message)
                 return OK + _encode(handler(self, connection, request))
             except ProtocolError:
                 raise

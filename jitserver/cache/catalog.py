@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.makeup import Makeup
 
@@ -35,7 +36,7 @@ CREATE TABLE blobs (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROW
 
 _INFO = "info, hits, saved, last_used, pinned"
 _STORED = f"SELECT {_INFO}, rows, parts, facts, request, executable, capture FROM programs JOIN details USING (key)"
-_decode = msgspec.msgpack.Decoder(EntryInfo).decode
+_decode = decoder(EntryInfo).decode
 _encode = msgspec.msgpack.encode
 
 
@@ -233,7 +234,7 @@ class Catalog:
 
 
 def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -> EntryInfo:
-    found = _decode(info)
+    found: EntryInfo = _decode(info)
     found.hits, found.saved, found.last_used, found.pinned = hits, saved, last_used, bool(pinned)
     found.in_memory = False  # which it was when it was written down
     return found

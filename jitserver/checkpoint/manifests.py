@@ -12,6 +12,7 @@ import msgspec
 
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Failure, Spec
 from jitserver.cache import files, folder
 from jitserver.kept import TreeState
@@ -119,7 +120,7 @@ class Manifests:
                 raise files.Corrupt("it was never finished")
             if path.stat().st_uid != os.getuid():
                 raise files.Corrupt("it belongs to another user")
-            self._found[path] = msgspec.msgpack.decode(files.read(path), type=Manifest)
+            self._found[path] = decoded(files.read(path), Manifest)
         except (files.Corrupt, msgspec.MsgspecError, OSError) as error:
             log.warning("what the daemon before left in %s is lost: %s", path, error)
             with contextlib.suppress(ValueError):  # it is that of a name

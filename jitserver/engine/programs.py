@@ -7,6 +7,7 @@ import msgspec
 
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.notices import labels
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import EntryInfo, Lookup, Prepare
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
@@ -263,4 +264,4 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
 
 def request_of(stored: Stored) -> Prepare:
     """What a client asked for when it was made."""
-    return msgspec.msgpack.decode(stored.request, type=Prepare)
+    return decoded(stored.request, Prepare)

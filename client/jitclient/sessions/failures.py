@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from jitclient.codec import values
 from jitclient.errors import ProtocolError, RemoteError
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import OK, Failure, Frame
 
 
@@ -135,7 +134,7 @@ def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) ->
         TraceFailed: the user's function raised it while it was traced.
     """
     if reply[:1] == OK:
-        return msgspec.msgpack.decode(reply[1:], type=answer)
-    failure = msgspec.msgpack.decode(reply[1:], type=Failure)
+        return decoded(reply[1:], answer)
+    failure: Failure = decoded(reply[1:], Failure)
     error = to_exception(failure, deref)
     raise error if failure.is_final else TraceFailed(error)

@@ -15,6 +15,7 @@ from jitclient.sessions.blocks import Blocks
 from jitclient.wire.arrays import HostArray
 from jitclient.wire.blocks import Reader
 from jitclient.wire.connection import ClientConnection
+from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import RUN, Call, Done, Run
 
 _BATCH = 32  # calls in a Run
@@ -23,7 +24,7 @@ _MOST_BYTES = 1 << 20
 _LOOK_EVERY = 8  # calls
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Done).decode
+_decode = decoder(Done).decode
 
 
 class Sent:

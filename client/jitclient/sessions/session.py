@@ -39,6 +39,7 @@ from jitclient.settings import Settings
 from jitclient.wire.address import Address
 from jitclient.wire.arrays import HostArray, shaped, unpack
 from jitclient.wire.connection import ClientConnection
+from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import (
     MOST_CAPTURE_BYTES,
     UPLOAD_BYTES,
@@ -61,7 +62,7 @@ _BUSY = "this thread is in the middle of a call: signal handlers and destructors
 FOLLOWED = "the daemon was followed by another since the program was looked up"
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Done).decode
+_decode = decoder(Done).decode
 T = TypeVar("T")
 
 

@@ -14,6 +14,7 @@ from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import (
     BUSY,
     DONE,
@@ -207,9 +208,9 @@ class ClientConnection(WireConnection):
         if kind == DONE:
             self._answers.append(body)
         elif kind == BUSY:
-            self.on_busy(msgspec.msgpack.decode(body, type=Busy).phase)
+            self.on_busy(decoded(body, Busy).phase)
         elif kind == LEASED:
-            self._leased = msgspec.msgpack.decode(body, type=Leased)
+            self._leased = decoded(body, Leased)
         else:
             super().on_frame(kind, body)
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import EntryInfo, Lookup, Message, Part
 
 _CODE, _CONTENT = ": code", ": content"
@@ -83,4 +84,4 @@ def decode_parts(data: bytes) -> list[KeyPart]:
     Raises:
         msgspec.MsgspecError: the bytes hold something else.
     """
-    return msgspec.msgpack.decode(data, type=list[KeyPart]) if data else []
+    return decoded(data, list[KeyPart]) if data else []
