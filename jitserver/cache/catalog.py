@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.wire.decoders import decoder
+from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.makeup import Makeup
 
@@ -242,5 +242,5 @@ def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -
 
 def _stored(row: tuple[Any, ...]) -> Stored:
     rows, parts, facts, request, executable, capture = row[5:]
-    makeup = Makeup(msgspec.msgpack.decode(rows, type=dict[str, bytes]), parts)
+    makeup = Makeup(decoded(rows, dict[str, bytes]), parts)
     return Stored(_info(*row[:5]), makeup, facts, request, executable, capture)

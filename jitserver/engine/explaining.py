@@ -2,8 +2,7 @@
 
 import hashlib
 
-import msgspec
-
+from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup
 from jitserver.cache.makeup import Makeup
@@ -24,7 +23,7 @@ def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
     rows = keys.parts(lookup)
     told = decode_parts(parts)
     for row in _TOLD_HERE:
-        held = msgspec.msgpack.decode(rows[row], type=dict[str, str])
+        held = decoded(rows[row], dict[str, str])
         told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
     return Makeup({row: _digest(part) for row, part in rows.items()}, encode_parts(told))
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 PROGRAM = textwrap.dedent(
     """
@@ -34,3 +35,12 @@ PROGRAM = textwrap.dedent(
 def test_the_first_messages_of_a_kind_may_come_at_once() -> None:
     # Without the lock every second process crashes, if it is alone.
     assert [subprocess.run([sys.executable, "-c", PROGRAM]).returncode for _ in range(12)] == [0] * 12
+
+
+def test_all_messages_are_decoded_by_these() -> None:
+    top = Path(__file__).parents[3]
+    sources = [path for folder in ("client/jitclient", "jitserver") for path in (top / folder).rglob("*.py")]
+    others = [
+        path.name for path in sources if "msgpack.decode" in (text := path.read_text()) or "msgpack.Decoder(" in text
+    ]
+    assert others == ["decoders.py"]
