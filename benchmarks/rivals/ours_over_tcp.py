@@ -52,8 +52,8 @@ def connect() -> Iterator[Caller]:
 def main(folder: Path) -> None:
     """Runs the daemon, and tells in a file how to get in."""
     from jitclient.wire.address import Address
-    from jitserver.daemon import Daemon, Options
-    from jitserver.memory import keep_freed
+    from jitserver.platform.malloc import keep_freed
+    from jitserver.server.daemon import Daemon, Options
 
     class Open(Daemon):
         """A daemon that lets in whoever connects to the port."""

@@ -13,7 +13,7 @@ import msgspec
 
 from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.makeup import Makeup
+from jitserver.cache.call_key import Makeup
 
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""

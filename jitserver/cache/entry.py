@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.makeup import Makeup
-from jitserver.cache.worth import OVERHEAD_BYTES
+from jitserver.cache.call_key import Makeup
+from jitserver.cache.eviction import OVERHEAD_BYTES
 
 _IDLE_SECONDS = 10.0
 _FRESH_SECONDS = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jitserver.cache.entry import Entry
-from jitserver.cache.worth import worth
+from jitserver.cache.eviction import worth
 
 _SPARE = 0.9
 _COUNT_EVERY = 16

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterable
 
 from jitclient.wire.explaining import Difference
+from jitserver.cache.call_key import Makeup, differences
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
-from jitserver.cache.makeup import Makeup, differences
 
 Known = Entry | Stored
 

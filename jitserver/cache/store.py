@@ -13,8 +13,8 @@ from typing import TypeVar
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.blobs import Blobs
 from jitserver.cache.catalog import CATALOG, Catalog, Damaged, Stored, Use
+from jitserver.cache.eviction import worth
 from jitserver.cache.folder import trim
-from jitserver.cache.worth import worth
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from jitserver.cache.catalog import Stored, Use
 from jitserver.cache.entry import Entry
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
-from jitserver.cache.writer import Writer
+from jitserver.cache.write_behind import Writer
 
 log = logging.getLogger(__name__)
 

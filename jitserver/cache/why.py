@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from jitclient.wire.explaining import Explained, Why
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.makeup import Makeup, differences
+from jitserver.cache.call_key import Makeup, differences
 from jitserver.cache.nearest import Known, nearest
 
 Find = Callable[[str], Known | None]

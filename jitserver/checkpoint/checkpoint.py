@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.errors import ArrayLost, SettingsError
-from jitclient.wire.arrays import nbytes_of
+from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
+from jitserver.arrays.absent import Failed
+from jitserver.arrays.named_arrays import Kept, KeptTree
 from jitserver.cache import folder
 from jitserver.checkpoint.manifests import Manifest, Manifests, Stored, folder_of
 from jitserver.checkpoint.saving import Saving
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine.failures import failure_of
-from jitserver.kept import Kept, KeptTree
-from jitserver.session import EntryOf, Failed, Session, State
-from jitserver.sessions import Sessions
+from jitserver.sessions.registry import Sessions
+from jitserver.sessions.session import EntryOf, Session, State
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
 from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Failure, Spec
+from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
-from jitserver.kept import TreeState
-from jitserver.session import State
+from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,13 @@ import msgspec
 
 from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
+from jitserver.arrays.absent import Failed
+from jitserver.arrays.named_arrays import TreeState
 from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import array_bytes
 from jitserver.engine.failures import failure_of
-from jitserver.kept import TreeState
-from jitserver.session import Failed, State
+from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
 

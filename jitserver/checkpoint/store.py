@@ -9,10 +9,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from jitclient.wire.arrays import allocate, nbytes_of
+from jitclient.wire.array_transport import allocate, nbytes_of
 from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
-from jitserver.engine import array_bytes, arrays
+from jitserver.engine import array_bytes, device_arrays
 
 _STEP_BYTES = 16 << 20
 
@@ -47,7 +47,7 @@ class ArrayStore:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        return Stored(path.name, checksum, spec, array.committed, arrays.is_shared(array))
+        return Stored(path.name, checksum, spec, array.committed, device_arrays.is_shared(array))
 
     def load(self, stored: Stored) -> Any:
         """The array of a file: the same object for all callers, as long as it is in use.
@@ -62,7 +62,7 @@ class ArrayStore:
             return array
         array = array_bytes.from_bytes(self._read(stored), stored.spec, stored.committed)
         if stored.shared:
-            arrays.share(array)
+            device_arrays.share(array)
         with self._lock:
             return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
 

@@ -4,8 +4,8 @@ import time
 
 import click
 
-from jitclient.wire.keeping import Forget, Holdings, KeptInfo
 from jitclient.wire.messages import Verb
+from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
 from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
 
 

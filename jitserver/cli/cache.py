@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import click
 
-from jitclient.wire.looking import Pin
+from jitclient.wire.introspection import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
 from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
 from jitserver.cli.entries import check, complete_key, entries, not_empty, short

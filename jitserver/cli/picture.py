@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitclient.wire.looking import DeviceMemory, Making, Snapshot
+from jitclient.wire.introspection import DeviceMemory, Making, Snapshot
 from jitserver.cli.common import seconds, size, table
 from jitserver.cli.rates import Busy, Hot, Rates
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jitclient.wire.looking import Called, SessionInfo, Snapshot
+from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 
 
 @dataclasses.dataclass(frozen=True)

@@ -68,8 +68,8 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
 
     SIGTERM and Ctrl-C drain it: no new calls, running ones finish, and the next daemon goes on with the arrays.
     """
-    from jitserver.memory import keep_freed
-    from jitserver.process import notice_reads, prepare_process, share_the_interpreter
+    from jitserver.platform.malloc import keep_freed
+    from jitserver.server.process_setup import notice_reads, prepare_process, share_the_interpreter
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
@@ -77,7 +77,7 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     share_the_interpreter()
     keep_freed()
     notice_reads()
-    from jitserver.daemon import Daemon, Options  # imports jax
+    from jitserver.server.daemon import Daemon, Options  # imports jax
 
     where = Address.parse(address) if address else home()
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))

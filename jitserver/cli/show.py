@@ -8,7 +8,7 @@ import msgspec
 
 from jitclient.errors import DaemonUnavailable
 from jitclient.wire.explaining import Explained, Why
-from jitclient.wire.looking import Show
+from jitclient.wire.introspection import Show
 from jitclient.wire.messages import EntryInfo, Inspected, Verb
 from jitserver.cache import offline
 from jitserver.cache.why import why as compared

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
-from jitclient.wire.looking import Snapshot, Top
+from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask_daemon, console, json_option, not_running, print_json
 from jitserver.cli.picture import picture, program_of

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from jitclient.local_jax import interop, shardings
-from jitclient.wire.arrays import HostArray, raw_bytes
+from jitclient.wire.array_transport import HostArray, raw_bytes
 from jitclient.wire.messages import Spec
-from jitserver.engine import arrays
+from jitserver.engine import device_arrays
 
 _POLL_SECONDS = 0.01
 
@@ -53,11 +53,11 @@ def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
         Incompatible: there are fewer devices than it lay on.
     """
     if committed:
-        array = arrays.resident(raw, spec)
+        array = device_arrays.resident(raw, spec)
     else:
         [device] = shardings.to_jax(spec.sharding).device_set
         with jax.default_device(device):
-            array = arrays.resident(raw, msgspec.structs.replace(spec, sharding=None))
+            array = device_arrays.resident(raw, msgspec.structs.replace(spec, sharding=None))
     return interop.weakly_typed(array) if spec.weak_type else array
 
 

@@ -15,10 +15,10 @@ from jitclient.codec.ambient import process_state
 from jitclient.codec.steps.format import FORMAT
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
-from jitclient.wire.looking import DeviceMemory
+from jitclient.wire.introspection import DeviceMemory
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
-from jitserver.engine import warned
+from jitserver.engine import trace_warnings
 from jitserver.engine.packages import Packages
 
 
@@ -41,7 +41,7 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _in_block(mesh: Any) -> Iterator[None]:
     made = shardings.mesh_to_jax(Mesh(*mesh))
-    with warned.collected():  # that it is deprecated, the client's jax has said
+    with trace_warnings.collected():  # that it is deprecated, the client's jax has said
         made.__enter__()
     try:
         yield

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 import jax
 
-from jitclient.wire.arrays import nbytes_of
+from jitclient.wire.array_transport import nbytes_of
 from jitserver.cache.entry import Entry
-from jitserver.cache.strikes import DRY_RUN, MOST
-from jitserver.engine import arrays, context
+from jitserver.crashes.strikes import DRY_RUN, MOST
+from jitserver.engine import context, device_arrays
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 
@@ -94,5 +94,5 @@ def _run_on_zeros(program: Program) -> None:
     with context.entered(program.settings):
         zeros = [land(bytes(nbytes_of(spec))) for spec, land in zip(program.specs, program.landings, strict=True)]
         for position in program.donated:
-            zeros[position] = arrays.on_device(zeros[position])
+            zeros[position] = device_arrays.on_device(zeros[position])
         jax.block_until_ready(program.run(*zeros))

@@ -10,13 +10,13 @@ import jax
 from jitclient.codec.ambient import world
 from jitclient.codec.steps.sharing import class_count
 from jitclient.wire.explaining import Explain, Explained, Why
-from jitclient.wire.looking import DeviceMemory
+from jitclient.wire.introspection import DeviceMemory
 from jitclient.wire.messages import DeviceInfo, Inspected, Lookup
 from jitserver.cache import why
-from jitserver.cache.journal import Journal
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
-from jitserver.engine import arrays, context, explaining, inspecting, keys, printed, warned
+from jitserver.crashes.journal import Journal
+from jitserver.engine import context, device_arrays, explaining, inspecting, keys, trace_output, trace_warnings
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -39,8 +39,8 @@ class Engine:
         self.programs = Programs(counters, cache, self.journal)
         self._here = self.journal.here
         world.watch()
-        warned.watch()
-        printed.watch()
+        trace_warnings.watch()
+        trace_output.watch()
         context.of_process()  # starts the backend now, not under the first call
 
     def key_of(self, lookup: Lookup) -> str:
@@ -69,12 +69,12 @@ class Engine:
                 built.suspect = ""
         return results
 
-    on_device = staticmethod(arrays.on_device)
-    resident = staticmethod(arrays.resident)
-    to_host = staticmethod(arrays.to_host)
-    let_go = staticmethod(arrays.let_go)
-    share = staticmethod(arrays.share)
-    nbytes = staticmethod(arrays.nbytes)
+    on_device = staticmethod(device_arrays.on_device)
+    resident = staticmethod(device_arrays.resident)
+    to_host = staticmethod(device_arrays.to_host)
+    let_go = staticmethod(device_arrays.let_go)
+    share = staticmethod(device_arrays.share)
+    nbytes = staticmethod(device_arrays.nbytes)
 
     # ---- looking inside
 

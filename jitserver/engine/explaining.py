@@ -5,7 +5,7 @@ import hashlib
 from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup
-from jitserver.cache.makeup import Makeup
+from jitserver.cache.call_key import Makeup
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.why import against_nearest
 from jitserver.engine import keys

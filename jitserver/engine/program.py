@@ -19,10 +19,21 @@ from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.trees import tree
-from jitclient.wire.arrays import host_form, nbytes_of
+from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
-from jitserver.cache.journal import NOTHING
-from jitserver.engine import ambient, arrays, context, leaks, mutations, placed, printed, program_texts, turns, warned
+from jitserver.crashes.journal import NOTHING
+from jitserver.engine import (
+    ambient,
+    context,
+    device_arrays,
+    leaks,
+    mutations,
+    placed,
+    program_texts,
+    trace_lock,
+    trace_output,
+    trace_warnings,
+)
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -37,7 +48,7 @@ class Program:
 
     run: Any  # a `jax.stages.Compiled`, or what stands for one: takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
-    landings: tuple[arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
+    landings: tuple[device_arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
     results: tuple[Spec, ...]
     tree: bytes  # of the results
     donated: tuple[int, ...]
@@ -63,12 +74,12 @@ class Program:
     """What `run` hands its leaves to, itself in C++; None until that has run, and where there is no such thing."""
 
     plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
-    """Shape, dtype and bytes of each argument, where a call of it is like most: `jitserver/plain_runs.py`."""
+    """Shape, dtype and bytes of each argument, where a call of it is like most: `jitserver/server/plain_runs.py`."""
 
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
         unlike = self.donated or self.settings or self.may_raise or self.suspect
-        if not unlike and all(map(arrays.is_plain, (*self.specs, *self.results))):
+        if not unlike and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
     def rest(self, again: Callable[[], "Program"]) -> None:
@@ -126,7 +137,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     contents = mutations.Contents(loaded)
     ref = loaded.index_of if verify else None
     built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree, ref)
-    with warned.collected() as warnings:
+    with trace_warnings.collected() as warnings:
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
@@ -162,7 +173,7 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
     """The "jaxpr" or "stablehlo" of a captured function, which is traced once more."""
     over_leaves = _over_leaves(loaded, signature, name)
     deref, seconds = loaded.object_at, dict[str, float]()
-    with context.entered(_settings(signature, deref)), warned.collected():
+    with context.entered(_settings(signature, deref)), trace_warnings.collected():
         found = _lowered(over_leaves.function, signature, deref, lambda _: None, lambda: over_leaves.out_tree, seconds)
     return str(found.traced.jaxpr) if what == "jaxpr" else str(found.lowered.as_text())
 
@@ -206,9 +217,9 @@ def _lowered(
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placed.jitted(function, signature, options)
     with (
-        turns.traces.taken(),
+        trace_lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
-        printed.held(),
+        trace_output.held(),
         ambient.refused(),
         library_state.put_back(),
     ):
@@ -233,7 +244,7 @@ def _build(
 ) -> Program:
     seconds: dict[str, float] = {}
     settings = _settings(signature, deref)
-    with context.entered(settings), warned.collected() as warnings:
+    with context.entered(settings), trace_warnings.collected() as warnings:
         found = _lowered(function, signature, deref, say, out_tree, seconds)
         traced = found.traced
         verified = None
@@ -246,7 +257,7 @@ def _build(
     return Program(
         run=compiled,
         specs=signature.leaves,
-        landings=tuple(map(arrays.landing, signature.leaves)),
+        landings=tuple(map(device_arrays.landing, signature.leaves)),
         results=placed.results(traced.out_avals, compiled, signature),
         tree=tree.UNKNOWN,
         donated=signature.donated,

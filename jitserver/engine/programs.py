@@ -9,19 +9,19 @@ from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, Jitserve
 from jitclient.notices import labels
 from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import EntryInfo, Lookup, Prepare
+from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
-from jitserver.cache.journal import Journal, mark
-from jitserver.cache.makeup import Makeup
-from jitserver.cache.once import Once
 from jitserver.cache.recent import Recent
+from jitserver.cache.single_flight import Once
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
-from jitserver.engine import ambient, context, explaining, keys, lasting, program
+from jitserver.crashes.journal import Journal, mark
+from jitserver.engine import ambient, context, explaining, keys, program, serialization
 from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.infos import info_of
 from jitserver.engine.program import TRACING, Program, Say
-from jitserver.engine.turns import Busy
+from jitserver.engine.trace_lock import Busy
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Programs:
                 built = self._trace(key, request, payload, say_on)
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
         entry = self._entry(info_of(key, request, built), built, makeup)
-        facts = lasting.facts_of(built, lookup.signature.context)
+        facts = serialization.facts_of(built, lookup.signature.context)
         stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
         return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
 
@@ -141,7 +141,7 @@ class Programs:
             return b""
         try:
             with self.journal.noted(_STORING, entry.key, entry.info.label):
-                return lasting.executable_of(entry.program)
+                return serialization.executable_of(entry.program)
         except Exception as error:  # it calls back into Python, or JAX has another reason
             log.info("%s is kept without its executable: %s", entry.info.label, error)
             return b""
@@ -170,7 +170,7 @@ class Programs:
             say(_LOADING)
             try:
                 with self.journal.noted(_LOADING, key, stored.info.label):
-                    built = lasting.loaded(stored.facts, executable)
+                    built = serialization.loaded(stored.facts, executable)
             except Exception:
                 log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
                 self.cache.store.spoilt(stored)

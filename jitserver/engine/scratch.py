@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from jitclient.wire.arrays import ALIGNMENT, HostArray, allocate
+from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 
 FROM_CALL = 64
 """The call of a program on a connection that gets it scratch memory. To make it costs what tens of calls save."""

@@ -25,20 +25,20 @@ import jitclient
 from jitclient.calls import general_path
 from jitclient.sessions import process
 from jitclient.wire.address import Address
-from jitserver import calls, plain_runs
-from jitserver.acceptor import Acceptor
-from jitserver.blocks import Pool
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
-from jitserver.cache.writer import Writer
+from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.scratch import FROM_CALL
-from jitserver.service import JitService
+from jitserver.platform.shared_memory import Pool
+from jitserver.server import plain_runs, runs
+from jitserver.server.listener import Acceptor
+from jitserver.server.service import JitService
 
 CALLS = 64
-FOLDERS = tuple(str(Path(package.__file__).parent) for package in (jitclient, calls))
+FOLDERS = (str(Path(jitclient.__file__).parent), str(Path(runs.__file__).parents[1]))
 NAMES = ("MainThread", "connection", "MainThread's socket", "connection's socket")
 counts: collections.Counter[str] = collections.Counter()
 counted = False
@@ -72,7 +72,7 @@ def measured(call: Any) -> list[float]:
 counters = Counters()
 engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
-answer = functools.partial(calls.answer, engine, draining=False)
+answer = functools.partial(runs.answer, engine, draining=False)
 plain = functools.partial(plain_runs.answer, service)
 acceptor = Acceptor(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)

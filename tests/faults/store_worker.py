@@ -14,8 +14,8 @@ from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache import files
+from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Catalog, Stored
-from jitserver.cache.makeup import Makeup
 from jitserver.cache.store import Store
 
 reached: collections.Counter[str] = collections.Counter()

@@ -17,8 +17,8 @@ import pytest
 import jitclient
 from jitclient.wire.address import runtime_folder
 from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.cache.journal import SLOT, read
-from jitserver.cache.strikes import Strikes, Work
+from jitserver.crashes.journal import SLOT, read
+from jitserver.crashes.strikes import Strikes, Work
 
 FUNCTIONS = """
     import ctypes, functools, json, pathlib

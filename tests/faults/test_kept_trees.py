@@ -11,8 +11,8 @@ import jitclient
 from jitclient.errors import ProtocolError
 from jitclient.sessions.handshake import ask
 from jitclient.settings import Settings
-from jitclient.wire.keeping import Find, Forget, Found, Holdings, Keep, KeptInfo
 from jitclient.wire.messages import Spec, Verb
+from jitclient.wire.named_arrays import Find, Forget, Found, Holdings, Keep, KeptInfo
 
 
 def kept(daemon: Any) -> list[KeptInfo]:

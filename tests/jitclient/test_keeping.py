@@ -22,8 +22,8 @@ from jitclient import keeping
 from jitclient.calls import names
 from jitclient.codec.ambient.inputs import message_of
 from jitclient.sessions import process
-from jitclient.wire.keeping import Forget, Holdings, KeptInfo
 from jitclient.wire.messages import Run, Verb
+from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
 
 pytestmark = pytest.mark.usefixtures("daemon")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jitserver import notify
+from jitserver.platform import sd_notify
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def nobody() -> bool:
 
 def test_it_says_so_after_each_beat(heard: Callable[[], list[bytes]], until: Callable[..., Any]) -> None:
     beats: list[int] = []
-    watchdog = notify.Watchdog(0.0, lambda: beats.append(1), nobody)
+    watchdog = sd_notify.Watchdog(0.0, lambda: beats.append(1), nobody)
     for count in (1, 2):
         watchdog.tick()
         assert until(heard, "the notification") == [b"WATCHDOG=1"]
@@ -43,7 +43,7 @@ def test_it_says_so_after_each_beat(heard: Callable[[], list[bytes]], until: Cal
 
 
 def test_it_waits_between_beats(heard: Callable[[], list[bytes]], until: Callable[..., Any]) -> None:
-    watchdog = notify.Watchdog(3600.0, lambda: None, nobody)
+    watchdog = sd_notify.Watchdog(3600.0, lambda: None, nobody)
     watchdog.tick()
     until(heard, "the first notification")
     until(lambda: not watchdog._thread.is_alive(), "the end of the beat")
@@ -61,7 +61,7 @@ def test_a_beat_that_fails_is_silent_and_tried_again(
         if failing:
             raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
 
-    watchdog = notify.Watchdog(0.0, beat, nobody)
+    watchdog = sd_notify.Watchdog(0.0, beat, nobody)
     watchdog.tick()
     until(lambda: "CUDA_ERROR_ILLEGAL_ADDRESS" in caplog.text, "the failure in the log")
     until(lambda: not watchdog._thread.is_alive(), "the end of the beat")
@@ -76,7 +76,7 @@ def test_a_beat_that_waits_is_a_fault_only_without_clients(
     heard: Callable[[], list[bytes]], until: Callable[..., Any], clients: bool
 ) -> None:
     free = threading.Event()
-    watchdog = notify.Watchdog(0.0, lambda: free.wait(60) and None, lambda: clients)
+    watchdog = sd_notify.Watchdog(0.0, lambda: free.wait(60) and None, lambda: clients)
     watchdog.tick()
     watchdog.tick()
     assert heard() == ([b"WATCHDOG=1"] if clients else [])

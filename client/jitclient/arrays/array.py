@@ -18,7 +18,7 @@ from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.recovery import ATTEMPTS
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
+from jitclient.wire.array_transport import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Done, Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10

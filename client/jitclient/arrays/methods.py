@@ -8,7 +8,7 @@ import numpy as np
 from jitclient.arrays.dispatch import here, is_for_here, run
 from jitclient.arrays.operands import Operands, Template, constant, is_array, read
 from jitclient.arrays.sizes import MethodCall, sized
-from jitclient.wire.arrays import is_key
+from jitclient.wire.array_transport import is_key
 
 PROPERTIES = ("T", "mT", "real", "imag", "flat")
 

@@ -13,7 +13,7 @@ from jitclient.local_jax import shardings
 from jitclient.local_jax.interop import is_jax_array, is_of_this_process, is_tracer
 from jitclient.local_jax.leaked import refuse
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import HostArray, inline_most, pack
+from jitclient.wire.array_transport import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}

@@ -13,7 +13,7 @@ from typing import Any
 from jitclient.arrays.array import Array
 from jitclient.local_jax.memory import is_of_xla
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import is_key, nbytes_of
+from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
 
 _LEAST = 1024  # bytes; less is sent about as quickly as its name

@@ -19,9 +19,9 @@ from jitclient.sessions.recovery import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.trees.naming import shown
-from jitclient.wire.arrays import raw_bytes
-from jitclient.wire.keeping import Find, Forget, Found, Keep, KeptInfo
+from jitclient.wire.array_transport import raw_bytes
 from jitclient.wire.messages import Spec, Verb
+from jitclient.wire.named_arrays import Find, Forget, Found, Keep, KeptInfo
 
 _LONGEST = 200
 

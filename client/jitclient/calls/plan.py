@@ -28,7 +28,7 @@ from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
 from jitclient.trees import tree
-from jitclient.wire.arrays import host_form, inline_most, is_key, nbytes_of
+from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]

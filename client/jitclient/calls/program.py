@@ -18,7 +18,7 @@ from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import FOLLOWED, Session
 from jitclient.trees import tree
-from jitclient.wire.arrays import HostArray, nbytes_of
+from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
 
 

@@ -11,7 +11,7 @@ from jitclient.errors import ArrayBudgetExceeded
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import HostArray
+from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Put, Run, Spec
 
 

@@ -10,7 +10,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.notices.labels import size
 from jitclient.notices.warned import warn
 from jitclient.trees.naming import leaf_names
-from jitclient.wire.arrays import nbytes_of, raw_bytes
+from jitclient.wire.array_transport import nbytes_of, raw_bytes
 
 _LEAST = 1 << 20  # bytes
 _OFTEN = 4  # times at the same place in memory; only then its contents are looked at, twice

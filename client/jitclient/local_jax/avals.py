@@ -6,7 +6,7 @@ from typing import Any
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import keeps_64_bits
 from jitclient.local_jax.shardings import to_jax
-from jitclient.wire.arrays import dtype_named, is_key
+from jitclient.wire.array_transport import dtype_named, is_key
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 

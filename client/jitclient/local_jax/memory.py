@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from jitclient.wire.arrays import ALIGNMENT, allocate
+from jitclient.wire.array_transport import ALIGNMENT, allocate
 
 _LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")  # of functions that JAX has compiled itself
 _EXECUTIONS = ("ExecuteReplicated.__call__", "apply_primitive", "Compiled.__call__")

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from jitclient.wire.arrays import HostArray, nbytes_of
+from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.blocks import MOST_LENT, Block, Reader, best, lay, room_for
 from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
 

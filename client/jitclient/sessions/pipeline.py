@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.errors import ProtocolError
 from jitclient.sessions.blocks import Blocks
-from jitclient.wire.arrays import HostArray
+from jitclient.wire.array_transport import HostArray
 from jitclient.wire.blocks import Reader
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.decoders import decoder

@@ -37,7 +37,7 @@ from jitclient.sessions.pipeline import Pipeline
 from jitclient.sessions.recovery import ATTEMPTS, Recovery
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
-from jitclient.wire.arrays import HostArray, shaped, unpack
+from jitclient.wire.array_transport import HostArray, shaped, unpack
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import (

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.arrays import ALIGNMENT, HostArray
+from jitclient.wire.array_transport import ALIGNMENT, HostArray
 
 MOST_LENT = 32
 """Blocks that one connection may have at a time: each costs either side a descriptor or two."""

@@ -13,7 +13,7 @@ from jitclient.wire.messages import MAX_FRAME_BYTES
 from jitclient.wire.stream import KERNEL_IS_PATIENT, WireStream
 
 if TYPE_CHECKING:
-    from jitclient.wire.arrays import HostArray
+    from jitclient.wire.array_transport import HostArray
 
 LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
@@ -119,6 +119,6 @@ class WireChannel(Channel):  # type: ignore[misc]
 
 
 def _raw(arrays: "Sequence[HostArray]") -> Iterable[memoryview]:
-    from jitclient.wire.arrays import raw_bytes  # with numpy, which the command line can do without
+    from jitclient.wire.array_transport import raw_bytes  # with numpy, which the command line can do without
 
     return map(raw_bytes, arrays)

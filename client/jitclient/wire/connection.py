@@ -31,7 +31,7 @@ from jitclient.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from jitclient.wire.arrays import HostArray
+    from jitclient.wire.array_transport import HostArray
     from jitclient.wire.blocks import Block
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -216,7 +216,7 @@ class ClientConnection(WireConnection):
 
     def read_attachment(self, nbytes: int) -> "HostArray":
         """The array bytes that come next."""
-        from jitclient.wire.arrays import allocate  # with numpy, which the command line can do without
+        from jitclient.wire.array_transport import allocate  # with numpy, which the command line can do without
 
         raw = allocate(nbytes)
         try:

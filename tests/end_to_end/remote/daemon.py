@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from jitclient.wire.address import Address
-from jitserver.daemon import Daemon, Options
+from jitserver.server.daemon import Daemon, Options
 
 
 class Open(Daemon):

@@ -16,7 +16,7 @@ from jitclient.calls import arguments, copies, program, putting
 from jitclient.calls.general_path import GeneralPath
 from jitclient.sessions import process
 from jitclient.sessions.session import Session
-from jitclient.wire.arrays import allocate
+from jitclient.wire.array_transport import allocate
 
 SIZE = 40_000  # float32s: too large to ride in a message
 

@@ -13,7 +13,7 @@ import jitclient
 from jitclient.local_jax import context, jax_settings
 from jitclient.wire.address import environment_digest
 from jitserver.engine.context import _ENTER
-from jitserver.process import prepare_process
+from jitserver.server.process_setup import prepare_process
 
 TABLES = (
     jax_settings.CARRIED,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jitclient.local_jax import memory
-from jitclient.wire.arrays import allocate
+from jitclient.wire.array_transport import allocate
 
 SIZE = 4096
 

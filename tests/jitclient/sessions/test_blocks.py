@@ -12,7 +12,7 @@ from jitclient.sessions import blocks as client
 from jitclient.sessions.blocks import Blocks, Watch
 from jitclient.wire.blocks import MOST_LENT, Block, received
 from jitclient.wire.messages import Done, Return, Run, Spec
-from jitserver.blocks import Lent, Pool
+from jitserver.platform.shared_memory import Lent, Pool
 
 N = 1 << 16
 SPEC = Spec((N,), "float32")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jitclient.wire.messages import EntryInfo
+from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Stored
 from jitserver.cache.entry import Entry
-from jitserver.cache.makeup import Makeup
 
 
 def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **more: Any) -> EntryInfo:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jitserver.cache.eviction import OVERHEAD_BYTES
 from jitserver.cache.memory import Memory, maps_of_process
-from jitserver.cache.worth import OVERHEAD_BYTES
 
 MANY = 1 << 40
 DAY = 24 * 3600.0

@@ -9,7 +9,7 @@ from typing import Any
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
-from jitserver.cache.writer import Writer
+from jitserver.cache.write_behind import Writer
 
 THREADS, ROUNDS = 8, 20
 

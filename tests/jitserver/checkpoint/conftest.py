@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from jitclient.wire.messages import Spec
+from jitserver.arrays.named_arrays import Kept, KeptTree
 from jitserver.cache import files
 from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import arrays
-from jitserver.kept import Kept, KeptTree
-from jitserver.session import EntryOf, Session
-from jitserver.sessions import Sessions
+from jitserver.engine import device_arrays
+from jitserver.sessions.registry import Sessions
+from jitserver.sessions.session import EntryOf, Session
 
 SAVED = ("arrays", "manifests")
 
@@ -37,7 +37,7 @@ class Daemon:
     def keep(self, name: str, leaves: Iterable[Any], ttl: float | None = None) -> KeptTree:
         leaves = list(leaves)
         for leaf in leaves:
-            arrays.share(leaf)
+            device_arrays.share(leaf)
         specs = tuple(Spec(leaf.shape, str(leaf.dtype)) for leaf in leaves)
         tree = KeptTree(f"key of {name}", specs, b"tree", "[...]", leaves, ttl)
         self.kept.put(name, tree)

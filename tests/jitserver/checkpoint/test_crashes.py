@@ -10,7 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from jitserver.session import Failed, Session
+from jitserver.arrays.absent import Failed
+from jitserver.sessions.session import Session
 
 from .conftest import Daemon
 

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitserver import holdings
+from jitserver.arrays.absent import Failed
+from jitserver.arrays.named_arrays import KeptTree
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import arrays
-from jitserver.kept import KeptTree
-from jitserver.session import Failed, Session
+from jitserver.engine import device_arrays
+from jitserver.server import holdings
+from jitserver.sessions.session import Session
 
 from .conftest import Daemon
 
@@ -41,7 +42,7 @@ def test_all_comes_back_when_somebody_asks(daemon: Daemon) -> None:
         assert x is again
         assert np.asarray(x).tobytes() == np.asarray(old.arrays[0]).tobytes()
         assert jax.random.key_data(y).tolist() == jax.random.key_data(old.arrays[1]).tolist()
-        assert arrays.on_device(x) is not x, "several have it: no program may take it"
+        assert device_arrays.on_device(x) is not x, "several have it: no program may take it"
     assert following.is_empty()
 
 
@@ -159,7 +160,7 @@ def test_what_both_need_is_one_file_and_one_array_afterwards(shared: Shared, res
         assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 4000]
         back = shared.back()
     assert back.array(1) is x
-    assert arrays.on_device(x) is not x, "no program may take it"
+    assert device_arrays.on_device(x) is not x, "no program may take it"
     assert shared.daemon.is_empty()
 
 

@@ -18,11 +18,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from jitclient.wire.arrays import dtype_named, raw_bytes
+from jitclient.wire.array_transport import dtype_named, raw_bytes
 from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import arrays
+from jitserver.engine import device_arrays
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -47,7 +47,7 @@ def same(one: jax.Array, other: jax.Array) -> None:
     assert other.aval == one.aval  # shape, dtype, weak type
     assert other.sharding == one.sharding
     assert other.committed == one.committed
-    assert bytes(raw_bytes(arrays.to_host(other))) == bytes(raw_bytes(arrays.to_host(one)))
+    assert bytes(raw_bytes(device_arrays.to_host(other))) == bytes(raw_bytes(device_arrays.to_host(one)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -150,9 +150,9 @@ def test_many_threads_have_the_same_array(store: ArrayStore) -> None:
 def test_whether_a_program_may_take_it_comes_back(shared: bool, store: ArrayStore, tmp_path: Path) -> None:
     array = jnp.arange(5)
     if shared:
-        arrays.share(array)
+        device_arrays.share(array)
     back = ArrayStore(tmp_path).load(store.write(array, math.inf))
-    assert (arrays.on_device(back) is not back) == shared
+    assert (device_arrays.on_device(back) is not back) == shared
 
 
 @pytest.mark.parametrize("what", ["a bit", "the end", "more"])

@@ -12,8 +12,8 @@ import pytest
 import jitclient
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
+from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import CATALOG, Catalog, Stored
-from jitserver.cache.makeup import Makeup
 
 PROGRAM = """
     import json, numpy as np, jitclient

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jitclient.wire.looking import Called, SessionInfo, Snapshot
+from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 from jitclient.wire.messages import Status
 from jitserver.cli.rates import Watch
 

@@ -16,14 +16,14 @@ from jitclient.errors import ArrayBudgetExceeded
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Mesh, Sharding
-from jitserver.cache.journal import Journal, read
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
-from jitserver.cache.strikes import DRY_RUN, Strikes, Work
 from jitserver.cache.tiers import Tiers
-from jitserver.cache.writer import Writer
+from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
-from jitserver.engine import arrays, context, dry_runs
+from jitserver.crashes.journal import Journal, read
+from jitserver.crashes.strikes import DRY_RUN, Strikes, Work
+from jitserver.engine import context, device_arrays, dry_runs
 from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
@@ -53,7 +53,7 @@ class Run:
 
 
 def _as_numpy(leaf: Any) -> Any:
-    return arrays.to_host(leaf) if isinstance(leaf, jax.Array) else leaf
+    return device_arrays.to_host(leaf) if isinstance(leaf, jax.Array) else leaf
 
 
 @dataclasses.dataclass
@@ -70,7 +70,7 @@ class Daemon:
             run = Run(traced.lower().compile(), self.engine.journal.here.slot)
         program = Program(
             run=run,
-            landings=tuple(map(arrays.landing, specs)),
+            landings=tuple(map(device_arrays.landing, specs)),
             tree=b"",
             loaded=None,
             seconds={},

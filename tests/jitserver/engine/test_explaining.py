@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jitclient.wire.messages import Lookup, Signature, Spec
-from jitserver.cache.makeup import differences
+from jitserver.cache.call_key import differences
 from jitserver.engine import keys
 from jitserver.engine.explaining import makeup_of
 

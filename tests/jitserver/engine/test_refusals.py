@@ -12,9 +12,9 @@ SCRIPT = """
     from jitserver.cache.memory import Memory
     from jitserver.cache.store import Store
     from jitserver.cache.tiers import Tiers
-    from jitserver.cache.writer import Writer
+    from jitserver.cache.write_behind import Writer
     from jitserver.counters import Counters
-    from jitserver.cache.journal import Journal
+    from jitserver.crashes.journal import Journal
     from jitserver.engine import ambient, programs
     from jitserver.engine.failures import TraceFailed
 

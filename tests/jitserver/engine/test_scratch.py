@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitclient.wire.arrays import ALIGNMENT, HostArray, allocate
+from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 from jitserver.engine import scratch
 from jitserver.engine.scratch import MOST_BYTES, MOST_PROGRAMS, Scratch, Scratches
 

@@ -1,0 +1,1 @@
+"""Which programs were under way when a daemon died. Knows nothing of jax."""

@@ -1,0 +1,1 @@
+"""The daemon: its life, its connections, and the answers to what they ask."""

@@ -1,0 +1,239 @@
+"""The daemon's end of a connection: hands Runs on, and says that it is busy while an answer takes long."""
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.array_transport import HostArray, allocate
+from jitclient.wire.channel import LENGTH, WireChannel
+from jitclient.wire.connection import WireConnection
+from jitclient.wire.decoders import decoded, decoder
+from jitclient.wire.messages import (
+    BUSY,
+    DONE,
+    LEASE,
+    LEASED,
+    MAX_FRAME_BYTES,
+    RETURN,
+    RUN,
+    Busy,
+    Done,
+    Lease,
+    Return,
+    Run,
+)
+from jitclient.wire.stream import WireStream
+from jitserver.engine.readers import monotonic
+from jitserver.engine.scratch import Scratches
+from jitserver.platform.shared_memory import Lent, Pool
+from jitserver.server.uploads import Incoming
+from jitserver.sessions.registry import Sessions
+from jitserver.sessions.run_order import Order
+from jitserver.sessions.session import Session
+
+log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = decoder(Run).decode
+
+_DONE = bytes((DONE,))
+_SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+    """The answer to a Run: its message, and the arrays that follow it."""
+
+    message: bytes
+    attachments: Sequence[HostArray]
+
+
+Take = Callable[[int], HostArray]
+"""Hands out the next so many bytes of what goes beside a message."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """How arrays go beside the messages of one connection."""
+
+    channel: WireChannel
+    lent: Lent
+
+    def beside(self, block: int) -> Take:
+        """What reads the arrays that came beside a message, which names that block, or none (0)."""
+        return self.lent.arguments(block) if block else self._read
+
+    def _read(self, nbytes: int) -> HostArray:
+        raw = allocate(nbytes)
+        self.channel.recv_into(raw.data)
+        return raw
+
+
+Answer = Callable[[Session, Run, Lane], Answered]
+"""Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
+
+AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
+"""Likewise, where a Run is like most; or else None, and nothing was done."""
+
+
+class DaemonConnection(WireConnection):
+    """One connection, served by one thread."""
+
+    def __init__(
+        self, service: Service, sock: socket.socket, answer: Answer, plain: AnswerPlain, pid: int, pool: Pool
+    ) -> None:
+        self.pid = pid
+        self.session: Session | None = None
+        self.order: Order | None = None
+        self.incoming = Incoming()
+        self.scratches = Scratches()
+        self.busy_since: float | None = None
+        self._phase = "running"
+        self._answer = answer
+        self._answer_plain = plain
+        super().__init__(service, WireChannel(WireStream(sock)))
+        self.lends = pool.lends and self.can_share()
+        self._lane = Lane(self._channel, Lent(pool))
+
+    def serve_all(self) -> None:
+        """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
+        try:
+            while not self.closed:
+                if self.session is not None:
+                    self._serve_plain(self.session)
+                elif not self.serve(_SECONDS_WITHOUT_SESSION):
+                    break
+        except (EOFError, OSError):
+            pass
+        except (ProtocolError, msgspec.MsgspecError) as error:
+            log.warning("a connection was cut off: %s", error)
+        except Exception:  # what bytes can do to rpyc's decoder is anything
+            log.warning("a connection was cut off", exc_info=True)
+        finally:
+            self.close()
+            self._lane.lent.close()
+
+    def _serve_plain(self, session: Session) -> None:
+        """Serves until the connection ends; what is like most without leaving this function but for the work itself."""
+        channel = self._channel
+        while not self._closed:
+            data = channel.recv_at_once()
+            if data is None:
+                data = channel.recv()
+            if data[0] != RUN or self.order is None:
+                self.act_on(data)
+                continue
+            run = _decode(data[1:])
+            told, attachments = None, list[HostArray]()
+            self._phase, self.busy_since = "running", monotonic()
+            try:
+                told = self._answer_plain(self, session, self.order, run)
+                if told is None:
+                    self._on_run(session, self.order, run)
+                    continue
+                message, attachments = _DONE + _encode(told[0]), told[1]
+                if attachments or len(message) > MAX_FRAME_BYTES:
+                    channel.send(message, attachments)
+                    continue
+                with channel.send_lock:
+                    channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
+            finally:
+                self.busy_since = None
+                del told, attachments  # which are arrays, or keep some
+
+    def act_on(self, data: bytes) -> None:
+        """Hands a message to whom it is for, and notes how long that takes."""
+        self._phase, self.busy_since = "running", monotonic()
+        try:
+            super().act_on(data)
+        finally:
+            self.busy_since = None
+
+    def on_frame(self, kind: int, body: bytes) -> None:
+        """Answers a Run, or lends shared memory and takes it back."""
+        if self.session is None or self.order is None:
+            super().on_frame(kind, body)
+        elif kind == RUN:
+            self._on_run(self.session, self.order, _decode(body))
+        elif kind == LEASE and self.lends:
+            leased, descriptor = self._lane.lent.lease(decoded(body, Lease).nbytes)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
+        elif kind == RETURN:
+            self._lane.lent.take_back(decoded(body, Return))
+        else:
+            super().on_frame(kind, body)
+
+    def _on_run(self, session: Session, order: Order, run: Run) -> None:
+        if not order.begin(self, run.number):
+            raise EOFError("the client goes on over another connection")
+        try:
+            answered = self._answer(session, run, self._lane)
+        finally:
+            order.end(self)
+            if session.unwanted:
+                session.forget_unwanted()
+        self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
+
+    def say(self, phase: str) -> None:
+        """Notes what the work on the answer has come to, for the next word to the client."""
+        self._phase = phase
+
+    def has_waiting_client(self) -> bool:
+        """Whether somebody alive waits for an answer."""
+        return self.busy_since is not None and not (self.session is not None and self.session.ended)
+
+    def send_busy(self, since: float, now: float) -> None:
+        """Tells a client that waits that the daemon is at work. Never waits for it, and says nothing more to one that
+        does not read.
+        """
+        with contextlib.suppress(EOFError):
+            if not self._channel.stream.unread():
+                self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
+
+
+class Pulse:
+    """Each second: says on all connections whose answer takes long that the daemon is alive, and frees the sessions of
+    clients that are not.
+    """
+
+    SECONDS = 1.0
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.connections: set[DaemonConnection] = set()
+        self._sessions = sessions
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, and waits for the end."""
+        self._stopped.set()
+        self._thread.join()
+
+    def working(self) -> int:
+        """How many clients wait for an answer now."""
+        return sum(connection.has_waiting_client() for connection in list(self.connections))
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self.SECONDS):
+            try:
+                self._send_busy()
+                self._sessions.end_orphans()
+            except Exception:  # without a pulse, clients give up calls that are well
+                log.exception("the pulse skipped a beat")
+
+    def _send_busy(self) -> None:
+        now = monotonic()
+        for connection in list(self.connections):
+            since = connection.busy_since
+            if since is not None and now - since >= self.SECONDS / 2:
+                connection.send_busy(since, now)

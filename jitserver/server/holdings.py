@@ -1,0 +1,71 @@
+"""Who holds the arrays that live on this daemon."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jitclient.wire.array_transport import nbytes_of
+from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
+from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.engine.engine import Engine
+from jitserver.sessions.session import Session
+
+
+def holdings(engine: Engine, kept: Kept, sessions: Iterable[Session], most: int | None) -> Holdings:
+    """Each holder, the largest first. An array that a name holds is no session's."""
+    found: dict[int, Any] = {}  # holds them, so that no number is given twice
+
+    def count(arrays: Iterable[Any]) -> tuple[int, int]:
+        new = {id(array): array for array in arrays if id(array) not in found}
+        found.update(new)
+        return len(new), sum(map(engine.nbytes, new.values()))
+
+    trees = kept.all()
+    total = sum(count(tree.arrays)[1] for tree in trees.values())
+    owners = []
+    for session in sessions:
+        arrays, nbytes = count(session.held())
+        total += nbytes
+        owners.append(Owned(session.pid, _program(session.pid), arrays, nbytes))
+    return Holdings(
+        nbytes=total,
+        most_nbytes=most,
+        kept=sorted((info(engine, name, tree) for name, tree in trees.items()), key=lambda one: -one.nbytes),
+        sessions=sorted(owners, key=lambda one: -one.nbytes),
+    )
+
+
+def info(engine: Engine, name: str, tree: KeptTree) -> KeptInfo:
+    """What a name holds, for people."""
+    return KeptInfo(
+        name=name,
+        label=tree.label,
+        arrays=len(tree.specs),
+        nbytes=_nbytes(engine, tree),
+        created=tree.created,
+        last_used=tree.last_used,
+        ttl=tree.ttl,
+    )
+
+
+def _nbytes(engine: Engine, tree: KeptTree) -> int:
+    if tree.away is not None:
+        return sum(map(nbytes_of, tree.specs))
+    return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
+
+
+def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:
+    """Whether a session has a handle on one of its arrays, also while they are on the disk."""
+    wanted = tree.identities()
+    return any(not wanted.isdisjoint(session.identities()) for session in sessions)
+
+
+def _program(pid: int) -> str:
+    """The command line of a process."""
+    if not pid:
+        return "on another machine"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or this is no Linux
+        return "?"
+    return b" ".join(word for word in words if word).decode(errors="replace") or "?"

@@ -1,0 +1,64 @@
+"""What is being made now, and for whom."""
+
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+from jitclient.notices import labels
+from jitclient.wire.introspection import Making
+from jitclient.wire.messages import Lookup, Prepare
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class _Asked:
+    request: Prepare
+    pid: int
+    since: float
+    phase: str = ""  # of the one that is at work; the others wait for it
+
+
+class Makings:
+    """The requests for programs that are under way. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._asked: dict[int, _Asked] = {}
+
+    @contextlib.contextmanager
+    def asked(self, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
+        """Notes a request while it is under way; yields what takes note of its phases, too."""
+        number, asked = next(self._numbers), _Asked(request, pid, time.monotonic())
+
+        def noted(phase: str) -> None:
+            asked.phase = phase
+            say(phase)
+
+        self._asked[number] = asked
+        try:
+            yield noted
+        finally:
+            del self._asked[number]
+
+    def now(self, key_of: Callable[[Lookup], str]) -> list[Making]:
+        """What is being made, the longest first: those who ask for the same are told together."""
+        by_key: dict[str, list[_Asked]] = {}
+        for asked in list(self._asked.values()):
+            by_key.setdefault(key_of(asked.request.lookup), []).append(asked)
+        now = time.monotonic()
+        return sorted((_told(key, asked, now) for key, asked in by_key.items()), key=lambda making: -making.seconds)
+
+
+def _told(key: str, together: list[_Asked], now: float) -> Making:
+    maker = next((asked for asked in together if asked.phase), together[0])
+    request = maker.request
+    return Making(
+        key=key,
+        label=labels.of_call(request.name, request.lookup.signature.leaves),
+        phase=maker.phase or "loading",
+        seconds=now - maker.since,
+        pids=(maker.pid, *(asked.pid for asked in together if asked is not maker)),
+    )

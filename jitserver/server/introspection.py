@@ -1,0 +1,54 @@
+"""What goes on in this daemon, as `jitserver top` asks for it."""
+
+import bisect
+import itertools
+import time
+
+from jitclient.wire.introspection import Called, SessionInfo, Snapshot
+from jitclient.wire.messages import MAX_FRAME_BYTES, EntryInfo, Listed, Status
+from jitserver.cache.entry import Entry
+from jitserver.engine.engine import Engine
+from jitserver.server.in_progress import Makings
+from jitserver.sessions.session import Session
+
+_MOST_BYTES = MAX_FRAME_BYTES // 2
+_SHORT_FIELDS = 512
+
+
+def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: Status, since: float) -> Snapshot:
+    """All of it, with the programs that were called after the moment `since`."""
+    return Snapshot(
+        now=time.monotonic(),
+        status=status,
+        sessions=[_session(session) for session in sessions],
+        making=makings.now(engine.key_of),
+        devices=engine.device_memory(),
+        programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
+    )
+
+
+def listed(found: list[EntryInfo], after: str) -> Listed:
+    """As many of these entries as fit into a message, from the one after that key on."""
+    found = sorted((info for info in found if info.key > after), key=lambda info: info.key)
+    most = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MOST_BYTES))
+    return Listed(found[:most], len(found) > most)
+
+
+def _size(info: EntryInfo) -> int:
+    """About what an entry takes in a message; most of it is text."""
+    texts = (info.label, info.signature, info.options, info.where, *info.context.values())
+    return 4 * sum(map(len, texts)) + _SHORT_FIELDS
+
+
+def _session(session: Session) -> SessionInfo:
+    return SessionInfo(session.pid, session.begun, session.calls, len(session.arrays), session.array_bytes())
+
+
+def _called(entry: Entry) -> Called:
+    return Called(entry.key, entry.info.label, entry.program.calls, entry.program.call_seconds)
+
+
+def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
+    """Those in the cache, and those that only a session holds any more."""
+    leased = itertools.chain.from_iterable(session.leased() for session in sessions)
+    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.matching(""), leased)}.values())

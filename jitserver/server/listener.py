@@ -1,0 +1,131 @@
+"""rpyc's threaded server on a socket that we were given, which stays up when descriptors or threads run out.
+
+rpyc's own `accept` takes any trouble for the end: with the limit of open files reached, its server ends in silence.
+"""
+
+import logging
+import os
+import select
+import socket
+import threading
+
+from rpyc.core.service import Service
+from rpyc.utils.server import ThreadedServer
+
+from jitclient.wire.address import peer
+from jitserver.platform.shared_memory import Pool
+from jitserver.server.connection import Answer, AnswerPlain, DaemonConnection, Pulse
+from jitserver.sessions.registry import Sessions
+
+log = logging.getLogger(__name__)
+
+_BREATH_SECONDS = 0.1
+
+
+class Acceptor(ThreadedServer):  # type: ignore[misc]
+    """Accepts connections of this user's processes, and serves each in a thread of its own."""
+
+    def __init__(
+        self,
+        service: Service,
+        answer: Answer,
+        plain: AnswerPlain,
+        sessions: Sessions,
+        listener: socket.socket,
+        pool: Pool,
+    ) -> None:
+        # Not rpyc's __init__, which would bind a socket of its own.
+        self.service = service
+        self.listener = listener
+        self.clients: set[socket.socket] = set()
+        self.logger = log
+        self.active = True
+        self.auto_register = False
+        self._closed = False
+        self._answer = answer
+        self._answer_plain = plain
+        self._pool = pool
+        self._sessions = sessions
+        self._closing, self._close_signal = socket.socketpair()
+        self._door_closed = threading.Event()
+        self.pulse = Pulse(sessions)
+
+    def start(self) -> None:
+        """Accepts until the door is closed."""
+        self.pulse.start()
+        poller = select.poll()
+        poller.register(self.listener, select.POLLIN)
+        poller.register(self._closing, select.POLLIN)
+        while self.active:
+            poller.poll()
+            if self.active:
+                self.accept()
+        self.listener.close()  # not shut down: where systemd opened it, systemd listens on
+        self._door_closed.set()
+
+    def accept(self) -> None:
+        """Takes one connection; when none can be taken now, breathes and lets the next call try again."""
+        try:
+            sock, _ = self.listener.accept()
+        except OSError as error:
+            log.warning("no connection can be taken now: %s", error)
+            self._door_closed.wait(_BREATH_SECONDS)
+            return
+        caller = peer(sock)
+        if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
+            log.warning("a connection of uid %d was refused", caller.uid)
+            sock.close()
+            return
+        self.admit(sock, caller.pid)
+
+    def admit(self, sock: socket.socket, pid: int) -> None:
+        """Serves a connected stream socket in a thread of its own.
+
+        Args:
+            sock: of any family. Whoever calls this knows that the peer may run code here.
+            pid: the process at the other end; 0 where it is none of this machine.
+        """
+        self.clients.add(sock)
+        try:
+            threading.Thread(target=self._serve, args=(sock, pid), name="connection", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("no thread for a connection: %s", error)
+            self.clients.discard(sock)
+            sock.close()
+
+    def close_door(self) -> None:
+        """Accepts no more. Connections that are open go on."""
+        if self.active:
+            self.active = False
+            self._close_signal.send(b".")
+            self._door_closed.wait()
+            for end in (self._close_signal, self._closing):  # the other thread may not have needed the signal
+                end.close()
+
+    def close(self) -> None:
+        """Closes the door and all connections."""
+        self.close_door()
+        self.pulse.stop()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Closes all connections, whatever is under way on them."""
+        for sock in list(self.clients):
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def _serve(self, sock: socket.socket, pid: int) -> None:
+        connection: DaemonConnection | None = None
+        try:
+            connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
+            self.pulse.connections.add(connection)
+            connection.serve_all()
+        finally:
+            self.clients.discard(sock)
+            sock.close()
+            if connection is not None:
+                self.pulse.connections.discard(connection)
+                if connection.session is not None:
+                    self._sessions.leave(connection.session, pid)

@@ -1,0 +1,188 @@
+"""The hot path: one Run of one session, in the order that the message says."""
+
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import DaemonDraining, DaemonLost, ProtocolError
+from jitclient.notices import labels
+from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
+from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
+from jitserver.arrays.absent import Failed
+from jitserver.engine.engine import Engine
+from jitserver.engine.failures import failure_of
+from jitserver.engine.program import Program
+from jitserver.server.connection import Answered, Lane, Take
+from jitserver.sessions.session import Session
+
+Data = bytes | HostArray
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
+    """Does what a Run asks.
+
+    Raises:
+        ProtocolError: the message makes no sense for this session; the connection is of no more use.
+    """
+    done = Done(run.number)
+    # What was read of a block is gone with the frame of that function: it could not come back otherwise.
+    _do(engine, session, run, lane.beside(run.block), draining, done)
+    for handle in run.wait:
+        _wait(session, handle, done)
+    attachments: list[HostArray] = []
+    done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
+    if run.block:
+        engine.let_go()
+        done.back = lane.lent.gives_back(run.block)
+    into = run.into or (run.block if done.back else 0)
+    if into and attachments and lane.lent.fill(into, attachments):
+        done.shared, attachments = True, []
+    return Answered(_encode(done), attachments)
+
+
+def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
+    # All that goes beside the frame is read before anything else can go wrong.
+    calls = [_Call(session, call, take) for call in run.calls]
+    puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
+    ran: list[tuple[Program, float]] = []
+    with engine.counters.lock:  # not a function of its own: each would cost every call
+        engine.counters.calls += len(calls)
+    try:
+        for call in calls:
+            call.run(engine, draining, done, ran)
+    finally:
+        if ran:
+            engine.counters.add_run(session, ran)
+    if run.drop:
+        session.forget(run.drop)
+    for put, data in puts:
+        _put(engine, session, put, data, done)
+
+
+def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
+    if isinstance(value, bytes):
+        return value
+    if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
+        raise ProtocolError(f"{value.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
+    return take(value.nbytes)
+
+
+class _Call:
+    """One call with all that came with it."""
+
+    __slots__ = ("arguments", "call", "lost", "program", "session")
+
+    def __init__(self, session: Session, call: Call, take: Take) -> None:
+        self.session, self.call = session, call
+        self.lost: Failed | None = None
+        try:
+            self.program: Program = session.executable(call.executable).program
+        except IndexError as error:
+            raise ProtocolError(f"this session has no executable {call.executable}") from error
+        except DaemonLost as error:
+            self._lose(error, take)
+            return
+        specs = self.program.specs
+        if len(specs) != len(call.arguments):
+            raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
+        self.arguments: list[Any] = [  # handles, and data
+            _data(value, specs[n], take) if type(value) is Attached else value for n, value in enumerate(call.arguments)
+        ]
+
+    def _lose(self, error: DaemonLost, take: Take) -> None:
+        """Its program went with the daemon before: its first result says so, and the others are not there."""
+        self.lost = Failed(failure_of(error))
+        for value in self.call.arguments:
+            if type(value) is Attached:
+                take(value.nbytes)  # it is in the way of what follows
+
+    def run(self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]]) -> None:
+        """Runs it. What it raises, its results stand for, and whatever is made of them."""
+        session, call = self.session, self.call
+        if call.drop:
+            session.forget(call.drop)
+        if self.lost is not None:
+            done.failures.append((call.results, self.lost.failure))
+            session.keep(call.results, [self.lost])
+            return
+        program = self.program
+        try:
+            if draining:
+                raise DaemonDraining("the daemon is stopping and takes no new calls")
+            room = session.room
+            room.left -= program.nbytes
+            if room.left < 0 < program.nbytes:
+                self._find_room()
+            if program.donated:  # what it takes, a Run of a connection before may have yet to look at
+                session.settle()
+            leaves = [
+                session.array(value) if type(value) is int else land(value)
+                for value, land in zip(self.arguments, program.landings, strict=True)
+            ]
+            for position in program.donated:
+                leaves[position] = engine.on_device(leaves[position])
+            results = engine.run(program, leaves, ran)
+        except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
+            note_failure(session, call, program, error, done)
+        else:
+            session.keep(call.results, results)
+            # Not all that is donated is of use to a program: what is not lives on, as in JAX.
+            done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
+
+    def _find_room(self) -> None:
+        """Raises where there is none for the results. What the program takes of the session's makes room."""
+        program, given = self.program, self.arguments
+        taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
+        label = self.session.executable(self.call.executable).info.label
+        self.session.room.find(program.nbytes - sum(map(nbytes_of, taken)), label)
+
+
+def run_one(
+    engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
+) -> None:
+    """Runs a call that came with nothing beside its message."""
+    _Call(session, call, _nothing).run(engine, draining, done, ran)
+
+
+def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
+    """Has the results of a call that raised stand for that."""
+    failed = error if isinstance(error, Failed) else None
+    failed = failed or Failed(failure_of(error, program.loaded, session.locations(call.executable)))
+    done.failures.append((call.results, failed.failure))
+    session.keep(call.results, [failed] * len(program.results))
+
+
+def _nothing(nbytes: int) -> HostArray:
+    raise ProtocolError(f"{nbytes:,} bytes are said to be beside a message that has nothing there")
+
+
+def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
+    try:
+        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not what a spec says that may make no sense
+        session.room.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
+        session.keep(put.handle, [engine.resident(data, put.spec)])
+    except Exception as error:
+        done.failures.append((put.handle, failure_of(error)))
+
+
+def _wait(session: Session, handle: int, done: Done) -> None:
+    try:
+        session.array(handle).block_until_ready()
+    except Failed as error:
+        done.failures.append((handle, error.failure))
+    except Exception as error:
+        done.failures.append((handle, failure_of(error)))
+
+
+def fetch(
+    engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
+) -> bytes | Attached | Failure:
+    """The value of an array, which is one of `count` in a message."""
+    try:
+        return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
+    except Failed as error:
+        return error.failure
+    except Exception as error:
+        return failure_of(error)

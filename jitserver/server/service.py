@@ -1,0 +1,306 @@
+"""The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
+
+import functools
+import logging
+import os
+import platform
+import resource
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.wire import explaining, introspection, messages, named_arrays
+from jitclient.wire.decoders import decoded
+from jitclient.wire.messages import FAILED, OK, PROTOCOL
+from jitserver import __version__
+from jitserver.arrays.absent import Failed
+from jitserver.arrays.budget import Room
+from jitserver.cache.entry import Entry
+from jitserver.counters import Counters
+from jitserver.engine.engine import Engine
+from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.platform.shared_memory import Pool
+from jitserver.server.connection import DaemonConnection
+from jitserver.server.in_progress import Makings
+from jitserver.server.introspection import listed, snapshot
+from jitserver.server.naming import Keeping
+from jitserver.sessions.registry import Sessions
+from jitserver.sessions.session import Session
+
+log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+
+Handler = Callable[[Any, DaemonConnection, Any], Any]
+
+
+def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
+    """Makes a method the handler of a verb: decodes its message, and answers with what it returns or raises."""
+
+    def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
+        @functools.wraps(handler)
+        def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
+            try:
+                request = decoded(payload, message)
+                return OK + _encode(handler(self, connection, request))
+            except ProtocolError:
+                raise
+            except msgspec.ValidationError as error:
+                raise ProtocolError(f"{handler.__name__}: {error}") from error
+            except BaseException as error:  # what user code raises, SystemExit included, is the client's to see
+                return FAILED + _encode(self.failure(error, request))
+
+        return exposed
+
+    return decorate
+
+
+class JitService(Service):  # type: ignore[misc]
+    """What clients can ask of this daemon. One object serves all connections."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        counters: Counters,
+        pool: Pool,
+        stop: Callable[[], None],
+        restart: Callable[[], None],
+        array_bytes: int | None = None,
+    ) -> None:
+        self.engine = engine
+        self.counters = counters
+        self.makings = Makings()
+        self.sessions = Sessions()
+        self.keeping = Keeping(engine, self.sessions)
+        self.sessions.room = Room(array_bytes, self.keeping.holdings)
+        self.pool = pool
+        self.address = ""
+        self.draining = False
+        self.refuses_calls = False
+        self._stop = stop
+        self._restart = restart
+        self._started = time.monotonic()
+        self._process = secrets.token_bytes(8)
+
+    # ---- sessions
+
+    @verb(messages.Hello)
+    def exposed_hello(self, connection: DaemonConnection, hello: messages.Hello) -> messages.Welcome:
+        if connection.session is not None:
+            raise ProtocolError("this connection has a session already")
+        self._check_open()
+        self._check_packages()
+        resumed = self.sessions.resume(hello.token, connection.pid)
+        connection.session, first = resumed or self.sessions.begin(connection.pid)
+        connection.order = connection.session.order(hello.client)
+        return messages.Welcome(
+            protocol=PROTOCOL,
+            version=__version__,
+            python=platform.python_version(),
+            packages=self.engine.versions(),
+            platform=self.engine.platform(),
+            pid=os.getpid(),
+            token=connection.session.token,
+            resumed=resumed is not None,
+            first_handle=first,
+            begun=connection.order.take_over(connection),
+            lends=connection.lends,
+            process=self._process,
+            lost="" if resumed else self.sessions.lost.get(hello.token, ""),
+        )
+
+    @verb(None)
+    def exposed_goodbye(self, connection: DaemonConnection, _: None) -> None:
+        self.sessions.part(_session(connection))
+
+    @verb(messages.Report)
+    def exposed_report(self, connection: DaemonConnection, report: messages.Report) -> None:
+        self.counters.add(local_runs=report.local_runs, client_traces=report.client_traces)
+
+    # ---- programs
+
+    @verb(messages.Lookup)
+    def exposed_lookup(self, connection: DaemonConnection, lookup: messages.Lookup) -> messages.Prepared | None:
+        self._check_packages(lookup.packages)
+        session = _session(connection)
+        self._check_open()
+        entry = self.engine.programs.find(lookup, connection.say)
+        return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
+
+    @verb(messages.Upload)
+    def exposed_upload(self, connection: DaemonConnection, upload: messages.Upload) -> None:
+        _session(connection)
+        connection.incoming.add(upload)
+
+    @verb(messages.Prepare)
+    def exposed_prepare(self, connection: DaemonConnection, request: messages.Prepare) -> messages.Prepared:
+        self._check_open()
+        session = _session(connection)
+        payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
+        with self.makings.asked(request, connection.pid, connection.say) as say:
+            entry, made = self.engine.programs.prepare(request, payload, say)
+        return self._prepared(session, entry, request.lookup.locations, made)
+
+    @verb(messages.Inspect)
+    def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
+        return self.engine.inspect(_session(connection).executable(request.executable).program, request.what)
+
+    def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
+        return messages.Prepared(
+            executable=session.lease(entry, locations),
+            results=entry.program.results,
+            tree=entry.program.tree,
+            made=entry.program.made,
+            donated=entry.program.donated,
+            may_raise=entry.program.may_raise,
+            seconds=entry.info.seconds if made else {},
+            warnings=entry.program.warnings,
+            verified=entry.program.verified if made else None,
+            escapes=entry.program.escapes,
+        )
+
+    # ---- arrays that outlive their sessions
+
+    @verb(named_arrays.Find)
+    def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
+        self._check_packages(find.packages)
+        self._check_open()
+        return self.keeping.find(_session(connection), find)
+
+    @verb(named_arrays.Keep)
+    def exposed_keep(self, connection: DaemonConnection, keep: named_arrays.Keep) -> None:
+        self._check_open()
+        self.keeping.keep(_session(connection), keep)
+
+    @verb(named_arrays.Forget)
+    def exposed_forget(self, connection: DaemonConnection, forget: named_arrays.Forget) -> list[named_arrays.KeptInfo]:
+        return self.keeping.forget(forget.name)
+
+    @verb(None)
+    def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
+        return self.keeping.holdings()
+
+    # ---- looking inside
+
+    @verb(None)
+    def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
+        return self.engine.device_infos()
+
+    @verb(None)
+    def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
+        return self.status()
+
+    @verb(introspection.Top)
+    def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
+        return snapshot(self.engine, self.sessions.all(), self.makings, self.status(), request.since)
+
+    def status(self) -> messages.Status:
+        """The counters, and what they are counted of."""
+        sessions, counters = self.sessions.all(), self.counters
+        return messages.Status(
+            pid=os.getpid(),
+            version=__version__,
+            address=self.address,
+            uptime_s=time.monotonic() - self._started,
+            python=platform.python_version(),
+            packages=self.engine.versions(),
+            devices=self.engine.devices(),
+            memory_bytes=_resident_bytes(),
+            sessions=len(sessions),
+            arrays=sum(len(session.arrays) for session in sessions),
+            array_bytes=sum(session.array_bytes() for session in sessions),
+            shared_bytes=self.pool.nbytes,
+            lent_bytes=self.pool.lent_bytes,
+            entries=len(self.engine.cache.memory),
+            classes=self.engine.classes(),
+            calls=counters.calls,
+            hits=counters.hits,
+            misses=counters.misses,
+            restores=counters.restores,
+            dry_runs=counters.dry_runs,
+            traces=counters.traces,
+            compiles=counters.compiles,
+            text_hits=counters.text_hits,
+            captures_loaded=counters.captures_loaded,
+            client_traces=counters.client_traces,
+            local_runs=counters.local_runs,
+            compile_seconds=counters.compile_seconds,
+            compile_seconds_saved=counters.compile_seconds_saved,
+        )
+
+    @verb(messages.Match)
+    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> messages.Listed:
+        return listed(self.engine.cache.infos(match.prefix), match.after)
+
+    @verb(introspection.Show)
+    def exposed_show(self, connection: DaemonConnection, request: introspection.Show) -> messages.Inspected | None:
+        self._check_open()
+        return self.engine.show(request.key, request.what, connection.say)
+
+    @verb(explaining.Explain)
+    def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
+        return self.engine.explain(request)
+
+    @verb(explaining.Why)
+    def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
+        return self.engine.why(request)
+
+    @verb(messages.Match)
+    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
+        return [info.key for info in self.engine.programs.remove(match.prefix)]
+
+    @verb(introspection.Pin)
+    def exposed_pin(self, connection: DaemonConnection, request: introspection.Pin) -> list[str]:
+        return [info.key for info in self.engine.cache.pin(request.prefix, request.pinned)]
+
+    @verb(None)
+    def exposed_collect(self, connection: DaemonConnection, _: None) -> int:
+        return self.engine.cache.store.collect()
+
+    @verb(None)
+    def exposed_stop(self, connection: DaemonConnection, _: None) -> None:
+        self._stop()
+
+    # ---- the rest
+
+    def failure(self, error: BaseException, request: Any) -> messages.Failure:
+        """The value of what a verb raised, in terms of the capture that it was about."""
+        if isinstance(error, Failed):
+            return error.failure
+        if isinstance(error, TraceFailed):
+            failure = failure_of(error.error, error.loaded, request.lookup.locations)
+            return msgspec.structs.replace(failure, is_final=error.is_final)
+        return failure_of(error)
+
+    def on_disconnect(self, connection: DaemonConnection) -> None:
+        """Rpyc calls this when a connection has ended."""
+
+    def _check_packages(self, names: Iterable[str] = ()) -> None:
+        replaced = self.engine.replaced_packages(names)
+        if replaced:
+            reason = f"the daemon restarts, because the disk has another {', '.join(replaced)} than it has loaded"
+            log.warning("%s", reason)
+            self._restart()
+            raise DaemonDraining(reason)
+
+    def _check_open(self) -> None:
+        if self.draining:
+            raise DaemonDraining("the daemon is stopping and takes no new calls")
+
+
+def _session(connection: DaemonConnection) -> Session:
+    if connection.session is None:
+        raise ProtocolError("this connection has no session: it did not say hello, or only looks")
+    return connection.session
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

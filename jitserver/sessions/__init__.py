@@ -1,0 +1,1 @@
+"""What each client has here: its arrays and programs, across its connections."""

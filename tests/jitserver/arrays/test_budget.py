@@ -1,0 +1,119 @@
+"""The budget of resident arrays: when it is counted, who is refused, and what the refusal says."""
+
+import pytest
+
+from jitclient.errors import ArrayBudgetExceeded, JitserverError
+from jitclient.wire.messages import DeviceInfo
+from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
+from jitserver.arrays.budget import Room, array_share
+from jitserver.platform import memory_limits
+
+MIB = 1 << 20
+
+
+def held(nbytes: int, kept: tuple[KeptInfo, ...] = (), sessions: tuple[Owned, ...] = ()) -> Holdings:
+    return Holdings(nbytes, 100 * MIB, list(kept), list(sessions))
+
+
+def kept(name: str, mib: int, arrays: int = 1) -> KeptInfo:
+    return KeptInfo(name, "f32[1]", arrays, mib * MIB, 0.0, 0.0, None)
+
+
+def test_without_a_budget_there_is_room_for_all() -> None:
+    room = Room()
+    room.left -= 1 << 60
+    assert room.left > 0
+    room.left = -1
+    room.find(1 << 60, "f()")
+    assert room.left > 1 << 60
+
+
+def test_what_was_freed_since_the_last_count_is_room() -> None:
+    room = Room(100 * MIB, lambda: held(10 * MIB))
+    room.left -= 120 * MIB
+    room.find(120 * MIB - 50 * MIB, "f()")
+    assert room.left == 100 * MIB - 10 * MIB - 70 * MIB
+
+
+def test_nothing_is_counted_while_there_is_room() -> None:
+    counts = []
+
+    def count() -> Holdings:
+        counts.append(1)
+        return held(30 * MIB)
+
+    room = Room(100 * MIB, count)
+    for _ in range(10):
+        room.take(10 * MIB, "f()")
+    assert not counts
+    room.take(10 * MIB, "f()")
+    assert (len(counts), room.left) == (1, 60 * MIB)
+
+
+def test_who_needs_more_than_there_is_is_refused_and_others_are_not() -> None:
+    room = Room(100 * MIB, lambda: held(95 * MIB))
+    with pytest.raises(ArrayBudgetExceeded):
+        room.find(6 * MIB, "f()")
+    assert room.left == 5 * MIB
+    room.find(5 * MIB, "f()")
+    assert room.left == 0
+
+
+def test_what_frees_more_than_it_takes_is_never_refused() -> None:
+    room = Room(100 * MIB, lambda: held(120 * MIB))
+    room.find(0, "f()")
+    room.find(-5 * MIB, "f()")
+    with pytest.raises(ArrayBudgetExceeded):
+        room.find(1, "f()")
+
+
+def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
+    holders = held(
+        90 * MIB,
+        (kept("data", 30, 12), kept("empty", 0)),
+        (Owned(7, "python train.py --lr 0.1", 3, 50 * MIB), Owned(8, "python other.py", 1, 10 * MIB)),
+    )
+    room = Room(100 * MIB, lambda: holders)
+    with pytest.raises(ArrayBudgetExceeded) as caught:
+        room.find(20 * MIB, "step(f32[8])")
+    text = str(caught.value)
+    assert text.startswith("step(f32[8]) takes 20 MiB more of the daemon's memory for arrays, which has 100 MiB.")
+    assert (
+        "It holds 90 MiB: pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays; kept as 'data' 30 MiB in 12 arrays; "
+        in text
+    )
+    assert "pid 8 (python other.py) 10 MiB in 1 array. " in text
+    assert "empty" not in text
+    assert "jitserver arrays rm NAME" in text
+    assert "--array-memory" in text
+    assert isinstance(caught.value, MemoryError)
+    assert isinstance(caught.value, JitserverError)
+
+
+def test_the_refusal_of_a_crowd_is_short() -> None:
+    room = Room(1, lambda: held(90 * MIB, tuple(kept(f"name{n}", 1) for n in range(90))))
+    with pytest.raises(ArrayBudgetExceeded, match=r"; 82 more\. "):
+        room.find(2, "f()")
+
+
+def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
+    gpus = [DeviceInfo("H100", "gpu", 80 * MIB), DeviceInfo("H100", "gpu", 80 * MIB)]
+    assert array_share(gpus) == 144 * MIB
+    assert array_share([DeviceInfo("cpu", "cpu", None)]) == memory_limits.memory_bytes() // 2
+
+
+def test_what_is_spare_leaves_three_quarters_to_others() -> None:
+    nbytes = 20 * MIB
+    room = Room(100 * MIB, lambda: held(nbytes))
+    room.take(10 * MIB, "f()", is_spare=True)
+    assert room.left == 90 * MIB
+    room.take(15 * MIB, "f()", is_spare=True)
+    with pytest.raises(ArrayBudgetExceeded):
+        room.take(6 * MIB, "f()", is_spare=True)
+    assert room.left == 80 * MIB
+    room.take(5 * MIB, "f()", is_spare=True)
+    room.take(75 * MIB, "f()")
+    assert room.left == 0
+    nbytes = 0
+    room.take(25 * MIB, "f()", is_spare=True)  # counted anew
+    assert room.left == 75 * MIB

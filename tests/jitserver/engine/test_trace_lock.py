@@ -1,0 +1,49 @@
+"""How traces take turns."""
+
+import threading
+
+import pytest
+
+from jitserver.engine import trace_lock
+from jitserver.engine.trace_lock import Busy, Turns
+
+
+def test_one_waits_for_the_other() -> None:
+    traces, said = Turns(), []
+    first_is_in, first_may_go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with traces.taken():
+            first_is_in.set()
+            first_may_go.wait(60)
+            said.append("first")
+
+    def second() -> None:
+        with traces.taken():
+            said.append("second")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert first_is_in.wait(60)
+    threads[1].start()
+    first_may_go.set()
+    for thread in threads:
+        thread.join(60)
+    assert said == ["first", "second"]
+
+
+def test_a_long_trace_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_lock, "_PATIENCE_SECONDS", 0.0)
+    traces = Turns()
+    with traces.taken(), pytest.raises(Busy, match="busy with a long trace"), traces.taken():
+        raise AssertionError("two at once")
+    with traces.taken():
+        pass
+
+
+def test_what_raises_lets_the_next_one_in() -> None:
+    traces = Turns()
+    with pytest.raises(KeyError), traces.taken():
+        raise KeyError
+    with traces.taken():
+        pass

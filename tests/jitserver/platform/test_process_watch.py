@@ -1,0 +1,63 @@
+"""Processes by a name that no other has."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from jitserver.platform import process_watch
+from jitserver.platform.process_watch import Process, Watch, named
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_name_outlasts_whoever_asked_for_it(child: subprocess.Popen[bytes]) -> None:
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(named(child.pid)), type=Process)
+    watch = Watch.again(sent)
+    assert not watch.is_over()
+    child.kill()
+    child.wait()
+    assert watch.is_over()
+    watch.close()
+
+
+def test_a_process_of_the_same_number_is_another(child: subprocess.Popen[bytes]) -> None:
+    before = named(child.pid)
+    for born in ("another boot " + before.born.split()[-1], before.born + "0"):
+        watch = Watch.again(Process(child.pid, born))
+        assert watch.is_over()
+        watch.close()
+
+
+def test_one_that_ended_before_it_was_asked_for_is_over(child: subprocess.Popen[bytes]) -> None:
+    name = named(child.pid)
+    child.kill()
+    child.wait()
+    assert Watch.again(name).is_over()
+
+
+def test_where_nothing_is_known_nothing_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_watch, "_pidfd_of", lambda pid: None)
+    unknown = Process(0, "")
+    assert named(0) == unknown
+    assert not Watch.again(unknown).is_over()
+
+
+def test_watching_leaves_no_descriptors() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        watch = Watch.again(named(os.getpid()))
+        assert not watch.is_over()
+        watch.close()
+        watch.close()
+        assert not watch.is_over()
+    assert len(os.listdir("/proc/self/fd")) == before

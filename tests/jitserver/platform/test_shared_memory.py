@@ -1,0 +1,144 @@
+"""The daemon's shared memory: who may have a block, and when somebody else may."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitclient.errors import ProtocolError
+from jitclient.wire import blocks as wire
+from jitclient.wire.messages import Return
+from jitserver.platform import shared_memory
+from jitserver.platform.shared_memory import Lent, Pool
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool(16 * MIB)
+
+
+@pytest.fixture
+def lent(pool: Pool) -> Lent:
+    return Lent(pool)
+
+
+def number_of(lent: Lent, nbytes: int = MIB) -> int:
+    leased, descriptor = lent.lease(nbytes)
+    assert leased.block
+    assert descriptor is not None
+    assert leased.capacity >= nbytes
+    return leased.block
+
+
+def test_a_block_that_was_given_back_finds_its_next_user(pool: Pool, lent: Lent) -> None:
+    number = number_of(lent)
+    assert pool.lent_bytes == pool.nbytes == MIB
+    assert number_of(Lent(pool)) != number
+    lent.take_back(Return(free=(number,)))
+    assert pool.lent_bytes == MIB
+    assert number_of(Lent(pool)) == number
+    assert pool.nbytes == 2 * MIB
+
+
+def test_a_block_that_its_client_retired_is_nobodys_again(pool: Pool, lent: Lent) -> None:
+    number = number_of(lent)
+    lent.take_back(Return(retired=(number,)))
+    assert pool.nbytes == pool.lent_bytes == 0
+    assert number_of(lent) != number
+
+
+def test_what_a_connection_has_when_it_ends_is_retired(pool: Pool, lent: Lent) -> None:
+    numbers = {number_of(lent), number_of(lent)}
+    lent.arguments(min(numbers))
+    lent.close()
+    assert pool.nbytes == pool.lent_bytes == 0
+    assert number_of(Lent(pool)) not in numbers
+
+
+def test_arguments_come_back_once_nothing_reads_them(lent: Lent) -> None:
+    number = number_of(lent)
+    view = lent.arguments(number)(1000)
+    del view
+    assert lent.gives_back(number)
+    lent.arguments(number)  # the client may use it again
+
+
+def test_arguments_that_something_reads_are_kept_until_it_is_gone(pool: Pool, lent: Lent) -> None:
+    number = number_of(lent)
+    view = lent.arguments(number)(1000).view(np.int16)[3:]
+    assert not lent.gives_back(number)
+    assert pool.lent_bytes == 0
+    other = number_of(lent)
+    assert other != number
+    lent.take_back(Return(free=(other,)))
+    del view
+    assert {number_of(lent), number_of(lent)} == {number, other}
+
+
+def test_a_client_has_only_what_it_was_lent(pool: Pool, lent: Lent) -> None:
+    foreign, given_back, at_us = number_of(Lent(pool)), number_of(lent), number_of(lent)
+    lent.take_back(Return(free=(given_back,)))
+    lent.arguments(at_us)
+    for number in (foreign, given_back, at_us, 0, -1, 999):
+        for use in (
+            lambda n: lent.arguments(n),
+            lambda n: lent.fill(n, [np.zeros(1, np.int8)]),
+            lambda n: lent.take_back(Return(free=(n,))),
+            lambda n: lent.take_back(Return(retired=(n,))),
+        ):
+            with pytest.raises(ProtocolError):
+                use(number)
+
+
+def test_values_that_do_not_fit_are_not_written(lent: Lent) -> None:
+    number = number_of(lent)
+    assert lent.fill(number, [np.full(MIB, 7, np.uint8)])
+    assert not lent.fill(number, [np.zeros(MIB, np.uint8), np.zeros(1, np.uint8)])
+    assert lent.arguments(number)(MIB)[MIB - 1] == 7
+
+
+def test_all_blocks_together_have_a_bound(pool: Pool, lent: Lent) -> None:
+    numbers = [number_of(lent, 4 * MIB) for _ in range(4)]
+    assert lent.lease(1)[0].block == 0
+    assert Lent(Pool(0)).lease(1)[0].block == 0
+    lent.take_back(Return(free=tuple(numbers[:2])))
+    number_of(lent, 8 * MIB)  # in place of what is free and too small
+    assert pool.nbytes == 16 * MIB
+
+
+def test_a_client_has_not_all_of_them() -> None:
+    lent = Lent(Pool(1 << 40))
+    for _ in range(wire.MOST_LENT):
+        number_of(lent, 1)
+    assert lent.lease(1)[0].block == 0
+
+
+def test_a_size_that_is_none_is_refused(lent: Lent) -> None:
+    for nbytes in (0, -1, 1 << 62):
+        assert lent.lease(nbytes)[0].block == 0
+
+
+def test_what_nobody_wants_is_freed(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(1000)
+    monkeypatch.setattr(shared_memory.time, "monotonic", lambda: next(clock))
+    lent.take_back(Return(free=(number_of(lent),)))
+    number_of(lent, 4 * MIB)
+    pool.trim(next(clock))
+    assert pool.nbytes == 5 * MIB
+    pool.trim(next(clock) + shared_memory.IDLE_SECONDS)
+    assert pool.nbytes == 4 * MIB
+
+
+def test_without_descriptors_there_is_nothing_to_lend(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_descriptor(*_: Any) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wire.os, "memfd_create", no_descriptor)
+        assert not Pool(MIB).lends
+        assert lent.lease(MIB)[0].block == 0
+        assert pool.nbytes == pool.lent_bytes == 0
+    number_of(lent)

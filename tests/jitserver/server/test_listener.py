@@ -1,0 +1,157 @@
+"""The door: it stays open when the process is short of something, and closes for good."""
+
+import contextlib
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rpyc.core.service import Service
+
+from jitclient.errors import DaemonUnavailable, ProtocolError
+from jitclient.wire.address import Address
+from jitclient.wire.channel import WireChannel
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import Verb
+from jitclient.wire.stream import WireStream
+from jitserver.platform.shared_memory import Pool
+from jitserver.server import connection as connection_module
+from jitserver.server.listener import Acceptor
+from jitserver.sessions.registry import Sessions
+
+
+class Short:
+    """A listener whose process has no descriptors left, for a while."""
+
+    def __init__(self, listener: socket.socket, refusals: int) -> None:
+        self._listener = listener
+        self._refusals = refusals
+
+    def accept(self) -> Any:
+        if self._refusals:
+            self._refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listener.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+
+@pytest.fixture
+def address(short_path: Path) -> Address:
+    return Address(short_path / "d.sock")
+
+
+@pytest.fixture
+def serving(address: Address) -> Iterator[Any]:
+    started: list[tuple[Acceptor, threading.Thread]] = []
+
+    def start(refusals: int = 0, door: socket.socket | None = None) -> Acceptor:
+        listener: Any = Short(door or address.listen(), refusals)
+        acceptor = Acceptor(Service(), lambda *_: None, lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
+        thread = threading.Thread(target=acceptor.start)
+        thread.start()
+        started.append((acceptor, thread))
+        return acceptor
+
+    yield start
+    for acceptor, thread in started:
+        acceptor.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_want_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
+    acceptor = serving(refusals=2)
+    with address.connect():
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
+
+
+def test_want_of_threads_costs_one_connection_only(
+    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptor = serving()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with address.connect() as refused:
+            assert refused.recv(1) == b""
+    with address.connect():
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+
+
+def test_another_users_process_is_turned_away(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jitclient.wire.address import Peer
+
+    serving()
+    monkeypatch.setattr("jitserver.server.listener.peer", lambda sock: Peer(1, 12345))
+    with address.connect() as sock:
+        assert sock.recv(1) == b""
+
+
+def test_nobody_is_let_in_over_a_network(serving: Any) -> None:
+    door = socket.create_server(("127.0.0.1", 0))
+    serving(door=door)
+    with socket.create_connection(door.getsockname()) as sock:
+        assert sock.recv(1) == b""
+
+
+def test_a_connection_that_it_is_handed_is_served(serving: Any, until: Any) -> None:
+    acceptor = serving()
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sock:
+        acceptor.admit(door.accept()[0], pid=0)
+        client = ClientConnection(WireChannel(WireStream(sock)))
+        with pytest.raises(ProtocolError, match="exposed_status"):  # the service of these tests has no verbs
+            client.request(Verb.STATUS, b"")
+        client.close()
+    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
+
+
+def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, address: Address, until: Any) -> None:
+    acceptor = serving()
+    with address.connect() as inside:
+        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+        acceptor.close_door()
+        with pytest.raises(ConnectionError):
+            address.connect()
+        assert acceptor.clients
+        acceptor.close()
+        assert inside.recv(1) == b""
+
+
+def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, address: Address) -> None:
+    acceptor = serving()
+
+    class Late:
+        """The signal to close, which comes when whoever knocked has shown the other thread that the door is closed."""
+
+        def __init__(self, signal: socket.socket) -> None:
+            self.send, self.close = self._send, signal.close
+            self._signal = signal
+
+        def _send(self, data: bytes) -> int:
+            with contextlib.suppress(DaemonUnavailable):  # the other thread may have come to it by itself
+                address.connect().close()
+            assert acceptor._door_closed.wait(10)
+            return self._signal.send(data)
+
+    acceptor._close_signal = Late(acceptor._close_signal)
+    acceptor.close_door()
+    assert acceptor._closing.fileno() == -1
+
+
+def test_a_peer_that_never_says_hello_is_shown_the_door(
+    serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_SECONDS_WITHOUT_SESSION", 0.05)
+    serving()
+    with address.connect() as silent:
+        while silent.recv(1000):  # rpyc says that it closes
+            pass

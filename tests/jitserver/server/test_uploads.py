@@ -1,0 +1,27 @@
+"""Captures on their way in."""
+
+import pytest
+
+from jitclient.codec.pickler import digest
+from jitclient.errors import ProtocolError
+from jitclient.wire.messages import Upload
+from jitserver.server.uploads import Incoming
+
+
+def test_parts_make_the_whole_once() -> None:
+    incoming = Incoming()
+    key = digest(b"abcdef")
+    incoming.add(Upload(key, 0, b"abc"))
+    incoming.add(Upload(key, 3, b"def"))
+    assert incoming.take(key) == b"abcdef"
+    with pytest.raises(ProtocolError, match="not the capture"):
+        incoming.take(key)
+
+
+def test_what_is_too_large_is_refused_and_forgotten() -> None:
+    incoming = Incoming(most=10)
+    incoming.add(Upload("key", 0, bytes(8)))
+    with pytest.raises(ProtocolError, match="more than 10 bytes"):
+        incoming.add(Upload("key", 8, bytes(3)))
+    with pytest.raises(ProtocolError, match="out of its turn"):
+        incoming.add(Upload("key", 8, bytes(1)))

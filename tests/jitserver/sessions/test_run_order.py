@@ -1,0 +1,141 @@
+"""What a client drops over a new connection, while the daemon is still at a Run of the old one."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jitclient.errors import ArrayLost
+from jitserver.arrays.budget import Room
+from jitserver.sessions.session import Session
+
+
+class OldRun:
+    """A Run that has begun on a connection which has broken since; another has taken over."""
+
+    def __init__(self) -> None:
+        self.session = Session(0, Room())
+        self.order = self.session.order(b"client")
+        self.old, self.new = self.session.attach(0) or 0, 0
+        self.order.take_over("old")
+        self._begun, self._may_end = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._begun.wait(10)
+        self.new = self.session.attach(0) or 0
+        self.order.take_over("new")
+
+    def _run(self) -> None:
+        assert self.order.begin("old", 1)
+        self._begun.set()
+        assert self._may_end.wait(10)
+        self.session.keep(self.old + 1, ["made late"])
+        self.order.end("old")
+        self.session.forget_unwanted()
+
+    def end(self) -> None:
+        self._may_end.set()
+        if self._thread.ident is not None:
+            self._thread.join(10)
+            assert not self._thread.is_alive()
+
+    def drop(self, *handles: int) -> None:
+        """A Run of the new connection, with nothing but this."""
+        assert self.order.begin("new", 2)
+        self.session.forget(handles)
+        self.order.end("new")
+        self.session.forget_unwanted()
+
+
+@pytest.fixture
+def run() -> Iterator[OldRun]:
+    made = OldRun()
+    yield made
+    made.end()
+
+
+def test_what_the_old_run_may_yet_look_at_stays_until_it_ends(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.drop(run.old)
+    assert run.session.array(run.old) == "argument"
+    run.end()
+    assert run.old not in run.session.arrays
+
+
+def test_what_the_old_run_makes_too_late_goes_when_it_ends(run: OldRun) -> None:
+    run.begin()
+    run.drop(run.old + 1)
+    run.end()
+    assert run.session.arrays == {}
+
+
+def test_what_the_new_connection_named_goes_at_once(run: OldRun) -> None:
+    run.begin()
+    run.session.keep(run.new, ["of the new one"])
+    run.drop(run.new)
+    assert run.session.arrays == {}
+
+
+def test_where_no_run_is_under_way_all_goes_at_once(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.end()
+    run.drop(run.old, run.old + 1)
+    assert run.session.arrays == {}
+
+
+def test_who_looks_for_what_the_old_run_makes_waits_for_it(run: OldRun) -> None:
+    run.begin()
+    seen: list[object] = []
+    looking = threading.Thread(target=lambda: seen.append(run.session.array(run.old + 1)))
+    looking.start()
+    looking.join(0.05)
+    assert seen == []
+    run.end()
+    looking.join(10)
+    assert seen == ["made late"]
+
+
+def test_a_daemon_that_leaves_takes_nothing_along_that_was_dropped(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.drop(run.old)
+    run.session.freeze()
+    assert run.session.leave_behind()[1] == {}
+
+
+def test_the_old_connection_begins_no_more(run: OldRun) -> None:
+    run.begin()
+    assert not run.order.begin("old", 2)
+    run.end()
+    with pytest.raises(ArrayLost):
+        run.session.array(run.old + 2)
+
+
+def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
+    session = Session(0, Room())
+    begun, ended = threading.Barrier(3), []
+
+    def run(client: bytes) -> None:
+        order = session.order(client)
+        order.take_over(client)
+        assert order.begin(client, 1)
+        begun.wait(10)
+        begun.wait(10)  # until both have come back over other connections
+        session.settle()  # as before a call with donation
+        ended.append(client)
+        order.end(client)
+
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in (b"parent", b"child")]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    for client in (b"parent", b"child"):
+        session.order(client).take_over("new")
+    begun.wait(10)
+    for thread in threads:
+        thread.join(10)
+    assert sorted(ended) == [b"child", b"parent"]
