@@ -1,15 +1,18 @@
-"""The text of unit files: templates, filled with what depends on the environment."""
+"""The text of unit files: those of the folder `systemd`, with what depends on the environment."""
 
 import importlib.resources
 import re
 import sys
 from collections.abc import Mapping
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from jitclient.sessions import launch
 from jitclient.wire.address import PROCESS_SETTINGS
 from jitserver.systemd.target import SUFFIXES, Target
 
 _STEPPED_RESTARTS = 254  # the version of systemd that brought RestartSteps=
+_MADE = "# Made by `jitserver install`; `jitserver uninstall` removes it.\n"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "%": "%%"}
 
 
@@ -21,16 +24,26 @@ def units(
 ) -> dict[str, str]:
     """The texts of the target's unit files, by suffix, for a systemd of that version."""
     made = process_settings() if settings is None else settings
-    fillings = {
-        "DIGEST": target.digest,
-        "ENVIRONMENT": environment(made),
-        # The colon keeps systemd from replacing what looks like a variable in the path.
-        "PYTHON": quoted(f":{python}"),
-        "RESTART": _restart(version),
-    }
-    common = _template("common.conf").strip()
-    texts = {suffix: _template(f"{target.scope}.{suffix}").replace("@COMMON@", common) for suffix in SUFFIXES}
-    return {suffix: re.sub("@([A-Z]+)@", lambda mark: fillings[mark[1]], text) for suffix, text in texts.items()}
+    return {suffix: _rendered(target, suffix, version, python, made) for suffix in SUFFIXES}
+
+
+def _rendered(target: Target, suffix: str, version: int, python: str, made: Mapping[str, str]) -> str:
+    """A file of the folder `systemd`, with the names, the socket, the command and the environment of the target."""
+    name, user = ("jitserver@", "%i") if target.user else ("jitserver", "")
+    text = (_folder() / target.scope / f"{name}.{suffix}").read_text(encoding="utf-8")
+    text = text[text.index("[Unit]") :]
+    text = text.replace(
+        f"{name}{user}.socket", f"{name}{user}.socket".replace("jitserver", f"jitserver-{target.digest}")
+    )
+    text = text.replace("/jitserver/jitserver.sock", f"/jitserver/{target.digest}.sock")
+    text = text.replace("/jitserver/%i.sock", f"/jitserver/{target.digest}/%i.sock")
+    if version < _STEPPED_RESTARTS:
+        text = re.sub("^Restart(Steps|MaxDelaySec)=.*\n", "", text, flags=re.MULTILINE)
+    # The colon keeps systemd from replacing what looks like a variable in the path.
+    command = f"ExecStart={quoted(f':{python}')} -P -m jitserver serve"
+    return _MADE + re.sub(
+        "^ExecStart=.* serve(.*)$", lambda found: f"{command}{found[1]}\n{environment(made)}", text, flags=re.MULTILINE
+    )
 
 
 def environment(made: Mapping[str, str]) -> str:
@@ -58,11 +71,6 @@ def is_fit(python: str) -> bool:
     return python.isprintable() and not set(python) & set("\"'\\")
 
 
-def _restart(version: int) -> str:
-    if version < _STEPPED_RESTARTS:
-        return "RestartSec=1s"
-    return "RestartSec=1s\nRestartSteps=6\nRestartMaxDelaySec=1min"
-
-
-def _template(name: str) -> str:
-    return (importlib.resources.files("jitserver.systemd") / "templates" / name).read_text(encoding="utf-8")
+def _folder() -> Traversable:
+    packaged = importlib.resources.files("jitserver.systemd") / "units"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "systemd"  # in a checkout

@@ -3,6 +3,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,42 @@ def test_a_word_is_quoted_for_systemd(word: str, quoted: str) -> None:
 
 
 @pytest.mark.parametrize("target", [USER, SYSTEM])
-def test_no_mark_is_left_and_sections_are_whole(target: Target) -> None:
-    texts = render.units(target, 256, "/env/bin/python", {"XLA_FLAGS": "--a=@DIGEST@ @PYTHON@"})
+def test_sections_are_whole(target: Target) -> None:
+    texts = render.units(target, 256, "/env/bin/python", {"XLA_FLAGS": "--a=jitserver.socket ExecStart=/x serve"})
     for text in texts.values():
-        left = re.sub(r'^Environment="XLA_FLAGS=.*$', "", text, flags=re.MULTILINE)
-        assert not re.search("@[A-Z]+@", left)
         assert text.endswith("\n")
         parser = configparser.RawConfigParser(strict=False, interpolation=None)
         parser.read_string(text)
         assert "Unit" in parser.sections()
-    assert '"XLA_FLAGS=--a=@DIGEST@ @PYTHON@"' in texts["service"]
+    assert '"XLA_FLAGS=--a=jitserver.socket ExecStart=/x serve"' in texts["service"]
+
+
+FOLDER = Path(__file__).parents[2] / "systemd"
+
+
+@pytest.mark.parametrize("target", [USER, SYSTEM])
+def test_they_are_the_files_of_the_folder_but_for_names_and_command(target: Target) -> None:
+    name = "jitserver@" if target.user else "jitserver"
+    for suffix, text in render.units(target, 256, "/env/bin/python", {}).items():
+        ours = (FOLDER / target.scope / f"{name}.{suffix}").read_text().splitlines()
+        differ = {line.partition("=")[0] for line in set(text.splitlines()) ^ set(ours) if not line.startswith("#")}
+        assert differ == (
+            {"ListenStream"} if suffix == "socket" else {"Requires", "After", "ExecStart", "UnsetEnvironment"}
+        )
+
+
+def test_what_protects_a_user_protects_all() -> None:
+    system, user = (
+        entries((FOLDER / path).read_text(), "Service")
+        for path in ("system/jitserver@.service", "user/jitserver.service")
+    )
+    own = {"ExecStart", "CacheDirectory"}
+    assert [entry for entry in user if entry[0] not in own and entry not in system] == []
+
+
+def test_the_wheel_has_the_files() -> None:
+    built = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert built["force-include"] == {"systemd": "jitserver/systemd/units"}
 
 
 def test_the_command_runs_this_interpreter_at_the_users_address() -> None:
