@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from jitclient.calls.deps import Deps
-from jitclient.calls.options import JitOptions
 from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.local_jax import client_device
 from jitclient.sessions import process
+from jitclient.tracing.options import JitOptions
 
 if TYPE_CHECKING:
     import jax

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from jitclient.calls import device_options
 from jitclient.codec import values
 from jitclient.local_jax import shardings
 from jitclient.local_jax.avals import is_wider_than_new, spec_of_aval
+from jitclient.tracing import device_options
 from jitclient.wire.messages import Signature, Spec
 from jitclient.wire.shardings import Sharding
 

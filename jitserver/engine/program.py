@@ -9,8 +9,6 @@ from typing import Any
 import jax
 from jax import export
 
-from jitclient.calls.callbacks import callback_names, calls_back
-from jitclient.calls.over_leaves import OverLeaves
 from jitclient.codec import values
 from jitclient.codec.ambient import library_state
 from jitclient.codec.capture import Loaded, load
@@ -18,6 +16,8 @@ from jitclient.codec.results.writer import Made
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
+from jitclient.tracing.callbacks import callback_names, calls_back
+from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned

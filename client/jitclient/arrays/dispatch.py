@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.arrays.operands import Operands, Remote
-from jitclient.calls.options import JitOptions
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.local_jax import client_device, context, interop, trace_state
+from jitclient.tracing.options import JitOptions
 
 
 def is_for_here(*values: Any) -> bool:

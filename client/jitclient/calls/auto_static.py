@@ -8,11 +8,11 @@ import numpy as np
 
 from jitclient.arrays.array import Array
 from jitclient.calls.general_path import GeneralPath
-from jitclient.calls.options import JitOptions, Static, joined
 from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.local_jax import context
+from jitclient.tracing.options import JitOptions, Static, joined
 from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names
 from jitclient.trees.static_leaves import StaticLeaf

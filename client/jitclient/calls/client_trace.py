@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from jitclient.calls.options import Static
-from jitclient.calls.over_leaves import OverLeaves
 from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.local_jax.own_jit import own_jit
+from jitclient.tracing.options import Static
+from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
 

@@ -10,7 +10,6 @@ from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.calls.deps import Deps
 from jitclient.calls.misses import Misses
-from jitclient.calls.options import JitOptions, Static
 from jitclient.calls.plan import Plan, renewed
 from jitclient.calls.preparing import program_of, refuse_ambient
 from jitclient.calls.program import Program
@@ -25,6 +24,7 @@ from jitclient.notices.warned import warn
 from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
+from jitclient.tracing.options import JitOptions, Static
 from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec

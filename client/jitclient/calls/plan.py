@@ -20,13 +20,13 @@ import numpy as np
 from jitclient.arrays.array import Array, looked_at_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
-from jitclient.calls.options import Static
 from jitclient.calls.program import Program
 from jitclient.codec.unchanged.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
+from jitclient.tracing.options import Static
 from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec

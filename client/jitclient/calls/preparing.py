@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.calls import device_options, escapes, key_parts, verification
+from jitclient.calls import escapes, key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
 from jitclient.calls.deps import Deps, Input, stamp_of
@@ -29,6 +29,7 @@ from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
+from jitclient.tracing import device_options
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Signature, Traced, Verb
 from jitclient.wire.shardings import JitShardings, Sharding

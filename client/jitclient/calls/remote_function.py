@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
-from jitclient.calls.options import JitOptions
 from jitclient.calls.wrapped import describe_as
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
 from jitclient.errors import DaemonLost
 from jitclient.notices.hints import add_hint
 from jitclient.notices.tracebacks import without_machinery
+from jitclient.tracing.options import JitOptions
 
 if TYPE_CHECKING:
     from jitclient.calls.general_path import GeneralPath

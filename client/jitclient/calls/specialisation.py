@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.calls.deps import Deps
-from jitclient.calls.options import JitOptions, Static
 from jitclient.local_jax.context import Context
+from jitclient.tracing.options import JitOptions, Static
 from jitclient.trees import tree
 from jitclient.wire.messages import Spec
 

@@ -5,14 +5,14 @@ import warnings
 from collections.abc import Sequence
 
 from jitclient.calls import client_trace
-from jitclient.calls.callbacks import callback_names
-from jitclient.calls.over_leaves import OverLeaves
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec.capture import Capture
 from jitclient.errors import ProgramsDiffer
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
+from jitclient.tracing.callbacks import callback_names
+from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.wire.messages import DeviceInfo, Verified
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient.calls.options import Static, joined
+from jitclient.tracing.options import Static, joined
 from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from jitclient.calls.options import JitOptions
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.local_jax import shardings
+from jitclient.tracing.options import JitOptions
 from jitclient.trees import tree
 from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 

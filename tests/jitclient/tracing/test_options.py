@@ -6,8 +6,8 @@ import jax
 import pytest
 
 import jitclient
-from jitclient.calls.options import JitOptions
 from jitclient.local_jax import own_jit
+from jitclient.tracing.options import JitOptions
 
 
 def fun(a: Any, b: Any, c: Any = 1, *, d: Any = 2) -> Any:
