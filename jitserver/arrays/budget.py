@@ -13,7 +13,7 @@ _MOST_HOLDERS = 8
 _LONGEST = 60
 
 
-class Room:
+class ArrayBudget:
     """The budget of resident arrays. To count what there is takes long; so it is done only when as many bytes were made
     as there was room for when it was done last, whatever has been freed since.
 
@@ -36,9 +36,9 @@ class Room:
         kept_free = self.most * 3 // 4 if is_spare and self.most is not None else 0
         self.left -= nbytes
         if self.left < kept_free and nbytes:
-            self.find(nbytes, what, kept_free)
+            self.recount(nbytes, what, kept_free)
 
-    def find(self, nbytes: int, what: str, kept_free: int = 0) -> None:
+    def recount(self, nbytes: int, what: str, kept_free: int = 0) -> None:
         """Counts, where `left` has fallen too low, and takes the `nbytes` off that there are to be more for `what`.
 
         Raises:

@@ -29,7 +29,7 @@ class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 @dataclasses.dataclass
-class KeptTree:
+class NamedTree:
     """What a name holds.
 
     Attributes:
@@ -52,7 +52,7 @@ class KeptTree:
     away: Away | None = None
 
     @classmethod
-    def taken_back(cls, state: TreeState, away: Away) -> "KeptTree":
+    def taken_back(cls, state: TreeState, away: Away) -> "NamedTree":
         """The tree that a name held in the previous daemon."""
         fields = msgspec.structs.asdict(state)
         del fields["name"]
@@ -68,19 +68,19 @@ class KeptTree:
         return {*map(id, self.arrays), *(away.identities() if away is not None else ())}
 
 
-class Kept:
+class NamedArrays:
     """All of them, by name. A name holds a whole tree, or nothing. Safe to use from many threads."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock  # that of the wall, which goes on while no daemon runs
-        self._trees: dict[str, KeptTree] = {}
+        self._trees: dict[str, NamedTree] = {}
         self._lock = threading.Lock()
         self._loading = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._trees)
 
-    def find(self, name: str, key: str, ttl: float | None) -> KeptTree | None:
+    def find(self, name: str, key: str, ttl: float | None) -> NamedTree | None:
         """What a name holds, if it is what that key is of. That is a use of it, and sets its time to live."""
         with self._lock:
             found = self._trees.get(name)
@@ -89,7 +89,7 @@ class Kept:
             found.last_used, found.ttl = self._clock(), ttl
             return found
 
-    def get(self, name: str) -> KeptTree | None:
+    def get(self, name: str) -> NamedTree | None:
         """What a name holds, whatever that is. That is a use of it."""
         with self._lock:
             found = self._trees.get(name)
@@ -97,14 +97,14 @@ class Kept:
                 found.last_used = self._clock()
             return found
 
-    def put(self, name: str, tree: KeptTree) -> None:
+    def put(self, name: str, tree: NamedTree) -> None:
         """Lets a name hold a tree, and nothing else any more."""
         tree.created = tree.last_used = self._clock()
         with self._lock:
             before, self._trees[name] = self._trees.get(name), tree
         _discard(before)
 
-    def load(self, name: str, tree: KeptTree) -> bool:
+    def load(self, name: str, tree: NamedTree) -> bool:
         """Has the arrays of a tree in memory; False where they are lost, and the name is forgotten."""
         with self._loading:
             if tree.away is not None:
@@ -121,25 +121,25 @@ class Kept:
         self._remove(name, tree)
         return False
 
-    def take_back(self, name: str, tree: KeptTree) -> None:
+    def take_back(self, name: str, tree: NamedTree) -> None:
         """Let a name hold what it held in the previous daemon."""
         with self._lock:
             self._trees[name] = tree
 
-    def leave_behind(self) -> dict[str, KeptTree]:
+    def leave_behind(self) -> dict[str, NamedTree]:
         """Give up all names, and return the trees that are not on the disk."""
         with self._loading, self._lock:
             trees, self._trees = self._trees, {}
         return {name: tree for name, tree in trees.items() if tree.away is None}
 
-    def forget(self, name: str) -> KeptTree | None:
+    def forget(self, name: str) -> NamedTree | None:
         """What the name held; it holds nothing any more."""
         with self._lock:
             gone = self._trees.pop(name, None)
         _discard(gone)
         return gone
 
-    def expire(self, is_used: Callable[[KeptTree], bool]) -> list[str]:
+    def expire(self, is_used: Callable[[NamedTree], bool]) -> list[str]:
         """Forgets the trees that nobody has used for too long, and returns their names; to hold a handle is a use."""
         now = self._clock()
         gone = []
@@ -153,7 +153,7 @@ class Kept:
                 gone.append(name)
         return gone
 
-    def _remove(self, name: str, tree: KeptTree) -> bool:
+    def _remove(self, name: str, tree: NamedTree) -> bool:
         with self._lock:
             if self._trees.get(name) is not tree:
                 return False
@@ -161,12 +161,12 @@ class Kept:
         _discard(tree)
         return True
 
-    def all(self) -> dict[str, KeptTree]:
+    def all(self) -> dict[str, NamedTree]:
         """What each name holds now."""
         with self._lock:
             return dict(self._trees)
 
 
-def _discard(tree: KeptTree | None) -> None:
+def _discard(tree: NamedTree | None) -> None:
     if tree is not None and tree.away is not None:
         tree.away.discard()

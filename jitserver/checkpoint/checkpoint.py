@@ -11,7 +11,7 @@ from jitclient.errors import ArrayLost, SettingsError
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
 from jitserver.arrays.absent import Failed
-from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.cache import folder
 from jitserver.checkpoint.manifests import Manifest, Manifests, Stored, folder_of
 from jitserver.checkpoint.saving import Saving
@@ -50,22 +50,22 @@ class Checkpoint:
                 shutil.rmtree(old, ignore_errors=True)
         return cls(folder_of(address))
 
-    def take_back(self, kept: Kept, sessions: Sessions, entry_of: EntryOf) -> None:
+    def take_back(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
         """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
         sessions.lost |= self._manifests.lost
         for manifest in self._manifests.all():
             away = Saved(self._manifests, self._store, manifest)
             if not isinstance(manifest.owner, State):
-                kept.take_back(manifest.owner.name, KeptTree.taken_back(manifest.owner, away))
+                kept.take_back(manifest.owner.name, NamedTree.taken_back(manifest.owner, away))
                 continue
-            session = Session.taken_back(manifest.owner, away, entry_of, sessions.room)
+            session = Session.taken_back(manifest.owner, away, entry_of, sessions.budget)
             if session.is_orphaned():
                 log.info("the session of process %d is not taken back: it has ended", session.pid)
                 session.end()
             else:
                 sessions.take_back(session)
 
-    def save(self, kept: Kept, sessions: Iterable[Session], deadline: float) -> None:
+    def save(self, kept: NamedArrays, sessions: Iterable[Session], deadline: float) -> None:
         """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
         `time.monotonic`). Afterwards they own no arrays.
         """
@@ -77,7 +77,7 @@ class Checkpoint:
         except (SettingsError, OSError) as error:
             log.warning("the checkpoint cannot be written, and all arrays are lost: %s", error)
 
-    def _taken_over(self, kept: Kept, sessions: Iterable[Session]) -> Saving:
+    def _taken_over(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
         saving = Saving(self._manifests, self._store)
         for name, tree in kept.leave_behind().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))

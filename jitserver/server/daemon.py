@@ -136,7 +136,7 @@ class Daemon:
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
-            self._checkpoint.take_back(self._service.keeping.kept, sessions, engine.programs.entry_of)
+            self._checkpoint.take_back(self._service.naming.named, sessions, engine.programs.entry_of)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
@@ -159,7 +159,7 @@ class Daemon:
             if watchdog is not None:
                 watchdog.tick()
             self._give_memory_back()
-            self._service.keeping.expire()
+            self._service.naming.expire()
             self._keep_cache_tidy()
             if self._service.engine.classes() > self.options.most_classes and not self._service.sessions.all():
                 log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
@@ -189,7 +189,7 @@ class Daemon:
             self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
         if self._checkpoint is not None:
             left_behind = self._service.sessions.all() if self._leaves_sessions else []
-            self._checkpoint.save(self._service.keeping.kept, left_behind, most)
+            self._checkpoint.save(self._service.naming.named, left_behind, most)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
 
@@ -225,7 +225,7 @@ class Daemon:
         def may_begin() -> bool:
             return not (self._told_to_end.is_set() or any(session.is_connected() for session in sessions.all()))
 
-        dry_run(engine, prewarm(engine, self._told_to_end), may_begin, sessions.room.find)
+        dry_run(engine, prewarm(engine, self._told_to_end), may_begin, sessions.budget.recount)
 
     def _give_memory_back(self) -> None:
         now, counters = time.monotonic(), self._service.counters
@@ -270,7 +270,7 @@ class Daemon:
         return time.monotonic() - self._service.sessions.last_change > self.options.idle_exit
 
     def _is_used(self) -> bool:
-        return bool(self._service.sessions.all() or self._service.keeping.kept)
+        return bool(self._service.sessions.all() or self._service.naming.named)
 
 
 def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:

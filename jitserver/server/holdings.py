@@ -6,12 +6,12 @@ from typing import Any
 
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
-from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine.engine import Engine
 from jitserver.sessions.session import Session
 
 
-def holdings(engine: Engine, kept: Kept, sessions: Iterable[Session], most: int | None) -> Holdings:
+def holdings(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
     """Each holder, the largest first. An array that a name holds is no session's."""
     found: dict[int, Any] = {}  # holds them, so that no number is given twice
 
@@ -35,7 +35,7 @@ def holdings(engine: Engine, kept: Kept, sessions: Iterable[Session], most: int 
     )
 
 
-def info(engine: Engine, name: str, tree: KeptTree) -> KeptInfo:
+def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
     """What a name holds, for people."""
     return KeptInfo(
         name=name,
@@ -48,13 +48,13 @@ def info(engine: Engine, name: str, tree: KeptTree) -> KeptInfo:
     )
 
 
-def _nbytes(engine: Engine, tree: KeptTree) -> int:
+def _nbytes(engine: Engine, tree: NamedTree) -> int:
     if tree.away is not None:
         return sum(map(nbytes_of, tree.specs))
     return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
 
 
-def is_held(tree: KeptTree, sessions: Iterable[Session]) -> bool:
+def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
     """Whether a session has a handle on one of its arrays, also while they are on the disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)

@@ -5,7 +5,7 @@ import time
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo
-from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine.engine import Engine
 from jitserver.server import holdings
 from jitserver.sessions.registry import Sessions
@@ -14,17 +14,17 @@ from jitserver.sessions.session import Session
 log = logging.getLogger(__name__)
 
 
-class Keeping:
+class Naming:
     """The names of a daemon, with its sessions and the engine that has the arrays."""
 
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
-        self.kept = Kept()
+        self.named = NamedArrays()
         self._engine = engine
         self._sessions = sessions
 
     def find(self, session: Session, find: Find) -> Found | None:
         """Gives a session what a name holds, if it is what was asked for."""
-        kept = self.kept
+        kept = self.named
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
         if found is None or not self._is_here(find.name, found):
             return None
@@ -43,30 +43,30 @@ class Keeping:
             raise ProtocolError("these are not the arrays of these specs")
         for array in arrays:
             self._engine.share(array.block_until_ready())  # what failed is nothing to keep
-        self.kept.put(keep.name, KeptTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
+        self.named.put(keep.name, NamedTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
 
     def forget(self, name: str) -> list[KeptInfo]:
         """Lets a name hold nothing any more; returns what it held."""
-        gone = self.kept.forget(name)
+        gone = self.named.forget(name)
         self._sessions.last_change = time.monotonic()  # from here on the daemon may be idle
         return [] if gone is None else [holdings.info(self._engine, name, gone)]
 
     def expire(self) -> None:
         """Forgets the names that nobody has used for too long."""
-        for name in self.kept.expire(lambda tree: holdings.is_held(tree, self._sessions.all())):
+        for name in self.named.expire(lambda tree: holdings.is_held(tree, self._sessions.all())):
             log.info("nobody has used the arrays kept as %r for long: they are freed", name)
             self._sessions.last_change = time.monotonic()
 
     def holdings(self) -> Holdings:
         """Who holds the arrays that live here."""
-        return holdings.holdings(self._engine, self.kept, self._sessions.all(), self._sessions.room.most)
+        return holdings.holdings(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
 
-    def _is_here(self, name: str, tree: KeptTree) -> bool:
+    def _is_here(self, name: str, tree: NamedTree) -> bool:
         """Has a tree in memory that the daemon before left on the disk."""
         away = tree.away
         if away is not None:
-            self._sessions.room.take(away.missing_bytes(), f"what is kept as {name!r}")
-        return self.kept.load(name, tree)
+            self._sessions.budget.take(away.missing_bytes(), f"what is kept as {name!r}")
+        return self.named.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:
         """With the versions of packages, as they are here, the key of what a name may hold."""

@@ -68,7 +68,7 @@ def answer(
     if not order.begin(connection, run.number):
         return None
     # `session.arrays` is read each time: whoever saves a session takes its arrays from under Runs that last too long.
-    done, room, slot = Done(run.number), session.room, engine.journal.here.slot
+    done, budget, slot = Done(run.number), session.budget, engine.journal.here.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
@@ -92,9 +92,9 @@ def answer(
                 if leaf is None or type(leaf) is Failed:
                     break
                 leaves.append(leaf)
-            room.left -= program.nbytes
-            if len(leaves) < len(call.arguments) or room.left < 0 < program.nbytes:
-                room.left += program.nbytes
+            budget.left -= program.nbytes
+            if len(leaves) < len(call.arguments) or budget.left < 0 < program.nbytes:
+                budget.left += program.nbytes
                 runs.run_one(engine, session, call, done, ran)
                 continue
             slot[:] = program.mark

@@ -111,9 +111,9 @@ class _Call:
         try:
             if draining:
                 raise DaemonDraining("the daemon is stopping and takes no new calls")
-            room = session.room
-            room.left -= program.nbytes
-            if room.left < 0 < program.nbytes:
+            budget = session.budget
+            budget.left -= program.nbytes
+            if budget.left < 0 < program.nbytes:
                 self._find_room()
             if program.donated:  # what it takes, a Run of a connection before may have yet to look at
                 session.settle()
@@ -136,7 +136,7 @@ class _Call:
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
         label = self.session.executable(self.call.executable).info.label
-        self.session.room.find(program.nbytes - sum(map(nbytes_of, taken)), label)
+        self.session.budget.recount(program.nbytes - sum(map(nbytes_of, taken)), label)
 
 
 def run_one(
@@ -161,7 +161,7 @@ def _nothing(nbytes: int) -> HostArray:
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
         nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not what a spec says that may make no sense
-        session.room.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
+        session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))

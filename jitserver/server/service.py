@@ -19,7 +19,7 @@ from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.arrays.absent import Failed
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
@@ -28,7 +28,7 @@ from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
 from jitserver.server.in_progress import Makings
 from jitserver.server.introspection import listed, snapshot
-from jitserver.server.naming import Keeping
+from jitserver.server.naming import Naming
 from jitserver.sessions.registry import Sessions
 from jitserver.sessions.session import Session
 
@@ -75,8 +75,8 @@ class JitService(Service):  # type: ignore[misc]
         self.counters = counters
         self.makings = Makings()
         self.sessions = Sessions()
-        self.keeping = Keeping(engine, self.sessions)
-        self.sessions.room = Room(array_bytes, self.keeping.holdings)
+        self.naming = Naming(engine, self.sessions)
+        self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings)
         self.pool = pool
         self.address = ""
         self.draining = False
@@ -169,20 +169,20 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
         self._check_packages(find.packages)
         self._check_open()
-        return self.keeping.find(_session(connection), find)
+        return self.naming.find(_session(connection), find)
 
     @verb(named_arrays.Keep)
     def exposed_keep(self, connection: DaemonConnection, keep: named_arrays.Keep) -> None:
         self._check_open()
-        self.keeping.keep(_session(connection), keep)
+        self.naming.keep(_session(connection), keep)
 
     @verb(named_arrays.Forget)
     def exposed_forget(self, connection: DaemonConnection, forget: named_arrays.Forget) -> list[named_arrays.KeptInfo]:
-        return self.keeping.forget(forget.name)
+        return self.naming.forget(forget.name)
 
     @verb(None)
     def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
-        return self.keeping.holdings()
+        return self.naming.holdings()
 
     # ---- looking inside
 

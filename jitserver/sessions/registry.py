@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ class Sessions:
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
     lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # and why
     last_change: float = dataclasses.field(default_factory=time.monotonic)
-    room: Room = dataclasses.field(default_factory=Room)
+    budget: ArrayBudget = dataclasses.field(default_factory=ArrayBudget)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Sessions:
 
     def begin(self, pid: int) -> tuple[Session, int]:
         """A new session for a connection; returns it with the connection's first handle."""
-        session = Session(pid, self.room)
+        session = Session(pid, self.budget)
         first = session.attach(pid)
         assert first is not None
         with self._lock:

@@ -11,7 +11,7 @@ import msgspec
 
 from jitclient.errors import ArrayLost, DaemonLost
 from jitserver.arrays.absent import Away, Failed
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
 from jitserver.platform.process_watch import Process, Watch, named
 from jitserver.sessions.run_order import Order, began_here
@@ -46,12 +46,12 @@ class Session:
     Its client is the process that began it. Forked children of that process may join, and outstay it.
     """
 
-    def __init__(self, pid: int, room: Room) -> None:
+    def __init__(self, pid: int, budget: ArrayBudget) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
         self.begun = time.monotonic()
         self.calls = 0
-        self.room = room
+        self.budget = budget
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self.unwanted: set[int] = set()
@@ -301,11 +301,11 @@ class Session:
             return state, arrays
 
     @classmethod
-    def taken_back(cls, state: State, away: Away, entry_of: EntryOf, room: Room) -> "Session":
+    def taken_back(cls, state: State, away: Away, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
         """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
         told the client that it is missed.
         """
-        session = cls(0, room)
+        session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid
         session._client = Watch.again(state.client)
         session._expected = [Watch.again(process) for process in state.others]

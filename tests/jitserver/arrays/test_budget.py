@@ -5,7 +5,7 @@ import pytest
 from jitclient.errors import ArrayBudgetExceeded, JitserverError
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
-from jitserver.arrays.budget import Room, array_share
+from jitserver.arrays.budget import ArrayBudget, array_share
 from jitserver.platform import memory_limits
 
 MIB = 1 << 20
@@ -20,19 +20,19 @@ def kept(name: str, mib: int, arrays: int = 1) -> KeptInfo:
 
 
 def test_without_a_budget_there_is_room_for_all() -> None:
-    room = Room()
-    room.left -= 1 << 60
-    assert room.left > 0
-    room.left = -1
-    room.find(1 << 60, "f()")
-    assert room.left > 1 << 60
+    budget = ArrayBudget()
+    budget.left -= 1 << 60
+    assert budget.left > 0
+    budget.left = -1
+    budget.recount(1 << 60, "f()")
+    assert budget.left > 1 << 60
 
 
 def test_what_was_freed_since_the_last_count_is_room() -> None:
-    room = Room(100 * MIB, lambda: held(10 * MIB))
-    room.left -= 120 * MIB
-    room.find(120 * MIB - 50 * MIB, "f()")
-    assert room.left == 100 * MIB - 10 * MIB - 70 * MIB
+    budget = ArrayBudget(100 * MIB, lambda: held(10 * MIB))
+    budget.left -= 120 * MIB
+    budget.recount(120 * MIB - 50 * MIB, "f()")
+    assert budget.left == 100 * MIB - 10 * MIB - 70 * MIB
 
 
 def test_nothing_is_counted_while_there_is_room() -> None:
@@ -42,29 +42,29 @@ def test_nothing_is_counted_while_there_is_room() -> None:
         counts.append(1)
         return held(30 * MIB)
 
-    room = Room(100 * MIB, count)
+    budget = ArrayBudget(100 * MIB, count)
     for _ in range(10):
-        room.take(10 * MIB, "f()")
+        budget.take(10 * MIB, "f()")
     assert not counts
-    room.take(10 * MIB, "f()")
-    assert (len(counts), room.left) == (1, 60 * MIB)
+    budget.take(10 * MIB, "f()")
+    assert (len(counts), budget.left) == (1, 60 * MIB)
 
 
 def test_who_needs_more_than_there_is_is_refused_and_others_are_not() -> None:
-    room = Room(100 * MIB, lambda: held(95 * MIB))
+    budget = ArrayBudget(100 * MIB, lambda: held(95 * MIB))
     with pytest.raises(ArrayBudgetExceeded):
-        room.find(6 * MIB, "f()")
-    assert room.left == 5 * MIB
-    room.find(5 * MIB, "f()")
-    assert room.left == 0
+        budget.recount(6 * MIB, "f()")
+    assert budget.left == 5 * MIB
+    budget.recount(5 * MIB, "f()")
+    assert budget.left == 0
 
 
 def test_what_frees_more_than_it_takes_is_never_refused() -> None:
-    room = Room(100 * MIB, lambda: held(120 * MIB))
-    room.find(0, "f()")
-    room.find(-5 * MIB, "f()")
+    budget = ArrayBudget(100 * MIB, lambda: held(120 * MIB))
+    budget.recount(0, "f()")
+    budget.recount(-5 * MIB, "f()")
     with pytest.raises(ArrayBudgetExceeded):
-        room.find(1, "f()")
+        budget.recount(1, "f()")
 
 
 def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
@@ -73,9 +73,9 @@ def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
         (kept("data", 30, 12), kept("empty", 0)),
         (Owned(7, "python train.py --lr 0.1", 3, 50 * MIB), Owned(8, "python other.py", 1, 10 * MIB)),
     )
-    room = Room(100 * MIB, lambda: holders)
+    budget = ArrayBudget(100 * MIB, lambda: holders)
     with pytest.raises(ArrayBudgetExceeded) as caught:
-        room.find(20 * MIB, "step(f32[8])")
+        budget.recount(20 * MIB, "step(f32[8])")
     text = str(caught.value)
     assert text.startswith("step(f32[8]) takes 20 MiB more of the daemon's memory for arrays, which has 100 MiB.")
     assert (
@@ -91,9 +91,9 @@ def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
 
 
 def test_the_refusal_of_a_crowd_is_short() -> None:
-    room = Room(1, lambda: held(90 * MIB, tuple(kept(f"name{n}", 1) for n in range(90))))
+    budget = ArrayBudget(1, lambda: held(90 * MIB, tuple(kept(f"name{n}", 1) for n in range(90))))
     with pytest.raises(ArrayBudgetExceeded, match=r"; 82 more\. "):
-        room.find(2, "f()")
+        budget.recount(2, "f()")
 
 
 def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
@@ -104,16 +104,16 @@ def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
 
 def test_what_is_spare_leaves_three_quarters_to_others() -> None:
     nbytes = 20 * MIB
-    room = Room(100 * MIB, lambda: held(nbytes))
-    room.take(10 * MIB, "f()", is_spare=True)
-    assert room.left == 90 * MIB
-    room.take(15 * MIB, "f()", is_spare=True)
+    budget = ArrayBudget(100 * MIB, lambda: held(nbytes))
+    budget.take(10 * MIB, "f()", is_spare=True)
+    assert budget.left == 90 * MIB
+    budget.take(15 * MIB, "f()", is_spare=True)
     with pytest.raises(ArrayBudgetExceeded):
-        room.take(6 * MIB, "f()", is_spare=True)
-    assert room.left == 80 * MIB
-    room.take(5 * MIB, "f()", is_spare=True)
-    room.take(75 * MIB, "f()")
-    assert room.left == 0
+        budget.take(6 * MIB, "f()", is_spare=True)
+    assert budget.left == 80 * MIB
+    budget.take(5 * MIB, "f()", is_spare=True)
+    budget.take(75 * MIB, "f()")
+    assert budget.left == 0
     nbytes = 0
-    room.take(25 * MIB, "f()", is_spare=True)  # counted anew
-    assert room.left == 75 * MIB
+    budget.take(25 * MIB, "f()", is_spare=True)  # counted anew
+    assert budget.left == 75 * MIB

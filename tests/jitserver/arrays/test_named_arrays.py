@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 
 
 class Clock:
@@ -13,16 +13,16 @@ class Clock:
         return self.now
 
 
-def tree(key: str = "k", arrays: Any = (), ttl: float | None = 10.0) -> KeptTree:
-    return KeptTree(key, (), b"", "", arrays, ttl)
+def tree(key: str = "k", arrays: Any = (), ttl: float | None = 10.0) -> NamedTree:
+    return NamedTree(key, (), b"", "", arrays, ttl)
 
 
-def nobody(_: KeptTree) -> bool:
+def nobody(_: NamedTree) -> bool:
     return False
 
 
 def test_a_name_holds_what_was_put_last_and_is_found_under_its_key_only() -> None:
-    kept = Kept()
+    kept = NamedArrays()
     kept.put("a", tree("one"))
     kept.put("a", tree("two", ["array"]))
     assert kept.find("a", "one", None) is None
@@ -35,7 +35,7 @@ def test_a_name_holds_what_was_put_last_and_is_found_under_its_key_only() -> Non
 
 def test_whoever_knows_the_name_has_it_and_that_is_a_use() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     assert kept.get("a") is None
     held = tree("one", ttl=10)
     kept.put("a", held)
@@ -46,14 +46,14 @@ def test_whoever_knows_the_name_has_it_and_that_is_a_use() -> None:
 
 
 def test_what_has_no_key_is_found_by_nobody() -> None:
-    kept = Kept()
+    kept = NamedArrays()
     kept.put("a", tree(""))
     assert kept.find("a", "", None) is None
 
 
 def test_a_name_is_forgotten_when_nobody_has_used_it_for_too_long() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     kept.put("short", tree(ttl=10))
     kept.put("long", tree(ttl=100))
     kept.put("for ever", tree(ttl=None))
@@ -68,7 +68,7 @@ def test_a_name_is_forgotten_when_nobody_has_used_it_for_too_long() -> None:
 
 def test_a_find_is_a_use_and_sets_the_time_to_live() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     kept.put("a", tree(ttl=10))
     clock.now += 8
     assert kept.find("a", "k", 20.0) is not None
@@ -80,7 +80,7 @@ def test_a_find_is_a_use_and_sets_the_time_to_live() -> None:
 
 def test_a_find_of_another_key_is_no_use() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     kept.put("a", tree(ttl=10))
     clock.now += 8
     assert kept.find("a", "other", 20.0) is None
@@ -90,7 +90,7 @@ def test_a_find_of_another_key_is_no_use() -> None:
 
 def test_to_hold_a_handle_is_a_use() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     held = tree(ttl=10)
     kept.put("a", held)
     clock.now += 11
@@ -103,11 +103,11 @@ def test_to_hold_a_handle_is_a_use() -> None:
 
 def test_a_name_that_is_put_anew_while_it_is_looked_at_stays() -> None:
     clock = Clock()
-    kept = Kept(clock)
+    kept = NamedArrays(clock)
     kept.put("a", tree(ttl=10))
     clock.now += 11
 
-    def put_anew(_: KeptTree) -> bool:
+    def put_anew(_: NamedTree) -> bool:
         kept.put("a", tree("new", ttl=10))
         return False
 
@@ -116,7 +116,7 @@ def test_a_name_that_is_put_anew_while_it_is_looked_at_stays() -> None:
 
 
 def test_forget_says_what_it_was() -> None:
-    kept = Kept()
+    kept = NamedArrays()
     held = tree()
     kept.put("a", held)
     assert kept.forget("a") is held
@@ -124,7 +124,7 @@ def test_forget_says_what_it_was() -> None:
 
 
 def test_whoever_asks_meanwhile_finds_a_whole_tree() -> None:
-    kept = Kept()
+    kept = NamedArrays()
     odd: list[Any] = []
     stop = threading.Event()
 

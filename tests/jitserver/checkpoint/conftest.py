@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jitclient.wire.messages import Spec
-from jitserver.arrays.named_arrays import Kept, KeptTree
+from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.cache import files
 from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.store import ArrayStore
@@ -25,7 +25,7 @@ class Daemon:
 
     def __init__(self, root: Path, entry_of: EntryOf = lambda key: None) -> None:
         self.root = root
-        self.kept, self.sessions = Kept(), Sessions()
+        self.kept, self.sessions = NamedArrays(), Sessions()
         self.checkpoint = Checkpoint(root)
         self.checkpoint.take_back(self.kept, self.sessions, entry_of)
 
@@ -34,12 +34,12 @@ class Daemon:
         session.arrays |= held
         return session
 
-    def keep(self, name: str, leaves: Iterable[Any], ttl: float | None = None) -> KeptTree:
+    def keep(self, name: str, leaves: Iterable[Any], ttl: float | None = None) -> NamedTree:
         leaves = list(leaves)
         for leaf in leaves:
             device_arrays.share(leaf)
         specs = tuple(Spec(leaf.shape, str(leaf.dtype)) for leaf in leaves)
-        tree = KeptTree(f"key of {name}", specs, b"tree", "[...]", leaves, ttl)
+        tree = NamedTree(f"key of {name}", specs, b"tree", "[...]", leaves, ttl)
         self.kept.put(name, tree)
         return tree
 

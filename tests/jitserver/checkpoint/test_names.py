@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jitserver.arrays.absent import Failed
-from jitserver.arrays.named_arrays import KeptTree
+from jitserver.arrays.named_arrays import NamedTree
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import device_arrays
 from jitserver.server import holdings
@@ -60,7 +60,7 @@ def test_the_files_go_with_the_tree(how: str, daemon: Daemon) -> None:
     if how == "forgotten":
         assert kept.forget("a") is not None
     elif how == "replaced":
-        kept.put("a", KeptTree("", (), b"", "", (), None))
+        kept.put("a", NamedTree("", (), b"", "", (), None))
     else:
         assert kept.expire(lambda tree: False) == ["a"]
     assert following.is_empty()

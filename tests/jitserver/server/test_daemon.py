@@ -20,7 +20,7 @@ def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: py
     monkeypatch.setattr(daemon_module, "dry_run", lambda *arguments: told.extend(arguments))
     daemon._prewarm("engine")  # type: ignore[arg-type]
     engine, keys, may_begin, find_room = told
-    assert (engine, keys, find_room) == ("engine", ["key"], sessions.room.find)
+    assert (engine, keys, find_room) == ("engine", ["key"], sessions.budget.recount)
     assert may_begin()
     session, _ = sessions.begin(os.getpid())
     assert not may_begin()

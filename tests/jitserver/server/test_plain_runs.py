@@ -19,7 +19,7 @@ from rpyc.core.service import Service
 
 from jitclient.wire.messages import RUN, Attached, Call, Done, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
@@ -104,9 +104,9 @@ def engine() -> Engine:
 class Daemon:
     """Answers the Runs of one session, and says all that came of it."""
 
-    def __init__(self, engine: Engine, room: Room | None = None, made: list[Program] | None = None) -> None:
+    def __init__(self, engine: Engine, budget: ArrayBudget | None = None, made: list[Program] | None = None) -> None:
         self.service = SimpleNamespace(engine=engine, refuses_calls=False)
-        self.session = Session(0, room or Room())
+        self.session = Session(0, budget or ArrayBudget())
         self.scratches = Scratches()
         self.order = Order()
         self.order.take_over(self)
@@ -136,16 +136,16 @@ class Daemon:
             for handle, value in self.session.arrays.items()
         }
         uses = [entry.program.calls for entry in self.session.leased()]
-        return held, uses, self.session.calls, self.session.room.left, self.order.running
+        return held, uses, self.session.calls, self.session.budget.left, self.order.running
 
 
 @pytest.mark.parametrize("case", RUNS)
-@pytest.mark.parametrize("budget", [None, 40, 24], ids=["room", "little room", "hardly any"])
-def test_the_answer_is_that_of_any_run(engine: Engine, case: str, budget: int | None) -> None:
+@pytest.mark.parametrize("most", [None, 40, 24], ids=["room", "little room", "hardly any"])
+def test_the_answer_is_that_of_any_run(engine: Engine, case: str, most: int | None) -> None:
     def daemon() -> Daemon:
         made: list[Daemon] = []
-        room = Room(budget, lambda: Holdings(made[0].session.array_bytes(), budget, [], [])) if budget else None
-        made.append(Daemon(engine, room))
+        budget = ArrayBudget(most, lambda: Holdings(made[0].session.array_bytes(), most, [], [])) if most else None
+        made.append(Daemon(engine, budget))
         return made[0]
 
     plain, general = daemon(), daemon()
@@ -376,7 +376,7 @@ def test_a_connection_is_busy_until_its_answer_is_sent() -> None:
         0,
         Pool(0),  # type: ignore[arg-type,return-value]
     )
-    connection.session, connection.order = Session(0, Room()), Order()
+    connection.session, connection.order = Session(0, ArrayBudget()), Order()
     channel = connection._channel
     connection._channel = SimpleNamespace(  # type: ignore[assignment]
         recv_at_once=channel.recv_at_once,

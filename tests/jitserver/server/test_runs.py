@@ -13,7 +13,7 @@ from jitclient.wire.array_transport import HostArray
 from jitclient.wire.blocks import received
 from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
@@ -29,11 +29,11 @@ from jitserver.sessions.session import Session
 
 
 def test_an_array_of_less_than_nothing_makes_no_room() -> None:
-    session, done = Session(0, Room(100, lambda: Holdings(0, 100, [], []))), Done(1)
+    session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Done(1)
     engine: Any = SimpleNamespace(resident=device_arrays.resident)
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
     assert [handle for handle, _ in done.failures] == [7]
-    assert session.room.left == 100
+    assert session.budget.left == 100
 
 
 N = 30_000
@@ -63,7 +63,7 @@ def test_values_come_in_the_block_of_the_arguments_unless_something_reads_it(is_
         code_bytes=0,
         warnings=(),
     )
-    session, lent = Session(0, Room()), Lent(Pool(1 << 20))
+    session, lent = Session(0, ArrayBudget()), Lent(Pool(1 << 20))
     session.executables.append(SimpleNamespace(program=program, holders=set()))  # type: ignore[arg-type]
     leased, descriptor = lent.lease(4 * N)
     assert descriptor is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from jitclient.errors import ArrayLost
-from jitserver.arrays.budget import Room
+from jitserver.arrays.budget import ArrayBudget
 from jitserver.sessions.session import Session
 
 
@@ -14,7 +14,7 @@ class OldRun:
     """A Run that has begun on a connection which has broken since; another has taken over."""
 
     def __init__(self) -> None:
-        self.session = Session(0, Room())
+        self.session = Session(0, ArrayBudget())
         self.order = self.session.order(b"client")
         self.old, self.new = self.session.attach(0) or 0, 0
         self.order.take_over("old")
@@ -116,7 +116,7 @@ def test_the_old_connection_begins_no_more(run: OldRun) -> None:
 
 
 def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
-    session = Session(0, Room())
+    session = Session(0, ArrayBudget())
     begun, ended = threading.Barrier(3), []
 
     def run(client: bytes) -> None:
