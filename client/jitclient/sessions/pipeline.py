@@ -79,23 +79,21 @@ class Pipeline:
             return count >= _BATCH or count % _LOOK_EVERY == 0
         return self._ahead
 
-    def waits(self) -> bool:
-        """Whether there is nothing to do but to read answers, if any are there."""
-        return bool(self.unanswered) and len(self.queue) < _BATCH
-
     def advance(self, connection: ClientConnection) -> None:
         """Reads the answers that are there, and sends what is queued where the daemon would else have nothing to do.
 
         Raises:
             DaemonLost, DaemonSilent: the connection broke.
         """
-        self._read_ready(connection)
-        if not self.unanswered or len(self.queue) >= _BATCH:
-            self.flush(connection)
+        while self.unanswered and (body := connection.answer_if_ready()) is not None:
+            self._take(body)
+        if self.queue and (not self.unanswered or len(self.queue) >= _BATCH):
+            self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
         """Likewise, for a program that has paused: sends what is queued as long as the daemon is not far behind."""
-        self._read_ready(connection)
+        while self.unanswered and (body := connection.answer_if_ready()) is not None:
+            self._take(body)
         if len(self.unanswered) < _MOST_RUNS // 2:
             self.flush(connection)
 
@@ -178,10 +176,6 @@ class Pipeline:
 
     def _is_within_window(self) -> bool:
         return len(self.unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
-
-    def _read_ready(self, connection: ClientConnection) -> None:
-        while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._take(body)
 
     def _take(self, body: bytes) -> tuple[Done, Reader | None]:
         done = _decode(body)

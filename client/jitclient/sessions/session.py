@@ -310,14 +310,19 @@ class Session:
         connection = self.connection
         if connection is None or self._exchanging:
             return
-        if not attachments and self._pipeline.waits() and connection.is_quiet():
-            return
-        # A connection that breaks here is met by the next exchange, which sends again what was lost, or says so.
-        with contextlib.suppress(JitserverError), self._guarded() as connection:
+        try:
+            self._exchanging = True
             if attachments:
                 self._pipeline.flush(connection, attachments)
             else:
                 self._pipeline.advance(connection)
+        except JitserverError:  # met by the next exchange, which sends again what was lost, or says so
+            self.disconnect()
+        except BaseException:
+            self.disconnect()
+            raise
+        finally:
+            self._exchanging = False
 
     def __enter__(self) -> "Session":
         """Holds the session for several steps that belong together, and connects it first."""

@@ -78,17 +78,23 @@ class WireChannel(Channel):  # type: ignore[misc]
         self._start, self._end = 0, count
         return None
 
-    def is_quiet(self) -> bool:
-        """Whether nothing can be read now. Reads nothing: an interrupt would lose it."""
-        if self._start != self._end:
-            return False
-        try:
-            self.stream.sock.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except (EOFError, OSError):  # whoever reads next is told
-            pass
-        return False
+    def recv_if_ready(self) -> bytes | None:
+        """The next message, if some of it is there. The socket's errors come as they are."""
+        if self._start == self._end:
+            try:
+                count = self.stream.sock.recv_into(self._view, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            if not count:
+                raise EOFError("connection closed by peer")
+            self._start, self._end = 0, count
+        start = self._start + LENGTH.size
+        if start <= self._end:
+            end = start + LENGTH.unpack_from(self._buffer, self._start)[0]
+            if start < end <= self._end:
+                self._start = end
+                return bytes(self._view[start:end])
+        return self.recv()
 
     def recv_into(self, target: memoryview) -> None:
         """Fills `target` with the bytes that come next."""

@@ -149,16 +149,17 @@ class ClientConnection(WireConnection):
         Raises:
             NotSent, DaemonSilent: as for `request`.
         """
+        channel = self._channel
         try:
-            self._channel.send(bytes((kind,)) + body, attachments)
-        except TimeoutError as error:
+            if attachments or len(body) >= MAX_FRAME_BYTES:
+                channel.send(bytes((kind,)) + body, attachments)
+            else:
+                with channel.send_lock:
+                    channel.stream.sock.sendall(LENGTH.pack(len(body) + 1) + bytes((kind,)) + body)
+        except (TimeoutError, BlockingIOError) as error:
             raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
             raise NotSent(_broken(error)) from error
-
-    def is_quiet(self) -> bool:
-        """Whether no answer is there to be read. Quick."""
-        return not self._answers and self._channel.is_quiet()
 
     def answer(self, run: bytes = b"") -> bytes:
         """Waits for the next answer to a frame of our own kind; before that, sends a Run, if one is given. Mostly that
@@ -195,13 +196,24 @@ class ClientConnection(WireConnection):
         return self._answers.popleft()
 
     def answer_if_ready(self) -> bytes | None:
-        """The next answer, if it is there."""
-        try:
-            while not self._answers and self._channel.poll(0):
-                self.serve()
-        except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
-        return self._answers.popleft() if self._answers else None
+        """The next answer, if it is there.
+
+        Raises:
+            DaemonLost, DaemonSilent: as for `request`.
+        """
+        while not self._answers:
+            try:
+                message = self._channel.recv_if_ready()
+            except TimeoutError as error:
+                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
+            except (EOFError, OSError) as error:
+                raise DaemonLost(_broken(error)) from error
+            if message is None:
+                return None
+            if message[0] == DONE:
+                return message[1:]
+            self.act_on(message)
+        return self._answers.popleft()
 
     def on_frame(self, kind: int, body: bytes) -> None:
         """Takes an answer, or the word that it will take longer."""

@@ -165,13 +165,13 @@ def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
         exchanged(ends)
 
 
-def test_whether_it_is_quiet_is_asked_without_reading(ends: Ends) -> None:
-    # What were read then, an interrupt would lose.
-    frame = struct.pack("<I", 2) + bytes((DONE,)) + b"!"
-    assert ends.client.is_quiet()
-    ends.bare.sendall(frame)
-    assert not ends.client.is_quiet()
-    assert ends.client._channel.stream.sock.recv(99) == frame
+def test_answers_that_are_there_are_taken_one_at_a_time(ends: Ends) -> None:
+    assert ends.client.answer_if_ready() is None
+    ends.bare.sendall((struct.pack("<I", 2) + bytes((DONE,)) + b"!") * 2)
+    assert [ends.client.answer_if_ready() for _ in range(3)] == [b"!", b"!", None]
+    ends.bare.close()
+    with pytest.raises(DaemonLost, match="closed by peer"):
+        ends.client.answer_if_ready()
 
 
 def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -> None:
