@@ -102,6 +102,7 @@ class Catalog:
                 run("PRAGMA journal_mode = WAL")
                 run("PRAGMA synchronous = NORMAL")
                 run("PRAGMA foreign_keys = ON")
+                run("PRAGMA secure_delete = ON")  # what a function captured may be a secret
                 run("BEGIN IMMEDIATE")
             version = run("PRAGMA user_version").fetchone()[0]
             empty = not run("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
@@ -196,7 +197,9 @@ class Catalog:
             for key in keys:
                 run("DELETE FROM programs WHERE key = ?", key)
             needed = "SELECT executable FROM programs UNION SELECT capture FROM programs"
-            return [digest for (digest,) in run(f"DELETE FROM blobs WHERE digest NOT IN ({needed}) RETURNING digest")]
+            gone = [digest for (digest,) in run(f"DELETE FROM blobs WHERE digest NOT IN ({needed}) RETURNING digest")]
+        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")  # nor is it left in the log, if nobody reads that just now
+        return gone
 
     # ---- blobs
 

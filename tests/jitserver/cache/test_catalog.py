@@ -81,6 +81,17 @@ def test_a_blob_goes_with_the_last_program_that_needs_it(path: Path, stored: Cal
     catalog.close()
 
 
+def test_nothing_is_left_of_what_was_removed(path: Path, stored: Callable[..., Any]) -> None:
+    import dataclasses
+
+    catalog = Catalog(path)
+    for key in "ab":
+        catalog.add(dataclasses.replace(stored(key), capture="secret_of_mine"), {"secret_of_mine": 10})
+    catalog.remove(["a", "b"])
+    assert [file.name for file in path.parent.iterdir() if b"secret_of_mine" in file.read_bytes()] == []
+    catalog.close()
+
+
 def test_another_format_and_what_is_no_catalog_are_damaged(path: Path, tmp_path: Path) -> None:
     Catalog(path).close()
     with sqlite3.connect(path) as other:
