@@ -1,7 +1,7 @@
 """Client and daemon in one process, which counts what each calls: `python hot_path_worker.py SOCKET` prints
-{case: [by the client's thread, by the daemon's, on the socket of either]}, functions in Python and methods of sockets
-per call of a jitted function. Medians: how often a batch is sent, or a clock is due, depends on how busy the machine
-is.
+{case: [by the client's thread, by the daemon's, on the socket of either, by any other thread]}, functions in Python and
+methods of sockets per call of a jitted function. Medians: how often a batch is sent, or a clock is due, depends on how
+busy the machine is.
 """
 
 import collections
@@ -39,7 +39,7 @@ from jitserver.server.service import JitService
 
 CALLS = 64
 FOLDERS = (str(Path(jitclient.__file__).parent), str(Path(runs.__file__).parents[1]))
-NAMES = ("MainThread", "connection", "MainThread's socket", "connection's socket")
+NAMES = ("MainThread", "connection", "MainThread's socket", "connection's socket", OTHERS := "other threads")
 counts: collections.Counter[str] = collections.Counter()
 counted = False
 
@@ -48,7 +48,8 @@ def count(frame: Any, event: str, called: Any) -> None:
     if not counted:
         return
     if event == "call" and frame.f_code.co_filename.startswith(FOLDERS):
-        counts[threading.current_thread().name] += 1
+        name = threading.current_thread().name
+        counts[name if name in NAMES else OTHERS] += 1
     elif event == "c_call" and isinstance(getattr(called, "__self__", None), socket.socket):
         counts[f"{threading.current_thread().name}'s socket"] += 1
 

@@ -41,6 +41,12 @@ def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, li
         assert most is None or 0 < found <= most
 
 
+@pytest.mark.parametrize("case", [case for case, most in MOST.items() if len(most) == 4])
+def test_no_other_thread_takes_part(case: str, counted: dict[str, list[float]]) -> None:
+    *_, by_others = counted[case]
+    assert by_others == 0
+
+
 @pytest.mark.usefixtures("daemon")
 def test_nor_where_the_program_has_no_jax(run_script: Callable[..., Any]) -> None:
     found = run_script(CLIENT.read_text())
