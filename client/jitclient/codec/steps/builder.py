@@ -20,6 +20,16 @@ MAKERS: dict[str, Maker] = {}
 FILLERS: dict[str, Callable[..., None]] = {}
 
 
+def register(makers: dict[str, Maker], fillers: dict[str, Callable[..., None]]) -> None:
+    """Register steps that need no builder: called with the arguments, after the object that they complete."""
+    MAKERS.update({op: _without_builder(maker) for op, maker in makers.items()})
+    FILLERS.update({op: _without_builder(filler) for op, filler in fillers.items()})
+
+
+def _without_builder(step: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda builder, *args: step(*args)
+
+
 def makes(op: str) -> Callable[[Maker], Maker]:
     """Register what a making step does: called with the builder and the step's arguments."""
 

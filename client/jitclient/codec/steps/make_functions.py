@@ -4,15 +4,10 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from jitclient.codec.ambient.traps import ModuleView, Trap, arm, guarded, viewed
-from jitclient.codec.steps.builder import Builder, fills, makes
+from jitclient.codec.steps.builder import Builder, makes, register
 from jitclient.codec.steps.private_imports import Source
 from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.installed_values import installed_attribute
-
-
-@makes("code")
-def _code(builder: Builder, blob: bytes) -> Any:
-    return from_bytes(blob)
 
 
 @makes("function")
@@ -22,40 +17,9 @@ def _function(builder: Builder, code: Any, home: Any, name: str, closure: list[A
     return func
 
 
-@fills("defaults")
-def _defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__defaults__ = defaults
-
-
-@fills("kwdefaults")
-def _keyword_defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__kwdefaults__ = dict(defaults)
-
-
-@fills("attributes")
-def _attributes(builder: Builder, func: FunctionType, attributes: Any) -> None:
+def _attributes(func: FunctionType, attributes: Any) -> None:
     for name, value in attributes:
         setattr(func, name, value)
-
-
-@fills("annotations")
-def _annotations(builder: Builder, func: FunctionType, annotations: Any) -> None:
-    func.__annotations__ = dict(annotations)
-
-
-@makes("cell")
-def _cell(builder: Builder) -> CellType:
-    return CellType()
-
-
-@fills("set_cell")
-def _set_cell(builder: Builder, cell: CellType, content: Any) -> None:
-    cell.cell_contents = content
-
-
-@makes("method")
-def _method(builder: Builder, func: Any, owner: Any) -> MethodType:
-    return MethodType(func, owner)
 
 
 @makes("namespace")
@@ -97,16 +61,6 @@ def _is_as_installed(module: Any, dotted: list[str], value: Any) -> bool:
         return False
 
 
-@makes("whole")
-def _whole(builder: Builder, home: Any) -> None:
-    return None
-
-
-@makes("names")
-def _names(builder: Builder, home: ModuleType) -> dict[str, Any]:
-    return vars(home)
-
-
 @makes("source")
 def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
     body = builder.code(code)
@@ -124,3 +78,15 @@ def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
     trap = Trap(is_ambient, message, is_armed=False)
     builder.at_end(lambda: arm(trap))
     return trap
+
+
+register(
+    makers={"cell": CellType, "code": from_bytes, "method": MethodType, "names": vars, "whole": lambda home: None},
+    fillers={
+        "annotations": lambda func, annotations: setattr(func, "__annotations__", dict(annotations)),
+        "attributes": _attributes,
+        "defaults": lambda func, defaults: setattr(func, "__defaults__", defaults),
+        "kwdefaults": lambda func, defaults: setattr(func, "__kwdefaults__", dict(defaults)),
+        "set_cell": lambda cell, content: setattr(cell, "cell_contents", content),
+    },
+)
