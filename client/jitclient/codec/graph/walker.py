@@ -15,7 +15,7 @@ from jitclient.codec.plain import ATOMS, PLAIN, is_plain
 from jitclient.codec.unchanged.watch import Watch
 from jitclient.codec.user_code.code import canonical_code
 from jitclient.codec.user_code.installed import package_of
-from jitclient.codec.user_code.names import Home, holder_of
+from jitclient.codec.user_code.names import Home, holder_of, home_of
 from jitclient.codec.words import Reduced
 from jitclient.errors import AmbientInput, CaptureError
 
@@ -30,6 +30,31 @@ def describes(*kinds: type) -> Callable[[Describer], Describer]:
     def register(describer: Describer) -> Describer:
         _describers.update(dict.fromkeys(kinds, describer))
         return describer
+
+    return register
+
+
+def describes_as(
+    op: str, *kinds: type, by_name: bool = False
+) -> Callable[[Callable[["Walker", Node, Any], None]], Describer]:
+    """Register how nodes of `op` are described that stand for objects of exactly these types.
+
+    Args:
+        op: what makes such an object.
+        kinds: the types; none where another describer calls this one.
+        by_name: whether an object that an installed module holds is captured by its name.
+    """
+
+    def register(describe: Callable[["Walker", Node, Any], None]) -> Describer:
+        def describer(walker: Walker, obj: Any) -> Value:
+            home = home_of(obj) if by_name else None
+            if home is not None:
+                return walker.installed(home)
+            node = Node(op, obj)
+            walker.later(node, lambda: describe(walker, node, obj))
+            return node
+
+        return describes(*kinds)(describer)
 
     return register
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.reducers.instances import describe_instance
 from jitclient.codec.user_code.names import lookup
 from jitclient.codec.words import Reduced
@@ -15,19 +15,17 @@ from jitclient.codec.words import Reduced
 def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
     walker.uses_package("numpy")
     if array.dtype.hasobject:
-        node = Node("object_array", array)
-
-        def describe() -> None:
-            items = [walker.value(item) for item in array.ravel().tolist()]
-            node.args = [list(array.shape), items]
-
-        walker.later(node, describe)
-        return node
+        return _object_array(walker, array)
     writeable = bool(array.flags.writeable)
     by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
     data = array.tobytes("F" if by_column else "C")
     dtype = walker.value(array.dtype)
     return Node("array", array, [dtype, list(array.shape), data, writeable, by_column])
+
+
+@describes_as("object_array")
+def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> None:
+    node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()]]
 
 
 def is_dtype(obj: Any) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker
+from jitclient.codec.graph.walker import Walker, describes_as
 from jitclient.codec.user_code.class_body import body_of
 from jitclient.codec.user_code.names import home_of
 from jitclient.codec.user_code.ownership import is_user_class, refuse_patched
@@ -29,9 +29,7 @@ def describe_class(walker: Walker, cls: type) -> Value:
     if is_user_class(cls) and typing.is_typeddict(cls):
         return _typed_dict(walker, cls)
     if is_user_class(cls):
-        node = Node("class", cls)
-        walker.later(node, lambda: _describe_definition(walker, node, cls))
-        return node
+        return _user_class(walker, cls)
     refuse_registered(cls)
     if cls in _NAMES_IN_TYPES:
         return Reduced("installed", ("types", _NAMES_IN_TYPES[cls]))
@@ -42,18 +40,13 @@ def describe_class(walker: Walker, cls: type) -> Value:
     return walker.installed(home)
 
 
-def _typed_dict(walker: Walker, cls: Any) -> Value:
-    node = Node("typed_dict", cls)
-
-    def describe() -> None:
-        fields = walker.pairs(cls.__annotations__)
-        node.args = [cls.__name__, fields, sorted(cls.__required_keys__)]
-
-    walker.later(node, describe)
-    return node
+@describes_as("typed_dict")
+def _typed_dict(walker: Walker, node: Node, cls: Any) -> None:
+    node.args = [cls.__name__, walker.pairs(cls.__annotations__), sorted(cls.__required_keys__)]
 
 
-def _describe_definition(walker: Walker, node: Node, cls: type) -> None:
+@describes_as("class")
+def _user_class(walker: Walker, node: Node, cls: type) -> None:
     walker.watch.class_(cls)
     body = body_of(cls, keep_docs="docs" in walker.options)
     mode = _how_to_make(cls)

@@ -6,7 +6,7 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType, Modul
 from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.reducers.namespaces import namespace_of
 from jitclient.codec.reducers.references import add_references
 from jitclient.codec.user_code.beartyped import lasting_names
@@ -18,17 +18,8 @@ from jitclient.codec.words import Reduced
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
 
 
-@describes(FunctionType)
-def _function(walker: Walker, func: FunctionType) -> Value:
-    home = home_of(func)
-    if home is not None:
-        return walker.installed(home)
-    node = Node("function", func)
-    walker.later(node, lambda: _describe_function(walker, node, func))
-    return node
-
-
-def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
+@describes_as("function", FunctionType, by_name=True)
+def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     walker.watch.function(func)
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     private = has_private_globals(func)
@@ -99,29 +90,14 @@ def _cell(walker: Walker, cell: CellType, name: str) -> Value:
     return node
 
 
-@describes(CellType)
-def _bare_cell(walker: Walker, cell: CellType) -> Value:
-    node = Node("cell", cell)
-
-    def describe() -> None:
-        _cell(walker, cell, "cell")
-
-    walker.later(node, describe)
-    return node
+@describes_as("cell", CellType)
+def _bare_cell(walker: Walker, node: Node, cell: CellType) -> None:
+    _cell(walker, cell, "cell")
 
 
-@describes(MethodType)
-def _method(walker: Walker, method: MethodType) -> Value:
-    home = home_of(method)
-    if home is not None:
-        return walker.installed(home)
-    node = Node("method", method)
-
-    def describe() -> None:
-        node.args = [walker.value(method.__func__), walker.value(method.__self__)]
-
-    walker.later(node, describe)
-    return node
+@describes_as("method", MethodType, by_name=True)
+def _method(walker: Walker, node: Node, method: MethodType) -> None:
+    node.args = [walker.value(method.__func__), walker.value(method.__self__)]
 
 
 @describes(BuiltinFunctionType)

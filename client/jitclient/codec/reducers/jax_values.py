@@ -10,7 +10,7 @@ import numpy as np
 
 from jitclient.codec.ambient.registries import is_primitive
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker
+from jitclient.codec.graph.walker import Walker, describes_as
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.codec.user_code.installed import OURS
 from jitclient.codec.user_code.names import holder_of
@@ -72,33 +72,23 @@ def _array(walker: Walker, array: Any) -> Value:
     return Node("jax_array", array, [walker.value(np.asarray(array)), weak])
 
 
-def _tree(walker: Walker, tree: Any) -> Value:
-    node = Node("treedef", tree)
+@describes_as("treedef")
+def _tree(walker: Walker, node: Node, tree: Any) -> None:
     data = tree.node_data()
-
-    def describe() -> None:
-        node.args = [
-            data is None and tree.num_leaves == 1,
-            None if data is None else walker.value(data[0]),
-            None if data is None else walker.value(data[1]),
-            [walker.value(child) for child in tree.children()],
-        ]
-
-    walker.later(node, describe)
-    return node
+    node.args = [
+        data is None and tree.num_leaves == 1,
+        None if data is None else walker.value(data[0]),
+        None if data is None else walker.value(data[1]),
+        [walker.value(child) for child in tree.children()],
+    ]
 
 
-def _jitted(walker: Walker, jitted: Any) -> Value:
-    node = Node("jit", jitted)
-
-    def describe() -> None:
-        node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
-        attributes = own_attributes(jitted, jitted._fun)
-        if attributes:
-            node.fill("state", walker.pairs(attributes), [])
-
-    walker.later(node, describe)
-    return node
+@describes_as("jit")
+def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
+    node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+    attributes = own_attributes(jitted, jitted._fun)
+    if attributes:
+        node.fill("state", walker.pairs(attributes), [])
 
 
 def jit_options(info: Any) -> dict[str, Any]:
