@@ -2,6 +2,5 @@
 
 - `walker.py`: the walk, over the nodes of `nodes.py`; `failures.py`: which failure matters, and by which way it is
   reached
-- `schedule.py`: in which order objects are made and completed; `numbering.py`: what both sides call them
-- `fingerprint.py`: digests of parts; `holders.py`: what can keep a value of a trace
+- `schedule.py`: in which order objects are made and completed; `fingerprint.py`: digests of parts
 """

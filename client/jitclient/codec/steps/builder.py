@@ -6,7 +6,7 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES
+from jitclient.codec.steps.format import COMPLETES, LOCATED
 from jitclient.codec.steps.reading import head_of, read_program
 from jitclient.codec.steps.sandbox import Sandbox
 from jitclient.codec.steps.sharing import Plan
@@ -150,7 +150,7 @@ class Builder(Unpickler):
             obj = maker(self, *args)
         self.ops.append(op)
         self.objects.append(obj)
-        if op in ("function", "source"):
+        if op in LOCATED:
             self.located.append(obj)
         return obj
 
