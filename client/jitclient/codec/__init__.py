@@ -4,7 +4,7 @@ How values are written and read (cloudpickle's pickler, and a reader that calls 
 
 - `plain.py`: which values are the same wherever they are equal
 - `words.py`: what stands for what is made by name, and for what has a number
-- `pickler.py` writes them, `unpickler.py` reads them as data; `opcodes.py`: what a peer's bytes may hold
+- `pickler.py` writes them, `unpickler.py` reads them as data, of a peer only such as ours
 - `values.py`: messages' values: statics, options, metadata of trees, exceptions, warnings
 
 The folders stand on that, each on those above it only:

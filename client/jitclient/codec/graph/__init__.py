@@ -2,5 +2,5 @@
 
 - `walker.py`: the walk, over the nodes of `nodes.py`; `failures.py`: which failure matters, and by which way it is
   reached
-- `schedule.py`: in which order objects are made and completed; `fingerprint.py`: digests of parts
+- `schedule.py`: in which order objects are made and completed
 """

@@ -1,5 +1,6 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
@@ -7,14 +8,16 @@ from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as
-from jitclient.codec.reducers.namespaces import namespace_of
-from jitclient.codec.reducers.references import add_references
+from jitclient.codec.reducers.body_imports import add_names, add_source
+from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
 from jitclient.codec.user_code.beartyped import lasting_names
-from jitclient.codec.user_code.bytecode import refs_of
+from jitclient.codec.user_code.bytecode import Refs, refs_of
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import home_of
 from jitclient.codec.words import Reduced
+from jitclient.errors import AmbientInput, CaptureError
 
+_READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
 
 
@@ -50,7 +53,30 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     if "annotations" in walker.options and func.__annotations__:
         node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
     if private:
-        add_references(walker, node, func.__globals__, refs)
+        _add_references(walker, node, func.__globals__, refs)
+
+
+def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:
+    """Make a node need all that its code reads from `names`."""
+    walker.words |= refs.words
+    if refs.words & _READERS_OF_PLACES:
+        raise AmbientInput("it reads where code was written, which is no part of a key")
+    if "__subclasses__" in refs.words:
+        raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
+    if refs.dynamic:
+        node.needs.append((whole(walker, names), True))
+    for name in sorted(refs.globals):
+        node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
+    if refs.relative:
+        for name in ("__name__", "__package__"):
+            node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
+    for name, level, wanted in refs.imports:
+        if level:
+            package = names.get("__package__") or names["__name__"]
+            name = importlib.util.resolve_name("." * level + name, package)
+        walker.uses_package(name)
+        if not add_names(walker, node, names, name, wanted):
+            add_source(walker, node, name, wanted)
 
 
 def _contents(func: FunctionType) -> Iterator[Any]:

@@ -11,8 +11,8 @@ from jitclient.codec.steps.reading import head_of, read_program
 from jitclient.codec.steps.sandbox import Sandbox
 from jitclient.codec.steps.sharing import Plan
 from jitclient.codec.unpickler import Unpickler
-from jitclient.codec.user_code.code_objects import build_code
-from jitclient.codec.user_code.installed_values import VALUES, installed_module
+from jitclient.codec.user_code.code import build_code
+from jitclient.codec.user_code.names import VALUES, installed_module
 
 Maker = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from jitclient.codec.ambient.traps import ModuleView, Trap, arm, guarded, viewed
 from jitclient.codec.steps.builder import Builder, makes, register
 from jitclient.codec.steps.private_imports import Source
 from jitclient.codec.unpickler import from_bytes
-from jitclient.codec.user_code.installed_values import installed_attribute
+from jitclient.codec.user_code.names import installed_attribute
 
 
 @makes("function")

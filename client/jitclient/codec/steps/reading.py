@@ -8,7 +8,7 @@ from typing import Any
 from jitclient.codec.steps.format import COMPLETES, FORMAT, LOCATED, Head
 from jitclient.codec.unpickler import Unpickler, from_bytes
 from jitclient.codec.user_code.code import Location
-from jitclient.codec.user_code.installed_values import VALUES
+from jitclient.codec.user_code.names import VALUES
 from jitclient.codec.words import Reference
 from jitclient.errors import CaptureError
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from jitclient.codec.graph.fingerprint import fingerprint
+from jitclient.codec.graph.nodes import fingerprint
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.steps.reading import Item
 from jitclient.codec.unpickler import references
