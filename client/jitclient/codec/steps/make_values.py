@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.codec.reducers.jitted import rebuild_jit
-from jitclient.codec.steps import lazy_nodes
 from jitclient.codec.steps.builder import Builder, fills, register
+from jitclient.codec.user_code.registry import register_late
 from jitclient.errors import CaptureError
 
 
@@ -108,7 +108,7 @@ def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:
     if is_leaf:
         return tree_util.tree_structure(0)
     if node is not None:
-        lazy_nodes.register(node[0])
+        register_late(node[0])
     make: Any = tree_util.PyTreeDef.from_node_data_and_children
     return make(tree_util.default_registry, node, list(children))
 

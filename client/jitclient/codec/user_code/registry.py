@@ -6,6 +6,7 @@ captured.
 """
 
 import dataclasses
+import importlib
 import inspect
 import operator
 import sys
@@ -20,8 +21,7 @@ Registration = tuple[str, tuple[Any, ...]]
 
 def registration_of(cls: type) -> Registration | None:
     """How to register a class again: a kind of `REGISTER` and its arguments; None if it is not."""
-    init = cls.__dict__.get("__init__")
-    if getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass":
+    if _is_of_chex(cls):
         return "chex", ()  # chex registers when the first instance is made: before and after differ
     entry = _table("_registry").get(cls)
     if entry is None:
@@ -77,13 +77,30 @@ def _dropped_fields(cls: type, kept: set[str]) -> tuple[str, ...]:
 def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
     """Register a class again, unless making it has done so."""
     if kind == "chex":
-        from chex._src.dataclass import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
-            register_dataclass_type_with_jax_tree_util,
-        )
-
-        register_dataclass_type_with_jax_tree_util(cls)
+        _register_with_chex(cls)
     elif not is_registered(cls):
         REGISTER[kind](cls, *arguments)
+
+
+def register_late(cls: type) -> None:
+    """Register a class of a library that does so when the first object is made, which may not have been here."""
+    base: Any
+    for base in cls.__mro__:
+        if base.__module__ == "distrax._src.utils.jittable" and base.__name__ == "Jittable":
+            base.__new__(cls)
+            return
+    if _is_of_chex(cls):
+        _register_with_chex(cls)
+
+
+def _is_of_chex(cls: type) -> bool:
+    init: Any = vars(cls).get("__init__")
+    return bool(getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass")
+
+
+def _register_with_chex(cls: type) -> None:
+    module: Any = importlib.import_module("chex._src.dataclass")
+    module.register_dataclass_type_with_jax_tree_util(cls)
 
 
 def is_registered(cls: type) -> bool:
