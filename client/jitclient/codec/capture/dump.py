@@ -11,11 +11,11 @@ from jitclient.codec.capture.objects import Holders, Numbering
 from jitclient.codec.graph.failures import raise_needed
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.schedule import Schedule, Step, order_sets
+from jitclient.codec.graph.set_order import set_order
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import Pickler, digest
 from jitclient.codec.reducers import containers, functions, opaque, wrappers  # noqa: F401  (they register describers)
 from jitclient.codec.reducers.others import describe_other
-from jitclient.codec.sets.order import set_order
 from jitclient.codec.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.code import canonical_code

@@ -1,7 +1,6 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
 import importlib.util
-import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -12,8 +11,8 @@ from jitclient.codec.reducers.body_imports import add_names, add_source
 from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
 from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
-from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import home_of
+from jitclient.codec.user_code.ownership import has_private_globals
 from jitclient.codec.words import Reduced
 from jitclient.errors import AmbientInput, CaptureError
 
@@ -85,13 +84,6 @@ def _contents(func: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:
             continue
-
-
-def has_private_globals(func: FunctionType) -> bool:
-    """Whether a function's globals travel; those of an installed module are the daemon's own."""
-    home = func.__globals__.get("__name__")
-    live = sys.modules.get(home) if isinstance(home, str) else None
-    return live is None or is_user_module(home) or vars(live) is not func.__globals__
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:

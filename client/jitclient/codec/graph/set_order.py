@@ -14,11 +14,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
+from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
-from jitclient.codec.reducers.functions import has_private_globals
-from jitclient.codec.sets.use import SEEDED, UNKNOWN, Sets, uses_of_order
-from jitclient.codec.user_code.ownership import is_user_class
+from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
 from jitclient.codec.words import COMPOUND
 
 _NUMBERS = frozenset({bool, int, float, complex})
