@@ -5,9 +5,9 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any
 
+from jitclient.codec.ambient.registries import registered_with
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes_as
 from jitclient.codec.user_code.class_body import body_of
@@ -109,16 +109,7 @@ def _how_to_make(cls: type) -> str:
 _PLAIN_METACLASSES = (type, abc.ABCMeta, object)
 
 
-def _virtual_subclasses(cls: type) -> Iterator[type] | list[type]:
+def _virtual_subclasses(cls: type) -> list[type]:
     """Classes that were registered with an abstract base class, in the order of their names."""
-    if not isinstance(cls, abc.ABCMeta):
-        return []
-    try:
-        from _abc import _get_dump  # type: ignore[import-not-found]
-    except ImportError:
-        return []
-    living = [reference() for reference in _get_dump(cls)[0]]
-    return sorted(
-        (subclass for subclass in living if subclass is not None),
-        key=lambda subclass: (subclass.__name__, subclass.__module__),
-    )
+    found = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
+    return sorted(found, key=lambda subclass: (subclass.__name__, subclass.__module__))
