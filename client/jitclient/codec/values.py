@@ -172,17 +172,13 @@ def resolve(module: str, name: str) -> Any:
     """What a module holds under a dotted name. Submodules of packages already in use may be imported, nothing else."""
     if type(module) is not str or type(name) is not str:
         raise ProtocolError("a name is no text")
-    holder: Any = sys.modules.get(module)
-    if holder is None and module.partition(".")[0] in sys.modules:
-        try:
-            holder = importlib.import_module(module)
-        except Exception:  # what a module raises is its author's
-            holder = None
-    for part in name.split("."):
-        holder = getattr(holder, part, None)
-    if holder is None:
+    if module not in sys.modules and module.partition(".")[0] in sys.modules:
+        with contextlib.suppress(Exception):  # what a module raises is its author's
+            importlib.import_module(module)
+    found = _held(module, name)
+    if found is None:
         raise ProtocolError(f"{module}.{name} is not loaded in this process")
-    return holder
+    return found
 
 
 def _member(kind: Any, name: str) -> Any:

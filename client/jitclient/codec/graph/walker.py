@@ -165,10 +165,7 @@ class Walker:
     def code(self, func_code: Any) -> Node:
         """The node of a code object: equal code is one node."""
         blob = canonical_code(func_code, "docs" in self.options).blob
-        node = self.codes.get(blob)
-        if node is None:
-            node = self.codes[blob] = Node("code", func_code, [blob])
-        return node
+        return self.codes.setdefault(blob, Node("code", func_code, [blob]))
 
     def failure(self, error: CaptureError, obj: Any) -> Node:
         """A node for what cannot be captured; an error only if it is sure to be needed."""

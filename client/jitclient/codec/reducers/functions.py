@@ -1,7 +1,6 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
 import importlib.util
-from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -11,7 +10,7 @@ from jitclient.codec.reducers.body_imports import add_names, add_source
 from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
 from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
-from jitclient.codec.user_code.names import home_of
+from jitclient.codec.user_code.names import MISSING, content_of, home_of
 from jitclient.codec.user_code.ownership import has_private_globals
 from jitclient.codec.words import Reduced
 from jitclient.errors import AmbientInput, CaptureError
@@ -26,7 +25,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     private = has_private_globals(func)
     if not private:
-        walker.leaves_caches_empty(_contents(func))
+        walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
     closure = [_cell(walker, cell, name) for name, cell in cells]
     home: Value = func.__globals__.get("__name__")
     if private:
@@ -78,14 +77,6 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
             add_source(walker, node, name, wanted)
 
 
-def _contents(func: FunctionType) -> Iterator[Any]:
-    for cell in func.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
-
-
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """The attributes of a function or an object without those that wrappers copy to describe it."""
     is_wrapper = "__wrapped__" in attributes
@@ -99,12 +90,10 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
 def _cell(walker: Walker, cell: CellType, name: str) -> Value:
     node = walker.value(cell)
     if isinstance(node, Node) and not node.fills:
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            return node
-        walker.watch.cell(cell)
-        node.fill("set_cell", walker.value(content), label=f"closure {name}")
+        content = content_of(cell)
+        if content is not MISSING:
+            walker.watch.cell(cell)
+            node.fill("set_cell", walker.value(content), label=f"closure {name}")
     return node
 
 

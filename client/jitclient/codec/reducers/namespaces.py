@@ -35,10 +35,7 @@ _LARGE = 100  # containers of installed modules with more items are not the user
 
 def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
     """The node of a namespace; it becomes a module of the capture's own."""
-    node = walker.namespaces.get(id(names))
-    if node is None:
-        node = walker.namespaces[id(names)] = Node("namespace", names)
-    return node
+    return walker.namespaces.setdefault(id(names), Node("namespace", names))
 
 
 def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:

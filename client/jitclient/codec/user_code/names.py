@@ -4,6 +4,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
+from types import CellType
 from typing import Any
 
 from jitclient.codec.user_code.installed import is_user_module
@@ -11,6 +12,14 @@ from jitclient.codec.values import dtype
 
 MISSING: Any = object()
 Home = tuple[str, str]
+
+
+def content_of(cell: CellType) -> Any:
+    """What the cell of a closure holds, or MISSING."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
 def lookup(module: str, dotted: str) -> Any:

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import operator
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from jitclient.codec.user_code.ownership import functions_in, is_of_user_module
@@ -20,10 +19,10 @@ Registration = tuple[str, tuple[Any, ...]]
 
 
 def registration_of(cls: type) -> Registration | None:
-    """How to register a class again: a kind of `REGISTER` and its arguments; None if it is not."""
+    """How to register a class again: a kind of `_REGISTER` and its arguments; None if it is not."""
     if _is_of_chex(cls):
         return "chex", ()  # chex registers when the first instance is made: before and after differ
-    entry = _table("_registry").get(cls)
+    entry = _registry().get(cls)
     if entry is None:
         if is_registered(cls):
             raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
@@ -33,7 +32,7 @@ def registration_of(cls: type) -> Registration | None:
 
 def refuse_registered(cls: type) -> None:
     """Raise if the program registered an installed class as a pytree: that of another process is none."""
-    entry = _table("_registry").get(cls)
+    entry = _registry().get(cls)
     if entry is None or cls.__module__ == "builtins":
         return  # JAX lets nobody register those of its own again
     try:
@@ -79,7 +78,19 @@ def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
     if kind == "chex":
         _register_with_chex(cls)
     elif not is_registered(cls):
-        REGISTER[kind](cls, *arguments)
+        from jax import tree_util
+
+        getattr(tree_util, _REGISTER[kind])(cls, *arguments)
+
+
+_REGISTER = {
+    "class": "register_pytree_node_class",
+    "class_with_keys": "register_pytree_with_keys_class",
+    "dataclass": "register_dataclass",
+    "keys": "register_pytree_with_keys",
+    "node": "register_pytree_node",
+    "static": "register_static",
+}
 
 
 def register_late(cls: type) -> None:
@@ -109,37 +120,18 @@ def is_registered(cls: type) -> bool:
     if tree_util is None:
         return False
     if _is_named_tuple(cls):  # JAX calls those nodes in any case
-        return cls in _table("_registry")
+        return cls in _registry()
     try:
         return bool(tree_util.default_registry.is_node(cls))
     except (AttributeError, TypeError):
-        return cls in _table("_registry")
+        return cls in _registry()
 
 
 def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def _table(name: str) -> dict[Any, Any]:
-    """One of JAX's tables of classes; empty where this JAX has none of that name."""
-    table = getattr(sys.modules.get("jax._src.tree_util"), name, None)
+def _registry() -> dict[Any, Any]:
+    """JAX's table of classes; empty where this JAX has none of that name."""
+    table = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
     return table if isinstance(table, dict) else {}
-
-
-def _from_tree_util(name: str) -> Callable[..., Any]:
-    def call(cls: type, *arguments: Any) -> Any:
-        from jax import tree_util
-
-        return getattr(tree_util, name)(cls, *arguments)
-
-    return call
-
-
-REGISTER: dict[str, Callable[..., Any]] = {
-    "class": _from_tree_util("register_pytree_node_class"),
-    "class_with_keys": _from_tree_util("register_pytree_with_keys_class"),
-    "dataclass": _from_tree_util("register_dataclass"),
-    "keys": _from_tree_util("register_pytree_with_keys"),
-    "node": _from_tree_util("register_pytree_node"),
-    "static": _from_tree_util("register_static"),
-}
