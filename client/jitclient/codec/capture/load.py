@@ -28,7 +28,7 @@ class Loaded(Numbering):
         self.fn = fn
         self.extras = extras
         self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
-        self._groups = builder.plan.groups()
+        self._groups = builder.plan.groups
         self._places = places
 
     def number_of(self, obj: object) -> int | None:

@@ -1,5 +1,6 @@
 """The parts of a capture while they are put together: which object goes to which, and what parts say of each other."""
 
+import dataclasses
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -34,13 +35,13 @@ class Part(NamedTuple):
     where: str
 
 
+@dataclasses.dataclass
 class Draft:
     """A part that is not complete yet."""
 
-    def __init__(self) -> None:
-        self.content: list[Any] = []
-        self.text = ""
-        self.where = ""
+    content: list[Any] = dataclasses.field(default_factory=list)
+    text: str = ""
+    where: str = ""
 
 
 class Drafts:

@@ -28,27 +28,22 @@ def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> No
     node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()]]
 
 
-def is_dtype(obj: Any) -> bool:
-    """Whether an object is a dtype of numpy."""
-    return isinstance(obj, np.dtype)
-
-
 def describe_dtype(walker: Walker, dtype: Any) -> Value:
-    """A dtype by name; a structured one by its parts."""
+    """A dtype by name; a structured one, or one with parameters, by its parts."""
     walker.uses_package("numpy")
-    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata:
+    name = name_of_dtype(dtype)
+    if name is None:
         return describe_instance(walker, dtype)
-    if dtype.type.__module__ == "ml_dtypes":
-        walker.uses_package("ml_dtypes")
-        return Reduced("dtype", (dtype.name,))
-    if dtype.kind == "T":  # StringDType has parameters
-        return describe_instance(walker, dtype)
-    return Reduced("dtype", (dtype.str,))
+    walker.uses_package(dtype.type.__module__)
+    return Reduced("dtype", (name,))
 
 
-def is_ufunc(obj: Any) -> bool:
-    """Whether an object is a universal function of numpy."""
-    return isinstance(obj, np.ufunc)
+def name_of_dtype(dtype: Any) -> str | None:
+    """The name from which `values.dtype` makes a dtype, or None."""
+    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
+        return None
+    name: str = dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str
+    return name
 
 
 def describe_ufunc(walker: Walker, ufunc: Any) -> Value:

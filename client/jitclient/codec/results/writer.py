@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jitclient.codec import values
+from jitclient.codec.reducers.arrays import name_of_dtype
 from jitclient.codec.reducers.attributes import attributes_of, slots_of
 from jitclient.codec.reducers.jax_values import jit_options
 from jitclient.codec.reducers.jitted import own_attributes
@@ -195,9 +196,10 @@ def _array(writer: _Writer, array: np.ndarray[Any, Any]) -> values.Data:
 
 
 def _dtype(writer: _Writer, dtype: np.dtype[Any]) -> values.Data:
-    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
+    name = name_of_dtype(dtype)
+    if name is None:
         raise CaptureError(f"{dtype} has no name")
-    return Reduced("dtype", (dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str,))
+    return Reduced("dtype", (name,))
 
 
 def _is_array_of_jax(obj: Any) -> bool:

@@ -141,9 +141,8 @@ class Builder(Unpickler):
 
     def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
-        shared = self.plan.shared.get(number)
-        if shared is not None:
-            obj = shared.objects[number]
+        if number in self.plan.shared:
+            obj = self.plan.shared[number]
             if op == "function":
                 self._n_codes += 1
         else:
