@@ -14,8 +14,7 @@ from jitclient.codec.graph.schedule import Schedule, Step, order_sets
 from jitclient.codec.graph.set_order import set_order
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import Pickler, digest
-from jitclient.codec.reducers import containers, functions, opaque, wrappers  # noqa: F401  (they register describers)
-from jitclient.codec.reducers.others import describe_other
+from jitclient.codec.reducers import containers, functions, opaque, others, wrappers  # noqa: F401  (they register)
 from jitclient.codec.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.code import canonical_code
@@ -113,13 +112,13 @@ def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[V
     """Walk again while code turns up that reads what was left out."""
     options: frozenset[str] = frozenset()
     while True:
-        walker = Walker(describe_other, options)
-        root, others = walker.value(fn), [walker.value(extra) for extra in extras]
+        walker = Walker(options)
+        roots = walker.value(fn), [walker.value(extra) for extra in extras]
         walker.run()
         wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
         if wanted <= options:
             walker.watch.seal()
-            return walker, (root, others)
+            return walker, roots
         options |= wanted
 
 

@@ -25,7 +25,7 @@ _describers: dict[type, Describer] = {}
 
 
 def describes(*kinds: type) -> Callable[[Describer], Describer]:
-    """Register how objects of exactly these types are described."""
+    """Register how objects of exactly these types are described; for `object`, those of types that nobody claims."""
 
     def register(describer: Describer) -> Describer:
         _describers.update(dict.fromkeys(kinds, describer))
@@ -66,9 +66,8 @@ class Walker:
     "annotations" and "qualnames". The walk finds out whether that is so; `capture/dump.py` then walks again.
     """
 
-    def __init__(self, describe_other: Describer, options: frozenset[str] = frozenset()) -> None:
+    def __init__(self, options: frozenset[str] = frozenset()) -> None:
         self.options = options
-        self._describe_other = describe_other
         self.words: set[str] = set()
         self.watch = Watch()
         self.failed: list[Node] = []
@@ -85,10 +84,6 @@ class Walker:
         self._alive: list[Any] = []  # ids are only unique among living objects
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
         self._at_rest: list[Callable[[], None]] = []
-
-    def another(self) -> "Walker":
-        """A walker that describes objects alike, and knows nothing of this one's."""
-        return Walker(self._describe_other, self.options)
 
     def value(self, obj: Any) -> Value:
         """What stands for an object in the graph."""
@@ -184,7 +179,7 @@ class Walker:
             name = ambient_name(obj)
             if name is not None:
                 raise AmbientInput(message_of(name))
-            return _describers.get(type(obj), self._describe_other)(self, obj)
+            return _describers.get(type(obj), _describers[object])(self, obj)
         except RecursionError:
             raise
         except Exception as error:
