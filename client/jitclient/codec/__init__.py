@@ -2,8 +2,7 @@
 
 How values are written and read (cloudpickle's pickler, and a reader that calls nothing) is here:
 
-- `plain.py`: which values are the same wherever they are equal
-- `words.py`: what stands for what is made by name, and for what has a number
+- `plain.py`: which values are the same wherever they are equal, and what stands for all others
 - `pickler.py` writes them, `unpickler.py` reads them as data, of a peer only such as ours
 - `values.py`: messages' values: statics, options, metadata of trees, exceptions, warnings
 

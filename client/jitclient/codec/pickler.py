@@ -11,8 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from .plain import ATOMS
-from .words import Numbered, Reduced, Reference
+from .plain import ATOMS, Numbered, Reduced, Reference
 
 VERSION: str = cloudpickle.__version__
 

@@ -9,7 +9,7 @@ import io
 import pickle
 from typing import Any
 
-from .words import COMPOUND, Reduced, Reference
+from .plain import COMPOUND, Reduced, Reference
 
 _WORDS = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
 """What plain values are pickled with."""

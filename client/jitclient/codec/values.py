@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitclient.codec.plain import ATOMS
+from jitclient.codec.plain import ATOMS, Reduced, Reference
 from jitclient.codec.unpickler import Unpickler, refuse_others
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 
 Ref = Callable[[Any], int | None]

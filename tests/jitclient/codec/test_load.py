@@ -9,10 +9,10 @@ import pytest
 
 from jitclient.codec.capture import capture, load
 from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.steps.builder import Builder
 from jitclient.codec.steps.format import FORMAT
 from jitclient.codec.unpickler import from_bytes
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
 SOURCE = """

@@ -14,11 +14,11 @@ from jitclient.codec.graph.schedule import Schedule, Step, order_sets
 from jitclient.codec.graph.set_order import set_order
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import Pickler, digest
+from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers import containers, functions, opaque, others, wrappers  # noqa: F401  (they register)
 from jitclient.codec.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.code import canonical_code
-from jitclient.codec.words import Reduced
 from jitclient.errors import AmbientInput, CaptureError
 
 _OPTIONS = {

@@ -146,7 +146,7 @@ def _take_anything(drafts: Drafts, number: int, item: Item, label: str) -> None:
     for op, *args in item.fills:
         if split and op in ("update", "set_items"):
             drafts.add(label, [key for key, _ in args[0]])
-            drafts.pairs(args[0], lambda key: inside(label, f"[{drafts.text(key)}]"))
+            drafts.pairs(args[0], lambda key: inside(label, f"[{drafts.texts.of(key)}]"))
         elif split and op == "state":
             drafts.add(label, *[[key for key, _ in pairs] for pairs in args])
             drafts.pairs([*args[0], *args[1]], lambda key: inside(label, f".{key}"))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from jitclient.codec.pickler import to_bytes
-from jitclient.codec.words import COMPOUND, Numbered, Reduced, Reference
+from jitclient.codec.plain import COMPOUND, Numbered, Reduced, Reference
 
 Value = Any
 """A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as
+from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.instances import describe_instance
 from jitclient.codec.user_code.names import lookup
-from jitclient.codec.words import Reduced
 
 
 @describes(np.ndarray)

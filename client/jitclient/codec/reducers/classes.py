@@ -10,11 +10,11 @@ from typing import Any
 from jitclient.codec.ambient.registries import registered_with
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes_as
+from jitclient.codec.plain import Reduced
 from jitclient.codec.user_code.class_body import body_of
 from jitclient.codec.user_code.names import home_of
 from jitclient.codec.user_code.ownership import is_user_class, refuse_patched
 from jitclient.codec.user_code.registry import refuse_registered, registration_of
-from jitclient.codec.words import Reduced
 
 _NAMES_IN_TYPES = {cls: name for name, cls in reversed(vars(types).items()) if isinstance(cls, type)}
 _SILENT_HOOKS = (object, typing.Generic)

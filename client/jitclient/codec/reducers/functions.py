@@ -6,13 +6,13 @@ from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as
+from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.body_imports import add_names, add_source
 from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
 from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
 from jitclient.codec.user_code.names import MISSING, content_of, home_of
 from jitclient.codec.user_code.ownership import has_private_globals
-from jitclient.codec.words import Reduced
 from jitclient.errors import AmbientInput, CaptureError
 
 _READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}

@@ -17,7 +17,7 @@ import cloudpickle
 
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as, type_name
-from jitclient.codec.words import Reduced
+from jitclient.codec.plain import Reduced
 from jitclient.errors import CaptureError
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))

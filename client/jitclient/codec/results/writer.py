@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jitclient.codec import values
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.reducers.arrays import name_of_dtype
 from jitclient.codec.reducers.attributes import attributes_of, slots_of
 from jitclient.codec.reducers.jax_values import jit_options
@@ -27,7 +28,6 @@ from jitclient.codec.results import places
 from jitclient.codec.steps.format import COMPLETES
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import MISSING, constant_home, content_of, home_of
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
 MOST_BYTES = 1 << 20

@@ -5,11 +5,11 @@ import hashlib
 import io
 from typing import Any
 
+from jitclient.codec.plain import Reference
 from jitclient.codec.steps.format import COMPLETES, FORMAT, LOCATED, Head
 from jitclient.codec.unpickler import Unpickler, from_bytes
 from jitclient.codec.user_code.code import Location
 from jitclient.codec.user_code.names import VALUES
-from jitclient.codec.words import Reference
 from jitclient.errors import CaptureError
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from jitclient.codec.graph.nodes import fingerprint
 from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.steps.reading import Item
 from jitclient.codec.unpickler import references
 from jitclient.codec.user_code.registry import is_registered
-from jitclient.codec.words import Reduced, Reference
 
 loading = threading.RLock()
 """Held while a program runs: what it shares must not change meanwhile."""

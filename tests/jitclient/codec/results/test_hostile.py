@@ -14,9 +14,9 @@ import pytest
 import jitclient.calls.remote_function  # noqa: F401
 from jitclient.codec import values
 from jitclient.codec.capture import capture
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.results import places
 from jitclient.codec.results.reader import Remade
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
 SEEN: list[Any] = []
