@@ -27,7 +27,7 @@ class _Maker:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Writes plain values, and those of `words.py`."""
+    """Writes plain values, and what stands for others."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
