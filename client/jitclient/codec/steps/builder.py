@@ -17,37 +17,20 @@ from jitclient.codec.user_code.names import VALUES, installed_module
 Maker = Callable[..., Any]
 
 MAKERS: dict[str, Maker] = {}
+"""What makes an object, by the name of its step: called with the builder and the step's arguments."""
+
 FILLERS: dict[str, Callable[..., None]] = {}
+"""What completes an object: called with the builder, the object and the step's arguments."""
 
 
 def register(makers: dict[str, Maker], fillers: dict[str, Callable[..., None]]) -> None:
-    """Register steps that need no builder: called with the arguments, after the object that they complete."""
+    """Register steps that need no builder: called with the other arguments alone."""
     MAKERS.update({op: _without_builder(maker) for op, maker in makers.items()})
     FILLERS.update({op: _without_builder(filler) for op, filler in fillers.items()})
 
 
 def _without_builder(step: Callable[..., Any]) -> Callable[..., Any]:
     return lambda builder, *args: step(*args)
-
-
-def makes(op: str) -> Callable[[Maker], Maker]:
-    """Register what a making step does: called with the builder and the step's arguments."""
-
-    def register(maker: Maker) -> Maker:
-        MAKERS[op] = maker
-        return maker
-
-    return register
-
-
-def fills(op: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register what a completing step does: called with the builder, the object, arguments."""
-
-    def register(filler: Callable[..., None]) -> Callable[..., None]:
-        FILLERS[op] = filler
-        return filler
-
-    return register
 
 
 class Builder(Unpickler):

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitclient.codec.steps import captured
-from jitclient.codec.steps.builder import Builder, makes, register
+from jitclient.codec.steps.builder import MAKERS, Builder, register
 from jitclient.codec.steps.sharing import is_captured_class, note_class
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.codec.user_code.registry import register as register_node
 
 
-@makes("class")
 def _class(builder: Builder, mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
     parents = tuple(bases)
     names = {"__module__": captured.__name__, "__qualname__": name, **dict(namespace)}
@@ -110,6 +109,7 @@ def _register_abc(cls: Any, subclasses: Any) -> None:
         abc.ABCMeta.register(cls, subclass)
 
 
+MAKERS["class"] = _class
 register(
     makers={},
     fillers={

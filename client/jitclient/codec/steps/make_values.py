@@ -8,14 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.codec.reducers.jitted import rebuild_jit
-from jitclient.codec.steps.builder import Builder, fills, register
+from jitclient.codec.steps.builder import FILLERS, Builder, register
 from jitclient.codec.user_code.registry import register_late
 from jitclient.errors import CaptureError
 
 
-@fills("extend")
-@fills("update")
-@fills("add")
 def _hold(builder: Builder, target: Any, items: Any) -> None:
     def fill() -> None:
         target.clear()
@@ -127,6 +124,7 @@ def _opaque(program: str, number: int) -> Any:
     raise CaptureError("it is given what only a trace knows, such as a jaxpr of `jax.vjp`")
 
 
+FILLERS.update(dict.fromkeys(("add", "extend", "update"), _hold))
 register(
     makers={
         "array": numpy_array,
