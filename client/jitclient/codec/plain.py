@@ -40,3 +40,21 @@ class Numbered:
 
 COMPOUND = frozenset({tuple, list, Reduced})
 """What a value may be that has values inside."""
+
+
+def held_in(value: Any, kind: type) -> list[Any]:
+    """What a value is or has inside that is of one type."""
+    if type(value) is kind:
+        return [value]
+    found: list[Any] = []
+    if type(value) in COMPOUND:
+        _collect(value, kind, found)
+    return found
+
+
+def _collect(value: Any, kind: type, found: list[Any]) -> None:
+    for part in value:
+        if type(part) is kind:
+            found.append(part)
+        elif type(part) in COMPOUND:
+            _collect(part, kind, found)

@@ -9,7 +9,7 @@ import io
 import pickle
 from typing import Any
 
-from .plain import COMPOUND, Reduced, Reference
+from .plain import Reduced, Reference, held_in
 
 _WORDS = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
 """What plain values are pickled with."""
@@ -51,17 +51,7 @@ def from_bytes(data: bytes) -> Any:
 
 def references(value: Any) -> list[int]:
     """The numbers of the objects that a value mentions."""
-    found: list[int] = []
-    _collect(value, found)
-    return found
-
-
-def _collect(value: Any, found: list[int]) -> None:
-    if type(value) is Reference:
-        found.append(int(value))
-    elif type(value) in COMPOUND:
-        for part in value:
-            _collect(part, found)
+    return [int(found) for found in held_in(value, Reference)]
 
 
 _WITHOUT = b"".join(

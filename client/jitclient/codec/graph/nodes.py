@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from jitclient.codec.pickler import to_bytes
-from jitclient.codec.plain import COMPOUND, Numbered, Reduced, Reference
+from jitclient.codec.plain import COMPOUND, Numbered, Reduced, Reference, held_in
 
 Value = Any
 """A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
@@ -57,20 +57,7 @@ class Node(Numbered):
 
 def nodes_in(value: Value) -> list[Node]:
     """The nodes that a value mentions."""
-    if type(value) is Node:
-        return [value]
-    found: list[Node] = []
-    if type(value) in COMPOUND:
-        _collect(value, found)
-    return found
-
-
-def _collect(value: Value, found: list[Node]) -> None:
-    for part in value:
-        if type(part) is Node:
-            found.append(part)
-        elif type(part) in COMPOUND:
-            _collect(part, found)
+    return held_in(value, Node)
 
 
 def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
