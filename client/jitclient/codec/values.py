@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitclient.codec.plain import ATOMS, Reduced, Reference
+from jitclient.codec.plain import ATOMS, PLAIN, Reduced, Reference
 from jitclient.codec.unpickler import Unpickler, refuse_others
 from jitclient.errors import CaptureError, ProtocolError
 
@@ -23,7 +23,7 @@ Data = Any
 """A value as it is written: plain values, `Reference` and `Reduced`, and tuples and lists of such."""
 Rest = Callable[[Any], Data]
 
-AS_THEY_ARE = frozenset({*ATOMS, complex, range, type(...), type(NotImplemented)})
+AS_THEY_ARE = PLAIN - {tuple, frozenset}
 """Types whose values are written by themselves."""
 
 
@@ -81,7 +81,7 @@ def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
 def encode_class(cls: type, ref: Ref = nowhere) -> bytes:
     """The bytes of a class, be it held by a module or not."""
     index = ref(cls)
-    return to_bytes(_by_name(cls.__module__, cls.__qualname__) if index is None else Reference(index))
+    return to_bytes(Reduced("named", (cls.__module__, cls.__qualname__)) if index is None else Reference(index))
 
 
 def decode(data: bytes, deref: Deref) -> Any:
@@ -204,21 +204,17 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _by_name(module: str, name: str) -> Reduced:
-    return Reduced("named", (module, name))
-
-
 def _named(value: Any, ref: Ref) -> Reduced | None:
     if isinstance(value, enum.Enum):
         return Reduced("member", (data_of(type(value), ref), value.name))
     home = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
     if isinstance(home, str) and isinstance(name, str) and _held(home, name) is value:
-        return _by_name(home, name)
+        return Reduced("named", (home, name))
     home = type(value).__module__  # a constant such as a library's own "missing", of a class beside it
     for name, held in list(vars(sys.modules[home]).items()) if home in sys.modules else ():
         if held is value:
-            return _by_name(home, name)
+            return Reduced("named", (home, name))
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.dtype):
         return Reduced("dtype", (value.name,))
