@@ -49,6 +49,7 @@ def test_of_chex():
     class Late:
         value: float
 
+    assert not jax.tree_util.default_registry.is_node(Late)
     register_late(Late)
-    assert jax.tree.leaves(Late(value=2.0)) == [2.0]
     assert jax.tree_util.default_registry.is_node(Late)
+    assert jax.tree.leaves(Late(value=2.0)) == [2.0]
