@@ -26,7 +26,7 @@ NAMED_BY_OTHERS = {
     "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
     "jitclient.codec.steps.private_imports": "what captured code imports",
-    "jitclient.codec.user_code.installed_values": "the value of an installed package that a capture names",
+    "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
     "jitclient.codec.values": "the module of a value that was sent by name",
 }
 """The modules that import what no table of theirs names, and what that is."""

@@ -11,8 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from .plain import ATOMS
-from .words import Numbered, Reduced, Reference
+from .plain import ATOMS, Numbered, Reduced, Reference
 
 VERSION: str = cloudpickle.__version__
 
@@ -28,7 +27,7 @@ class _Maker:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Writes plain values, and those of `words.py`."""
+    """Writes plain values, and what stands for others."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)

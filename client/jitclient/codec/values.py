@@ -13,10 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitclient.codec.opcodes import refuse_others
-from jitclient.codec.plain import ATOMS
-from jitclient.codec.unpickler import Unpickler
-from jitclient.codec.words import Reduced, Reference
+from jitclient.codec.plain import ATOMS, PLAIN, Reduced, Reference
+from jitclient.codec.unpickler import Unpickler, refuse_others
 from jitclient.errors import CaptureError, ProtocolError
 
 Ref = Callable[[Any], int | None]
@@ -25,7 +23,7 @@ Data = Any
 """A value as it is written: plain values, `Reference` and `Reduced`, and tuples and lists of such."""
 Rest = Callable[[Any], Data]
 
-AS_THEY_ARE = frozenset({*ATOMS, complex, range, type(...), type(NotImplemented)})
+AS_THEY_ARE = PLAIN - {tuple, frozenset}
 """Types whose values are written by themselves."""
 
 
@@ -83,7 +81,7 @@ def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
 def encode_class(cls: type, ref: Ref = nowhere) -> bytes:
     """The bytes of a class, be it held by a module or not."""
     index = ref(cls)
-    return to_bytes(_by_name(cls.__module__, cls.__qualname__) if index is None else Reference(index))
+    return to_bytes(Reduced("named", (cls.__module__, cls.__qualname__)) if index is None else Reference(index))
 
 
 def decode(data: bytes, deref: Deref) -> Any:
@@ -173,17 +171,13 @@ def resolve(module: str, name: str) -> Any:
     """What a module holds under a dotted name. Submodules of packages already in use may be imported, nothing else."""
     if type(module) is not str or type(name) is not str:
         raise ProtocolError("a name is no text")
-    holder: Any = sys.modules.get(module)
-    if holder is None and module.partition(".")[0] in sys.modules:
-        try:
-            holder = importlib.import_module(module)
-        except Exception:  # what a module raises is its author's
-            holder = None
-    for part in name.split("."):
-        holder = getattr(holder, part, None)
-    if holder is None:
+    if module not in sys.modules and module.partition(".")[0] in sys.modules:
+        with contextlib.suppress(Exception):  # what a module raises is its author's
+            importlib.import_module(module)
+    found = _held(module, name)
+    if found is None:
         raise ProtocolError(f"{module}.{name} is not loaded in this process")
-    return holder
+    return found
 
 
 def _member(kind: Any, name: str) -> Any:
@@ -210,21 +204,17 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _by_name(module: str, name: str) -> Reduced:
-    return Reduced("named", (module, name))
-
-
 def _named(value: Any, ref: Ref) -> Reduced | None:
     if isinstance(value, enum.Enum):
         return Reduced("member", (data_of(type(value), ref), value.name))
     home = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
     if isinstance(home, str) and isinstance(name, str) and _held(home, name) is value:
-        return _by_name(home, name)
+        return Reduced("named", (home, name))
     home = type(value).__module__  # a constant such as a library's own "missing", of a class beside it
     for name, held in list(vars(sys.modules[home]).items()) if home in sys.modules else ():
         if held is value:
-            return _by_name(home, name)
+            return Reduced("named", (home, name))
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.dtype):
         return Reduced("dtype", (value.name,))

@@ -77,7 +77,7 @@ def treedef_of(structure: Structure) -> Any:
     """JAX's own form of a structure. Imports jax."""
     from jax import tree_util
 
-    from jitclient.codec.steps import lazy_nodes
+    from jitclient.codec.user_code.registry import register_late
 
     if structure is LEAF:
         return tree_util.tree_structure(0)
@@ -85,7 +85,7 @@ def treedef_of(structure: Structure) -> Any:
     if kind is StaticLeaf:
         static_leaves.register()
     elif kind not in _BUILTIN:
-        lazy_nodes.register(kind)
+        register_late(kind)
     meta = list(meta) if kind is dict else meta
     data = None if kind is type(None) else (kind, meta)
     if data is None:

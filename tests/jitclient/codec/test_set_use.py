@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from jitclient.codec.sets.use import SEEDED, UNKNOWN, Sets, uses_of_order
+from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
 
 NAMES = {"a", "b"}
 

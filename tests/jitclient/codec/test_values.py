@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from jitclient.codec import values
-from jitclient.codec.words import Reduced, Reference
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.trees import tree
 

@@ -5,8 +5,10 @@ It is carried to whoever traces. What is as Python and numpy have it where nobod
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from jitclient.errors import CaptureError
 
@@ -34,8 +36,6 @@ def current() -> State:
     Raises:
         CaptureError: something of it is a function, which cannot be carried.
     """
-    import numpy as np
-
     found = {
         "numpy_errors": _differing(dict(np.geterr()), _ERRORS),
         "numpy_printing": _differing(dict(np.get_printoptions()), _PRINTING),
@@ -66,35 +66,17 @@ def _of_decimal(context: Any) -> tuple[Any, ...]:
     return *(getattr(context, name) for name in _ARITHMETIC), tuple(traps)
 
 
-@contextlib.contextmanager
-def _decimal_as(values: tuple[Any, ...]) -> Iterator[None]:
+def _decimal_as(values: tuple[Any, ...]) -> contextlib.AbstractContextManager[Any]:
     import decimal
 
     *arithmetic, traps = values
     options: dict[str, Any] = dict(zip(_ARITHMETIC, arithmetic, strict=True))
-    with decimal.localcontext(decimal.Context(**options, traps=[getattr(decimal, name) for name in traps])):
-        yield
+    return decimal.localcontext(decimal.Context(**options, traps=[getattr(decimal, name) for name in traps]))
 
 
-@contextlib.contextmanager
-def _numpy_errors_as(values: State) -> Iterator[None]:
-    import numpy as np
-
-    with np.errstate(**dict(values)):
-        yield
-
-
-@contextlib.contextmanager
-def _numpy_prints_as(values: State) -> Iterator[None]:
-    import numpy as np
-
-    with np.printoptions(**dict(values)):
-        yield
-
-
-ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[None]]] = {
+ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "decimal_context": _decimal_as,
-    "numpy_errors": _numpy_errors_as,
-    "numpy_printing": _numpy_prints_as,
+    "numpy_errors": lambda values: np.errstate(**dict(values)),
+    "numpy_printing": lambda values: np.printoptions(**dict(values)),
 }
 """What gives a thread the state of another process, by name."""

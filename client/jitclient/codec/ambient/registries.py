@@ -63,12 +63,14 @@ def is_primitive(obj: Any) -> bool:
 
 def virtual_subclasses(made: Callable[[Any], bool]) -> Iterator[tuple[type, type]]:
     """Abstract base classes of Python's own, each with a class of the capture's that was registered with it."""
+    for base in _ABSTRACT:
+        yield from ((base, cls) for cls in registered_with(base) if is_user_module(cls.__module__) and made(cls))
+
+
+def registered_with(base: type) -> list[type]:
+    """The virtual subclasses of an abstract base class, in any order."""
     try:
         from _abc import _get_dump  # type: ignore[import-not-found]
     except ImportError:
-        return
-    for base in _ABSTRACT:
-        for reference in _get_dump(base)[0]:
-            cls = reference()
-            if cls is not None and is_user_module(cls.__module__) and made(cls):
-                yield base, cls
+        return []
+    return [cls for reference in _get_dump(base)[0] if (cls := reference()) is not None]

@@ -3,7 +3,7 @@
 from types import CodeType, TracebackType
 from typing import Any
 
-from jitclient.codec.graph.numbering import Numbering
+from jitclient.codec.capture.objects import Numbering
 from jitclient.codec.steps import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from jitclient.codec.steps.builder import Builder
 from jitclient.codec.steps.format import NAMEABLE, SHARED
@@ -13,7 +13,7 @@ from jitclient.codec.user_code.frames import Frame, Places
 from jitclient.errors import CaptureError
 
 
-class Loaded:
+class Loaded(Numbering):
     """A capture made anew: its function, its extras, and what both sides can name.
 
     Attributes:
@@ -23,21 +23,13 @@ class Loaded:
     """
 
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
+        self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
+        super().__init__(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self.fn = fn
         self.extras = extras
-        self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
-        self._numbering = Numbering(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
-        self._groups = builder.plan.groups()
+        self._groups = builder.plan.groups
         self._places = places
-
-    def index_of(self, obj: object) -> int | None:
-        """The index of an object of the capture, the same as `Capture.index_of` gives."""
-        return self._numbering.index_of(obj)
-
-    def object_at(self, index: int) -> Any:
-        """The object with this index; IndexError if there is none."""
-        return self._numbering.object_at(index)
 
     def number_of(self, obj: object) -> int | None:
         """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""

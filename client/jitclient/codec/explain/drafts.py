@@ -1,5 +1,6 @@
 """The parts of a capture while they are put together: which object goes to which, and what parts say of each other."""
 
+import dataclasses
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -8,9 +9,9 @@ from typing import Any, NamedTuple
 from jitclient.codec.explain.names import Names
 from jitclient.codec.explain.texts import Texts
 from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import COMPOUND, Reduced, Reference
 from jitclient.codec.steps.reading import Item, Reading
 from jitclient.codec.unpickler import references
-from jitclient.codec.words import COMPOUND, Reduced, Reference
 
 _MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
 _MOST_ITEMS = 200
@@ -34,13 +35,13 @@ class Part(NamedTuple):
     where: str
 
 
+@dataclasses.dataclass
 class Draft:
     """A part that is not complete yet."""
 
-    def __init__(self) -> None:
-        self.content: list[Any] = []
-        self.text = ""
-        self.where = ""
+    content: list[Any] = dataclasses.field(default_factory=list)
+    text: str = ""
+    where: str = ""
 
 
 class Drafts:
@@ -54,7 +55,7 @@ class Drafts:
         self.items = reading.items
         self._reading = reading
         self.names = Names(reading)
-        self._texts = Texts(reading, self.names.of)
+        self.texts = Texts(reading, self.names.of)
         self._drafts: dict[str, Draft] = {}
         self._handles: dict[int, str] = {}
         self._met: Counter[str] = Counter()
@@ -85,7 +86,7 @@ class Drafts:
     def slot(self, label: str, value: Any) -> None:
         """Makes a part of a place that holds a value: a name, a default, an entry of a container."""
         draft = self.draft(label)
-        draft.text = draft.text or self._texts.of(value)
+        draft.text = draft.text or self.texts.of(value)
         if type(value) is Reference and value not in self._handles:
             self._heads.add(value)
         if type(value) is tuple and self._has_room(label, len(value)) and references(value):
@@ -99,10 +100,6 @@ class Drafts:
         """Makes a part of each value, with a label made of its key."""
         for key, value in pairs:
             self.slot(label(key), value)
-
-    def text(self, value: Any) -> str:
-        """A value in a few words."""
-        return self._texts.of(value)
 
     def is_split(self, number: int, item: Item, label: str) -> bool:
         """Whether what an object holds makes parts of its own."""

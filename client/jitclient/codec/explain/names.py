@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from jitclient.codec.plain import Reference
 from jitclient.codec.steps.reading import Item, Reading
 from jitclient.codec.unpickler import from_bytes, references
 from jitclient.codec.user_code.code import Location
-from jitclient.codec.words import Reference
 
 
 class Names:

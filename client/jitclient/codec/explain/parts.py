@@ -5,7 +5,7 @@ References between parts are by label, so that an edit shows in the part where i
 read from the bytes of a capture; whoever needs none pays nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jitclient.codec.explain.drafts import Drafts, Part, inside
@@ -32,15 +32,39 @@ def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] |
     for position, extra in enumerate(reading.extras):
         drafts.slot((extras or {}).get(position, f"value {position} of the call"), extra)
     for number, item, label in drafts.claimed():
-        _TAKERS.get(item.op, _take_anything)(drafts, number, item, label)
+        _take(drafts, number, item, label)
         for needed in references(item.needs):
             drafts.claim(needed, label)
     return drafts.finished()
 
 
-def _take_function(drafts: Drafts, number: int, item: Item, label: str) -> None:
+def _take(drafts: Drafts, number: int, item: Item, label: str) -> None:
+    match item.op:
+        case "bind" | "patch":
+            drafts.slot(label, item.args[-1])
+        case "cell":
+            for _, content in item.fills:
+                drafts.slot(label, content)
+        case "class":
+            _take_class(drafts, item, label)
+        case "function":
+            _take_function(drafts, drafts.names.of(number), item, label)
+        case "method":
+            function, owner = item.args
+            drafts.add(label, function)
+            drafts.slot(f"self of {label}", owner)
+        case "namespace" | "whole":
+            pass  # what is bound in it
+        case "partial":
+            _take_partial(drafts, item, label)
+        case "source":
+            _take_source(drafts, item, label)
+        case _:
+            _take_anything(drafts, number, item, label)
+
+
+def _take_function(drafts: Drafts, name: str, item: Item, label: str) -> None:
     code, home, own_name, closure, rebinds = item.args
-    name = drafts.names.of(number)
     arguments, free = drafts.names.argument_names(item)
     for cell, variable in zip(closure, free, strict=False):
         drafts.claim(cell, f"closure {variable} of {name}")
@@ -59,7 +83,7 @@ def _take_function(drafts: Drafts, number: int, item: Item, label: str) -> None:
             drafts.add(f"{op} of {name}", args)
 
 
-def _take_class(drafts: Drafts, number: int, item: Item, label: str) -> None:
+def _take_class(drafts: Drafts, item: Item, label: str) -> None:
     mode, metaclass, name, bases, attributes, keywords = item.args
     drafts.add(label, mode, metaclass, name, bases, keywords)
     _take_attributes(drafts, attributes, label)
@@ -83,7 +107,7 @@ def _take_attributes(drafts: Drafts, attributes: list[Any], label: str) -> None:
             drafts.add(label, name, value)
 
 
-def _take_source(drafts: Drafts, number: int, item: Item, label: str) -> None:
+def _take_source(drafts: Drafts, item: Item, label: str) -> None:
     """The body of a module, with the functions that it defines told apart."""
     name, is_package, code, home, gone = item.args
     body = from_bytes(drafts.items[code].args[0])
@@ -107,17 +131,7 @@ def _count(body: list[Any]) -> int:
     return 1 + sum(_count(constant[0]) for constant in body[_CONSTANTS] if type(constant) is list)
 
 
-def _take_binding(drafts: Drafts, number: int, item: Item, label: str) -> None:
-    *_, value = item.args
-    drafts.slot(label, value)
-
-
-def _take_cell(drafts: Drafts, number: int, item: Item, label: str) -> None:
-    for _, content in item.fills:
-        drafts.slot(label, content)
-
-
-def _take_partial(drafts: Drafts, number: int, item: Item, label: str) -> None:
+def _take_partial(drafts: Drafts, item: Item, label: str) -> None:
     kind, function, arguments, keywords = item.args
     drafts.add(label, kind, function, len(arguments))
     for position, argument in enumerate(arguments):
@@ -126,19 +140,13 @@ def _take_partial(drafts: Drafts, number: int, item: Item, label: str) -> None:
     drafts.add(label, item.fills)
 
 
-def _take_method(drafts: Drafts, number: int, item: Item, label: str) -> None:
-    function, owner = item.args
-    drafts.add(label, function)
-    drafts.slot(f"self of {label}", owner)
-
-
 def _take_anything(drafts: Drafts, number: int, item: Item, label: str) -> None:
     split = drafts.is_split(number, item, label)
     drafts.add(label, item.op, item.args)
     for op, *args in item.fills:
         if split and op in ("update", "set_items"):
             drafts.add(label, [key for key, _ in args[0]])
-            drafts.pairs(args[0], lambda key: inside(label, f"[{drafts.text(key)}]"))
+            drafts.pairs(args[0], lambda key: inside(label, f"[{drafts.texts.of(key)}]"))
         elif split and op == "state":
             drafts.add(label, *[[key for key, _ in pairs] for pairs in args])
             drafts.pairs([*args[0], *args[1]], lambda key: inside(label, f".{key}"))
@@ -148,21 +156,3 @@ def _take_anything(drafts: Drafts, number: int, item: Item, label: str) -> None:
                 drafts.slot(inside(label, f"[{position}]"), value)
         else:
             drafts.add(label, op, args)
-
-
-def _take_nothing(drafts: Drafts, number: int, item: Item, label: str) -> None:
-    """A namespace is what is bound in it."""
-
-
-_TAKERS: dict[str, Callable[[Drafts, int, Item, str], None]] = {
-    "bind": _take_binding,
-    "cell": _take_cell,
-    "class": _take_class,
-    "function": _take_function,
-    "method": _take_method,
-    "namespace": _take_nothing,
-    "partial": _take_partial,
-    "patch": _take_binding,
-    "source": _take_source,
-    "whole": _take_nothing,
-}

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jitclient.codec.pickler import to_bytes
-from jitclient.codec.plain import ATOMS
+from jitclient.codec.plain import ATOMS, Reduced, Reference
 from jitclient.codec.steps.reading import Item, Reading
 from jitclient.codec.values import dtype as dtype_of
-from jitclient.codec.words import Reduced, Reference
 
 _LONGEST = 60
 _MOST_ITEMS = 6

@@ -2,6 +2,7 @@
 
 - `walker.py`: the walk, over the nodes of `nodes.py`; `failures.py`: which failure matters, and by which way it is
   reached
-- `schedule.py`: in which order objects are made and completed; `numbering.py`: what both sides call them
-- `fingerprint.py`: digests of parts; `holders.py`: what can keep a value of a trace
+- `schedule.py`: in which order objects are made and completed
+- `set_order.py`: whether what the function computes may depend on the order of a set; `set_use.py`: whether one code
+  object observes it
 """

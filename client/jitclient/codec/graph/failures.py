@@ -1,6 +1,5 @@
 """Which failure of a walk matters, and how an error says by which way it is reached."""
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +12,9 @@ Edge = tuple[Node, str]
 def raise_needed(roots: Value, allow_ambient: bool = False) -> AmbientInput | None:
     """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned."""
     allowed: AmbientInput | None = None
-    came_from: dict[Node, tuple[Node | None, str]] = {}
-    queue: deque[Node] = deque()
-    for node in nodes_in(roots):
-        came_from[node] = (None, "")
-        queue.append(node)
-    while queue:
-        node = queue.popleft()
+    came_from: dict[Node, tuple[Node | None, str]] = dict.fromkeys(nodes_in(roots), (None, ""))
+    queue = list(came_from)
+    for node in queue:  # grows while it is read
         if node.error is not None:
             way = " -> ".join(_way(node, came_from))
             failure = type(node.error)(f"{node.error}; reached by {way}")

@@ -1,9 +1,11 @@
-"""The graph of what a capture holds: one node per object with an identity."""
+"""The graph of what a capture holds, one node per object with an identity; and digests of its parts."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from jitclient.codec.words import COMPOUND, Numbered, Reduced
+from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import COMPOUND, Numbered, Reduced, Reference, held_in
 
 Value = Any
 """A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
@@ -55,28 +57,41 @@ class Node(Numbered):
 
 def nodes_in(value: Value) -> list[Node]:
     """The nodes that a value mentions."""
-    if type(value) is Node:
-        return [value]
-    found: list[Node] = []
-    if type(value) in COMPOUND:
-        _collect(value, found)
-    return found
+    return held_in(value, Node)
 
 
-def _collect(value: Value, found: list[Node]) -> None:
-    for part in value:
-        if type(part) is Node:
-            found.append(part)
-        elif type(part) in COMPOUND:
-            _collect(part, found)
-
-
-def with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
+def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
     """The value with what `reference` gives, unless that is None, in place of what stands for an object."""
     kind = type(value)
     if kind is Reduced:
-        return Reduced(value.maker, with_references(value.args, reference))
+        return Reduced(value.maker, _with_references(value.args, reference))
     if kind in COMPOUND:
-        return kind([with_references(part, reference) for part in value])
+        return kind([_with_references(part, reference) for part in value])
     found = reference(value)
     return value if found is None else found
+
+
+def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callable[[Any], Any]) -> bytes:
+    """The digest of all that can be reached from `start`, numbered in the order it is met.
+
+    Args:
+        start: where to begin.
+        parts: gives what an item consists of, as a value.
+        reference: gives the item that a part refers to, or None.
+    """
+    numbers: dict[Any, Reference] = {start: Reference(0)}
+    order = [start]
+
+    def numbered(part: Any) -> Reference | None:
+        item = reference(part)
+        if item is None:
+            return None
+        if item not in numbers:
+            numbers[item] = Reference(len(numbers))
+            order.append(item)
+        return numbers[item]
+
+    hasher = hashlib.blake2b(digest_size=16)
+    for item in order:  # grows while it is read
+        hasher.update(to_bytes(_with_references(parts(item), numbered)))
+    return hasher.digest()

@@ -8,8 +8,7 @@ what it needs completed first, as far as that is possible.
 from collections import deque
 from collections.abc import Collection
 
-from jitclient.codec.graph.fingerprint import fingerprint
-from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
+from jitclient.codec.graph.nodes import Fill, Node, Value, fingerprint, nodes_in
 from jitclient.errors import CaptureError
 
 _RUN_CODE = frozenset({"call", "new", "jit", "partial", "frozenset", "treedef"})

@@ -11,12 +11,11 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import ambient_name, message_of
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.plain import ATOMS, PLAIN, is_plain
+from jitclient.codec.plain import ATOMS, PLAIN, Reduced, is_plain
 from jitclient.codec.unchanged.watch import Watch
 from jitclient.codec.user_code.code import canonical_code
 from jitclient.codec.user_code.installed import package_of
-from jitclient.codec.user_code.names import Home, holder_of
-from jitclient.codec.words import Reduced
+from jitclient.codec.user_code.names import Home, holder_of, home_of
 from jitclient.errors import AmbientInput, CaptureError
 
 Describer = Callable[["Walker", Any], Value]
@@ -25,11 +24,36 @@ _describers: dict[type, Describer] = {}
 
 
 def describes(*kinds: type) -> Callable[[Describer], Describer]:
-    """Register how objects of exactly these types are described."""
+    """Register how objects of exactly these types are described; for `object`, those of types that nobody claims."""
 
     def register(describer: Describer) -> Describer:
         _describers.update(dict.fromkeys(kinds, describer))
         return describer
+
+    return register
+
+
+def describes_as(
+    op: str, *kinds: type, by_name: bool = False
+) -> Callable[[Callable[["Walker", Node, Any], None]], Describer]:
+    """Register how nodes of `op` are described that stand for objects of exactly these types.
+
+    Args:
+        op: what makes such an object.
+        kinds: the types; none where another describer calls this one.
+        by_name: whether an object that an installed module holds is captured by its name.
+    """
+
+    def register(describe: Callable[["Walker", Node, Any], None]) -> Describer:
+        def describer(walker: Walker, obj: Any) -> Value:
+            home = home_of(obj) if by_name else None
+            if home is not None:
+                return walker.installed(home)
+            node = Node(op, obj)
+            walker.later(node, lambda: describe(walker, node, obj))
+            return node
+
+        return describes(*kinds)(describer)
 
     return register
 
@@ -41,9 +65,8 @@ class Walker:
     "annotations" and "qualnames". The walk finds out whether that is so; `capture/dump.py` then walks again.
     """
 
-    def __init__(self, describe_other: Describer, options: frozenset[str] = frozenset()) -> None:
+    def __init__(self, options: frozenset[str] = frozenset()) -> None:
         self.options = options
-        self._describe_other = describe_other
         self.words: set[str] = set()
         self.watch = Watch()
         self.failed: list[Node] = []
@@ -60,10 +83,6 @@ class Walker:
         self._alive: list[Any] = []  # ids are only unique among living objects
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
         self._at_rest: list[Callable[[], None]] = []
-
-    def another(self) -> "Walker":
-        """A walker that describes objects alike, and knows nothing of this one's."""
-        return Walker(self._describe_other, self.options)
 
     def value(self, obj: Any) -> Value:
         """What stands for an object in the graph."""
@@ -140,10 +159,7 @@ class Walker:
     def code(self, func_code: Any) -> Node:
         """The node of a code object: equal code is one node."""
         blob = canonical_code(func_code, "docs" in self.options).blob
-        node = self.codes.get(blob)
-        if node is None:
-            node = self.codes[blob] = Node("code", func_code, [blob])
-        return node
+        return self.codes.setdefault(blob, Node("code", func_code, [blob]))
 
     def failure(self, error: CaptureError, obj: Any) -> Node:
         """A node for what cannot be captured; an error only if it is sure to be needed."""
@@ -162,7 +178,7 @@ class Walker:
             name = ambient_name(obj)
             if name is not None:
                 raise AmbientInput(message_of(name))
-            return _describers.get(type(obj), self._describe_other)(self, obj)
+            return _describers.get(type(obj), _describers[object])(self, obj)
         except RecursionError:
             raise
         except Exception as error:

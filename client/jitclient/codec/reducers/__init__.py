@@ -3,7 +3,7 @@
 - in which order an object is asked what it is: `others.py`
 - `functions.py`, `classes.py`, `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jax_values.py`,
   `jitted.py`
-- the names that code reads: `references.py`, `namespaces.py`; what it imports as it runs: `body_imports.py`
+- the names that functions read: `namespaces.py`; what they import as they run: `body_imports.py`
 - what of an object its pickle forgets: `own_pickles.py`, with `unharmed.py` for what a copy may touch; what an object
   is then described by: `attributes.py`, and `layouts.py` for what a class made in C keeps
 - what only a trace knows: `opaque.py`

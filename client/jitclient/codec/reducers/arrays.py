@@ -5,24 +5,17 @@ from typing import Any
 import numpy as np
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.graph.walker import Walker, describes, describes_as
+from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.instances import describe_instance
 from jitclient.codec.user_code.names import lookup
-from jitclient.codec.words import Reduced
 
 
 @describes(np.ndarray)
 def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
     walker.uses_package("numpy")
     if array.dtype.hasobject:
-        node = Node("object_array", array)
-
-        def describe() -> None:
-            items = [walker.value(item) for item in array.ravel().tolist()]
-            node.args = [list(array.shape), items]
-
-        walker.later(node, describe)
-        return node
+        return _object_array(walker, array)
     writeable = bool(array.flags.writeable)
     by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
     data = array.tobytes("F" if by_column else "C")
@@ -30,27 +23,27 @@ def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
     return Node("array", array, [dtype, list(array.shape), data, writeable, by_column])
 
 
-def is_dtype(obj: Any) -> bool:
-    """Whether an object is a dtype of numpy."""
-    return isinstance(obj, np.dtype)
+@describes_as("object_array")
+def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> None:
+    node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()]]
 
 
 def describe_dtype(walker: Walker, dtype: Any) -> Value:
-    """A dtype by name; a structured one by its parts."""
+    """A dtype by name; a structured one, or one with parameters, by its parts."""
     walker.uses_package("numpy")
-    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata:
+    name = name_of_dtype(dtype)
+    if name is None:
         return describe_instance(walker, dtype)
-    if dtype.type.__module__ == "ml_dtypes":
-        walker.uses_package("ml_dtypes")
-        return Reduced("dtype", (dtype.name,))
-    if dtype.kind == "T":  # StringDType has parameters
-        return describe_instance(walker, dtype)
-    return Reduced("dtype", (dtype.str,))
+    walker.uses_package(dtype.type.__module__)
+    return Reduced("dtype", (name,))
 
 
-def is_ufunc(obj: Any) -> bool:
-    """Whether an object is a universal function of numpy."""
-    return isinstance(obj, np.ufunc)
+def name_of_dtype(dtype: Any) -> str | None:
+    """The name from which `values.dtype` makes a dtype, or None."""
+    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
+        return None
+    name: str = dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str
+    return name
 
 
 def describe_ufunc(walker: Walker, ufunc: Any) -> Value:

@@ -5,16 +5,16 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any
 
+from jitclient.codec.ambient.registries import registered_with
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker
+from jitclient.codec.graph.walker import Walker, describes_as
+from jitclient.codec.plain import Reduced
 from jitclient.codec.user_code.class_body import body_of
 from jitclient.codec.user_code.names import home_of
 from jitclient.codec.user_code.ownership import is_user_class, refuse_patched
 from jitclient.codec.user_code.registry import refuse_registered, registration_of
-from jitclient.codec.words import Reduced
 
 _NAMES_IN_TYPES = {cls: name for name, cls in reversed(vars(types).items()) if isinstance(cls, type)}
 _SILENT_HOOKS = (object, typing.Generic)
@@ -29,9 +29,7 @@ def describe_class(walker: Walker, cls: type) -> Value:
     if is_user_class(cls) and typing.is_typeddict(cls):
         return _typed_dict(walker, cls)
     if is_user_class(cls):
-        node = Node("class", cls)
-        walker.later(node, lambda: _describe_definition(walker, node, cls))
-        return node
+        return _user_class(walker, cls)
     refuse_registered(cls)
     if cls in _NAMES_IN_TYPES:
         return Reduced("installed", ("types", _NAMES_IN_TYPES[cls]))
@@ -42,18 +40,13 @@ def describe_class(walker: Walker, cls: type) -> Value:
     return walker.installed(home)
 
 
-def _typed_dict(walker: Walker, cls: Any) -> Value:
-    node = Node("typed_dict", cls)
-
-    def describe() -> None:
-        fields = walker.pairs(cls.__annotations__)
-        node.args = [cls.__name__, fields, sorted(cls.__required_keys__)]
-
-    walker.later(node, describe)
-    return node
+@describes_as("typed_dict")
+def _typed_dict(walker: Walker, node: Node, cls: Any) -> None:
+    node.args = [cls.__name__, walker.pairs(cls.__annotations__), sorted(cls.__required_keys__)]
 
 
-def _describe_definition(walker: Walker, node: Node, cls: type) -> None:
+@describes_as("class")
+def _user_class(walker: Walker, node: Node, cls: type) -> None:
     walker.watch.class_(cls)
     body = body_of(cls, keep_docs="docs" in walker.options)
     mode = _how_to_make(cls)
@@ -116,16 +109,7 @@ def _how_to_make(cls: type) -> str:
 _PLAIN_METACLASSES = (type, abc.ABCMeta, object)
 
 
-def _virtual_subclasses(cls: type) -> Iterator[type] | list[type]:
+def _virtual_subclasses(cls: type) -> list[type]:
     """Classes that were registered with an abstract base class, in the order of their names."""
-    if not isinstance(cls, abc.ABCMeta):
-        return []
-    try:
-        from _abc import _get_dump  # type: ignore[import-not-found]
-    except ImportError:
-        return []
-    living = [reference() for reference in _get_dump(cls)[0]]
-    return sorted(
-        (subclass for subclass in living if subclass is not None),
-        key=lambda subclass: (subclass.__name__, subclass.__module__),
-    )
+    found = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
+    return sorted(found, key=lambda subclass: (subclass.__name__, subclass.__module__))

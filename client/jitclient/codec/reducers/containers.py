@@ -3,65 +3,46 @@
 from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes
+from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import ATOMS, is_plain
 from jitclient.codec.reducers.namespaces import namespace_of, whole
 
 
-@describes(list)
-def _list(walker: Walker, items: list[Any]) -> Value:
-    node = Node("list", items)
-
-    def describe() -> None:
-        if items:
-            node.fill("extend", [walker.value(item) for item in items])
-
-    walker.later(node, describe)
-    return node
+@describes_as("list", list)
+def _list(walker: Walker, node: Node, items: list[Any]) -> None:
+    if items:
+        node.fill("extend", [walker.value(item) for item in items])
 
 
 @describes(dict)
-def _dict(walker: Walker, mapping: dict[Any, Any]) -> Value:
-    if "__builtins__" in mapping or id(mapping) in walker.namespaces:
-        node = Node("names", mapping, [namespace_of(walker, mapping)])
-        node.needs.append((whole(walker, mapping), True))
-        return node
-    node = Node("dict", mapping)
-
-    def describe() -> None:
-        if mapping:
-            node.fill("update", dict(mapping) if _holds_atoms(mapping) else walker.pairs(mapping))
-
-    walker.later(node, describe)
+def _names_or_dict(walker: Walker, mapping: dict[Any, Any]) -> Value:
+    if "__builtins__" not in mapping and id(mapping) not in walker.namespaces:
+        return _dict(walker, mapping)
+    node = Node("names", mapping, [namespace_of(walker, mapping)])
+    node.needs.append((whole(walker, mapping), True))
     return node
+
+
+@describes_as("dict")
+def _dict(walker: Walker, node: Node, mapping: dict[Any, Any]) -> None:
+    if mapping:
+        node.fill("update", dict(mapping) if _holds_atoms(mapping) else walker.pairs(mapping))
 
 
 def _holds_atoms(mapping: dict[Any, Any]) -> bool:
     return ATOMS.issuperset(map(type, mapping)) and ATOMS.issuperset(map(type, mapping.values()))
 
 
-@describes(set)
-def _set(walker: Walker, items: set[Any]) -> Value:
-    node = Node("set", items)
-
-    def describe() -> None:
-        if items:
-            node.fill("add", _in_canonical_order(walker, node, items))
-
-    walker.later(node, describe)
-    return node
+@describes_as("set", set)
+def _set(walker: Walker, node: Node, items: set[Any]) -> None:
+    if items:
+        node.fill("add", _in_canonical_order(walker, node, items))
 
 
-@describes(frozenset)
-def _frozenset(walker: Walker, items: frozenset[Any]) -> Value:
-    node = Node("frozenset", items)
-
-    def describe() -> None:
-        node.args = [_in_canonical_order(walker, node, items)]
-
-    walker.later(node, describe)
-    return node
+@describes_as("frozenset", frozenset)
+def _frozenset(walker: Walker, node: Node, items: frozenset[Any]) -> None:
+    node.args = [_in_canonical_order(walker, node, items)]
 
 
 def _in_canonical_order(walker: Walker, node: Node, items: Any) -> list[Value]:

@@ -1,39 +1,31 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
-import sys
-from collections.abc import Iterator
+import importlib.util
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes
-from jitclient.codec.reducers.namespaces import namespace_of
-from jitclient.codec.reducers.references import add_references
+from jitclient.codec.graph.walker import Walker, describes, describes_as
+from jitclient.codec.plain import Reduced
+from jitclient.codec.reducers.body_imports import add_names, add_source
+from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
 from jitclient.codec.user_code.beartyped import lasting_names
-from jitclient.codec.user_code.bytecode import refs_of
-from jitclient.codec.user_code.installed import is_user_module
-from jitclient.codec.user_code.names import home_of
-from jitclient.codec.words import Reduced
+from jitclient.codec.user_code.bytecode import Refs, refs_of
+from jitclient.codec.user_code.names import MISSING, content_of, home_of
+from jitclient.codec.user_code.ownership import has_private_globals
+from jitclient.errors import AmbientInput, CaptureError
 
+_READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
 
 
-@describes(FunctionType)
-def _function(walker: Walker, func: FunctionType) -> Value:
-    home = home_of(func)
-    if home is not None:
-        return walker.installed(home)
-    node = Node("function", func)
-    walker.later(node, lambda: _describe_function(walker, node, func))
-    return node
-
-
-def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
+@describes_as("function", FunctionType, by_name=True)
+def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     walker.watch.function(func)
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     private = has_private_globals(func)
     if not private:
-        walker.leaves_caches_empty(_contents(func))
+        walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
     closure = [_cell(walker, cell, name) for name, cell in cells]
     home: Value = func.__globals__.get("__name__")
     if private:
@@ -59,22 +51,30 @@ def _describe_function(walker: Walker, node: Node, func: FunctionType) -> None:
     if "annotations" in walker.options and func.__annotations__:
         node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
     if private:
-        add_references(walker, node, func.__globals__, refs)
+        _add_references(walker, node, func.__globals__, refs)
 
 
-def _contents(func: FunctionType) -> Iterator[Any]:
-    for cell in func.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
-
-
-def has_private_globals(func: FunctionType) -> bool:
-    """Whether a function's globals travel; those of an installed module are the daemon's own."""
-    home = func.__globals__.get("__name__")
-    live = sys.modules.get(home) if isinstance(home, str) else None
-    return live is None or is_user_module(home) or vars(live) is not func.__globals__
+def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:
+    """Make a node need all that its code reads from `names`."""
+    walker.words |= refs.words
+    if refs.words & _READERS_OF_PLACES:
+        raise AmbientInput("it reads where code was written, which is no part of a key")
+    if "__subclasses__" in refs.words:
+        raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
+    if refs.dynamic:
+        node.needs.append((whole(walker, names), True))
+    for name in sorted(refs.globals):
+        node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
+    if refs.relative:
+        for name in ("__name__", "__package__"):
+            node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
+    for name, level, wanted in refs.imports:
+        if level:
+            package = names.get("__package__") or names["__name__"]
+            name = importlib.util.resolve_name("." * level + name, package)
+        walker.uses_package(name)
+        if not add_names(walker, node, names, name, wanted):
+            add_source(walker, node, name, wanted)
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -90,38 +90,21 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
 def _cell(walker: Walker, cell: CellType, name: str) -> Value:
     node = walker.value(cell)
     if isinstance(node, Node) and not node.fills:
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            return node
-        walker.watch.cell(cell)
-        node.fill("set_cell", walker.value(content), label=f"closure {name}")
+        content = content_of(cell)
+        if content is not MISSING:
+            walker.watch.cell(cell)
+            node.fill("set_cell", walker.value(content), label=f"closure {name}")
     return node
 
 
-@describes(CellType)
-def _bare_cell(walker: Walker, cell: CellType) -> Value:
-    node = Node("cell", cell)
-
-    def describe() -> None:
-        _cell(walker, cell, "cell")
-
-    walker.later(node, describe)
-    return node
+@describes_as("cell", CellType)
+def _bare_cell(walker: Walker, node: Node, cell: CellType) -> None:
+    _cell(walker, cell, "cell")
 
 
-@describes(MethodType)
-def _method(walker: Walker, method: MethodType) -> Value:
-    home = home_of(method)
-    if home is not None:
-        return walker.installed(home)
-    node = Node("method", method)
-
-    def describe() -> None:
-        node.args = [walker.value(method.__func__), walker.value(method.__self__)]
-
-    walker.later(node, describe)
-    return node
+@describes_as("method", MethodType, by_name=True)
+def _method(walker: Walker, node: Node, method: MethodType) -> None:
+    node.args = [walker.value(method.__func__), walker.value(method.__self__)]
 
 
 @describes(BuiltinFunctionType)

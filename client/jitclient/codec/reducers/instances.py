@@ -9,6 +9,7 @@ from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.ambient.world import watch
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, type_name
+from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.attributes import attributes_of, dict_of, slots_of, without_caches
 from jitclient.codec.reducers.functions import state_of
 from jitclient.codec.reducers.layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
@@ -24,7 +25,6 @@ from jitclient.codec.reducers.own_pickles import (
 from jitclient.codec.user_code.beartyped import is_settings, made_again
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.ownership import is_user_class
-from jitclient.codec.words import Reduced
 from jitclient.errors import CaptureError
 
 _PROTOCOL = 5

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitclient.codec.ambient.registries import is_primitive
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker
+from jitclient.codec.graph.walker import Describer, Walker, describes_as
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.codec.user_code.installed import OURS
 from jitclient.codec.user_code.names import holder_of
@@ -18,35 +18,6 @@ from jitclient.errors import CaptureError
 
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 _JIT_FLAGS = ("keep_unused", "inline", "device", "backend")
-_KINDS = ("PjitFunction", "PyTreeDef")
-
-
-def is_of_jax(obj: Any) -> bool:
-    """Whether an object is one that this file describes."""
-    jax = sys.modules.get("jax")
-    if jax is None:
-        return False
-    if is_primitive(obj):
-        return True
-    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
-        return False
-    return type(obj).__name__ in _KINDS or isinstance(obj, (jax.Array, jax.Device))
-
-
-def describe_jax(walker: Walker, obj: Any) -> Value:
-    """Describe an object of JAX's."""
-    import jax
-
-    walker.uses_package("jax")
-    if is_primitive(obj):
-        return _primitive(walker, obj)
-    if isinstance(obj, jax.Array):
-        return _array(walker, obj)
-    if isinstance(obj, jax.Device):
-        return Node("device", obj, [obj.platform, obj.id])
-    if type(obj).__name__ == "PyTreeDef":
-        return _tree(walker, obj)
-    return _jitted(walker, obj)
 
 
 def _primitive(walker: Walker, primitive: Any) -> Value:
@@ -72,33 +43,43 @@ def _array(walker: Walker, array: Any) -> Value:
     return Node("jax_array", array, [walker.value(np.asarray(array)), weak])
 
 
-def _tree(walker: Walker, tree: Any) -> Value:
-    node = Node("treedef", tree)
+@describes_as("treedef")
+def _tree(walker: Walker, node: Node, tree: Any) -> None:
     data = tree.node_data()
-
-    def describe() -> None:
-        node.args = [
-            data is None and tree.num_leaves == 1,
-            None if data is None else walker.value(data[0]),
-            None if data is None else walker.value(data[1]),
-            [walker.value(child) for child in tree.children()],
-        ]
-
-    walker.later(node, describe)
-    return node
+    node.args = [
+        data is None and tree.num_leaves == 1,
+        None if data is None else walker.value(data[0]),
+        None if data is None else walker.value(data[1]),
+        [walker.value(child) for child in tree.children()],
+    ]
 
 
-def _jitted(walker: Walker, jitted: Any) -> Value:
-    node = Node("jit", jitted)
+@describes_as("jit")
+def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
+    node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+    attributes = own_attributes(jitted, jitted._fun)
+    if attributes:
+        node.fill("state", walker.pairs(attributes), [])
 
-    def describe() -> None:
-        node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
-        attributes = own_attributes(jitted, jitted._fun)
-        if attributes:
-            node.fill("state", walker.pairs(attributes), [])
 
-    walker.later(node, describe)
-    return node
+def _device(walker: Walker, device: Any) -> Value:
+    return Node("device", device, [device.platform, device.id])
+
+
+def describer_of_jax(obj: Any) -> Describer | None:
+    """What describes an object of JAX's, or None."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    if is_primitive(obj):
+        return _primitive
+    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
+        return None
+    if isinstance(obj, jax.Array):
+        return _array
+    if isinstance(obj, jax.Device):
+        return _device
+    return {"PjitFunction": _jitted, "PyTreeDef": _tree}.get(type(obj).__name__)
 
 
 def jit_options(info: Any) -> dict[str, Any]:

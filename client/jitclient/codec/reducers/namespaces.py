@@ -16,7 +16,7 @@ from jitclient.codec.ambient.inputs import AMBIENT_MODULES, ambient_name
 from jitclient.codec.ambient.known_inputs import DIFFERENT_IN_EACH_PROCESS
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes
-from jitclient.codec.plain import is_plain
+from jitclient.codec.plain import Reduced, is_plain
 from jitclient.codec.user_code.bytecode import Chain
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import MISSING, home_of
@@ -28,17 +28,13 @@ from jitclient.codec.user_code.ownership import (
     refuse_patched,
 )
 from jitclient.codec.user_code.registry import refuse_registered
-from jitclient.codec.words import Reduced
 
 _LARGE = 100  # containers of installed modules with more items are not the user's settings
 
 
 def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
     """The node of a namespace; it becomes a module of the capture's own."""
-    node = walker.namespaces.get(id(names))
-    if node is None:
-        node = walker.namespaces[id(names)] = Node("namespace", names)
-    return node
+    return walker.namespaces.setdefault(id(names), Node("namespace", names))
 
 
 def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:

@@ -2,35 +2,39 @@
 
 import enum
 import functools
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitclient.codec.graph.nodes import Value
-from jitclient.codec.graph.walker import Describer, Walker
-from jitclient.codec.reducers.arrays import describe_dtype, describe_ufunc, is_dtype, is_ufunc
+from jitclient.codec.graph.walker import Describer, Walker, describes
+from jitclient.codec.reducers.arrays import describe_dtype, describe_ufunc
 from jitclient.codec.reducers.classes import describe_class
 from jitclient.codec.reducers.instances import describe_instance
-from jitclient.codec.reducers.jax_values import describe_jax, is_of_jax
+from jitclient.codec.reducers.jax_values import describer_of_jax
 from jitclient.codec.reducers.wrappers import describe_enum_member, describe_partial
 from jitclient.codec.user_code.names import constant_home, home_of
 
-_SPECIAL: tuple[tuple[Callable[[Any], bool], Describer], ...] = (
-    (is_of_jax, describe_jax),
-    (is_dtype, describe_dtype),
-    (is_ufunc, describe_ufunc),
-    (lambda obj: isinstance(obj, functools.partial), describe_partial),
-    (lambda obj: isinstance(obj, enum.Enum), describe_enum_member),
+_SPECIAL: tuple[tuple[type, Describer], ...] = (
+    (np.dtype, describe_dtype),
+    (np.ufunc, describe_ufunc),
+    (functools.partial, describe_partial),
+    (enum.Enum, describe_enum_member),
 )
 
 
-def describe_other(walker: Walker, obj: Any) -> Value:
-    """Describe an object by what it is, when its exact type does not say."""
+@describes(object)
+def _other(walker: Walker, obj: Any) -> Value:
     if isinstance(obj, type):
         return describe_class(walker, obj)
     home = constant_home(obj) or home_of(obj)
     if home is not None:
         return walker.installed(home)
-    for accepts, describe in _SPECIAL:
-        if accepts(obj):
+    describe_jax = describer_of_jax(obj)
+    if describe_jax is not None:
+        walker.uses_package("jax")
+        return describe_jax(walker, obj)
+    for kind, describe in _SPECIAL:
+        if isinstance(obj, kind):
             return describe(walker, obj)
     return describe_instance(walker, obj)

@@ -201,7 +201,7 @@ def _same(walker: Walker, one: Any, other: Any, pair: tuple[Any, Any]) -> bool:
 
 def _canonical(walker: Walker, value: Any) -> bytes | None:
     """What a capture would hold for a value; None if it cannot be captured."""
-    alone = walker.another()
+    alone = Walker(walker.options)
     found = alone.value(value)
     alone.run()
     if alone.failed:

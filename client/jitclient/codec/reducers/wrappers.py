@@ -10,122 +10,95 @@ import threading
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes, type_name
-from jitclient.codec.user_code.names import home_of
-from jitclient.codec.words import Reduced
+from jitclient.codec.graph.walker import Walker, describes, describes_as, type_name
+from jitclient.codec.plain import Reduced
 from jitclient.errors import CaptureError
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
-
-
-def made_by(walker: Walker, obj: Any, op: str, *parts: Any) -> Node:
-    """A node whose arguments are values, described later."""
-    node = Node(op, obj)
-
-    def describe() -> None:
-        node.args = [walker.value(part) for part in parts]
-
-    walker.later(node, describe)
-    return node
-
-
-def called(walker: Walker, obj: Any, func: Any, *args: Any) -> Node:
-    """A node for what calling `func` with `args` gives."""
-    return made_by(walker, obj, "call", func, tuple(args))
-
-
-@describes(functools.partial)
-def _partial(walker: Walker, partial: functools.partial[Any]) -> Value:
-    return describe_partial(walker, partial)
-
-
-def describe_partial(walker: Walker, partial: Any) -> Value:
-    """A partial: its function and arguments; its `__dict__` changes when it is looked at."""
-    node = Node("partial", partial)
-
-    def describe() -> None:
-        node.args = [
-            walker.value(type(partial)),
-            walker.value(partial.func),
-            [walker.value(argument) for argument in partial.args],
-            walker.pairs(partial.keywords),
-        ]
-
-    walker.later(node, describe)
-    return node
-
-
-_AS_CLOUDPICKLE = (
-    classmethod,
-    staticmethod,
-    logging.Logger,
-    logging.RootLogger,
-)
-
-
-@describes(*_AS_CLOUDPICKLE)
-def _as_cloudpickle_does(walker: Walker, obj: Any) -> Value:
-    make, args = cloudpickle.Pickler.dispatch_table[type(obj)](obj)
-    return called(walker, obj, make, *args)
-
-
 _VIEWS = {type({}.keys()): dict.keys, type({}.values()): dict.values, type({}.items()): dict.items}
+_AS_CLOUDPICKLE = (classmethod, staticmethod, logging.Logger, logging.RootLogger)
+
+_Call = tuple[Any, ...]
+"""A function, and what it is called with."""
 
 
-@describes(types.MappingProxyType, *_VIEWS)
-def _view(walker: Walker, view: Any) -> Value:
-    """What shows another mapping, and what becomes of that."""
-    (mapping,) = gc.get_referents(view)
-    return called(walker, view, _VIEWS.get(type(view), types.MappingProxyType), mapping)
+def _as_cloudpickle_does(obj: Any) -> _Call:
+    make, args = cloudpickle.Pickler.dispatch_table[type(obj)](obj)
+    return make, *args
 
 
-@describes(property)
-def _property(walker: Walker, prop: property) -> Value:
-    return called(walker, prop, property, prop.fget, prop.fset, prop.fdel)
+def _call_of_memory_view(view: memoryview) -> _Call:
+    if view.format != "B" or view.ndim != 1:
+        raise CaptureError("a memoryview of anything but plain bytes cannot be captured")
+    return memoryview, bytes(view)
 
 
-@describes(functools.cached_property)
-def _cached_property(walker: Walker, prop: Any) -> Value:
+_CALLS: dict[type, Callable[[Any], _Call]] = {
+    **dict.fromkeys(_AS_CLOUDPICKLE, _as_cloudpickle_does),
+    **dict.fromkeys(_VIEWS, lambda view: (_VIEWS[type(view)], *gc.get_referents(view))),
+    collections.ChainMap: lambda chain: (collections.ChainMap, *chain.maps),
+    memoryview: _call_of_memory_view,
+    property: lambda prop: (property, prop.fget, prop.fset, prop.fdel),
+    types.GenericAlias: lambda alias: (types.GenericAlias, alias.__origin__, alias.__args__),
+    types.MappingProxyType: lambda view: (types.MappingProxyType, *gc.get_referents(view)),
+    typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
+    typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
+    typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
+}
+"""Type -> the call that makes an object of it."""
+
+if sys.version_info >= (3, 12):
+    _CALLS[typing.TypeAliasType] = lambda alias: (typing.TypeAliasType, alias.__name__, alias.__value__)
+
+_HELD_BY_MODULES = {typing.NewType, typing.ParamSpec, typing.TypeVarTuple}
+
+
+def _called(walker: Walker, node: Node, obj: Any) -> None:
+    make, *args = _CALLS[type(obj)](obj)
+    node.args = [walker.value(make), walker.value(tuple(args))]
+
+
+describes_as("call", *_CALLS.keys() - _HELD_BY_MODULES)(_called)
+describes_as("call", *_HELD_BY_MODULES, by_name=True)(_called)
+
+
+@describes_as("call", functools.cached_property)
+def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
     # the rest of its state is a lock and a docstring
-    node = called(walker, prop, functools.cached_property, prop.func)
+    node.args = [walker.value(functools.cached_property), (walker.value(prop.func),)]
     if prop.attrname is not None:
         node.fill("state", [["attrname", prop.attrname]], [])
-    return node
 
 
-@describes(functools.singledispatchmethod)
-def _dispatching_method(walker: Walker, method: Any) -> Value:
+@describes_as("partial", functools.partial)
+def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
+    """A partial: its function and arguments; its `__dict__` changes when it is looked at."""
+    node.args = [
+        walker.value(type(partial)),
+        walker.value(partial.func),
+        [walker.value(argument) for argument in partial.args],
+        walker.pairs(partial.keywords),
+    ]
+
+
+@describes_as("call", functools.singledispatchmethod)
+def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
     # since Python 3.13 it has a cache, which is None or not by what it was called with
-    node = Node("call", method)
-
-    def describe() -> None:
-        node.args = [walker.value(type(method)), (walker.value(method.func),)]
-        node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
-
-    walker.later(node, describe)
-    return node
+    node.args = [walker.value(type(method)), (walker.value(method.func),)]
+    node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
 
 
-@describes(functools._lru_cache_wrapper)
-def _lru_cache(walker: Walker, cached: Any) -> Value:
-    home = home_of(cached)
-    if home is not None:
-        return walker.installed(home)
+@describes_as("call", functools._lru_cache_wrapper, by_name=True)
+def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
     parameters = cached.cache_parameters()
-    maker = functools.lru_cache
-    node = Node("call", cached)
-
-    def describe() -> None:
-        made = made_by(walker, None, "call", maker, (parameters["maxsize"], parameters["typed"]))
-        node.args = [made, (walker.value(cached.__wrapped__),)]
-
-    walker.later(node, describe)
-    return node
+    maker = Node("call", None, [walker.value(functools.lru_cache), (parameters["maxsize"], parameters["typed"])])
+    node.args = [maker, (walker.value(cached.__wrapped__),)]
 
 
 @describes(
@@ -149,98 +122,48 @@ def _lock(walker: Walker, lock: Any) -> Value:
     return Node("lock", lock, ["RLock" in type(lock).__name__])
 
 
-@describes(weakref.ReferenceType)
-def _weak_reference(walker: Walker, reference: Any) -> Value:
-    return made_by(walker, reference, "weakref", reference())
+@describes_as("weakref", weakref.ReferenceType)
+def _weak_reference(walker: Walker, node: Node, reference: Any) -> None:
+    node.args = [walker.value(reference())]
 
 
-@describes(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
-def _weak_container(walker: Walker, container: Any) -> Value:
+@describes_as("call", weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+def _weak_container(walker: Walker, node: Node, container: Any) -> None:
     """What it holds lives as long as the capture does, even where nothing else there holds it."""
-    node = Node("call", container)
-
-    def describe() -> None:
-        node.args = [walker.value(type(container)), ()]
-        if id(container) in walker.caches:
-            return
-        is_set = isinstance(container, weakref.WeakSet)
-        held = walker.value(set(container)) if is_set else tuple(map(tuple, walker.pairs(container)))
-        if len(container):
-            node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
-
-    walker.later(node, describe)
-    return node
+    node.args = [walker.value(type(container)), ()]
+    if id(container) in walker.caches:
+        return
+    is_set = isinstance(container, weakref.WeakSet)
+    held = walker.value(set(container)) if is_set else tuple(map(tuple, walker.pairs(container)))
+    if len(container):
+        node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
 
 
-@describes(typing.TypeVar)
-def _type_variable(walker: Walker, variable: Any) -> Value:
-    home = home_of(variable)
-    if home is not None:
-        return walker.installed(home)
-    node = Node("typevar", variable)
-
-    def describe() -> None:
-        node.args = [
-            variable.__name__,
-            walker.value(variable.__bound__),
-            walker.value(variable.__constraints__),
-            variable.__covariant__,
-            variable.__contravariant__,
-            getattr(variable, "__infer_variance__", False),
-        ]
-
-    walker.later(node, describe)
-    return node
+@describes_as("typevar", typing.TypeVar, by_name=True)
+def _type_variable(walker: Walker, node: Node, variable: Any) -> None:
+    node.args = [
+        variable.__name__,
+        walker.value(variable.__bound__),
+        walker.value(variable.__constraints__),
+        variable.__covariant__,
+        variable.__contravariant__,
+        getattr(variable, "__infer_variance__", False),
+    ]
 
 
-@describes(typing.ParamSpec, typing.TypeVarTuple)
-def _other_variable(walker: Walker, variable: Any) -> Value:
-    home = home_of(variable)
-    if home is not None:
-        return walker.installed(home)
-    return called(walker, variable, type(variable), variable.__name__)
-
-
-def _type_alias(walker: Walker, alias: Any) -> Value:
-    return called(walker, alias, type(alias), alias.__name__, alias.__value__)
-
-
-if sys.version_info >= (3, 12):
-    describes(typing.TypeAliasType)(_type_alias)
-
-
-@describes(typing.NewType)
-def _new_type(walker: Walker, new_type: Any) -> Value:
-    home = home_of(new_type)
-    if home is not None:
-        return walker.installed(home)
-    return called(walker, new_type, typing.NewType, new_type.__name__, new_type.__supertype__)
-
-
-@describes(memoryview)
-def _memory_view(walker: Walker, view: memoryview) -> Value:
-    if view.format != "B" or view.ndim != 1:
-        raise CaptureError("a memoryview of anything but plain bytes cannot be captured")
-    return called(walker, view, memoryview, bytes(view))
-
-
-@describes(types.GenericAlias)
-def _generic_alias(walker: Walker, alias: Any) -> Value:
-    return called(walker, alias, types.GenericAlias, alias.__origin__, alias.__args__)
+@describes_as("call")
+def _member_of_no_name(walker: Walker, node: Node, member: enum.Enum) -> None:
+    node.args = [walker.value(type(member)), (walker.value(member._value_),)]
 
 
 def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:
+    """A member by its name; a combination of flags has none."""
     kind = type(member)
     if member._name_ in kind.__members__:
         return Reduced("attribute", (walker.value(kind), member._name_))
-    return called(walker, member, kind, member._value_)
+    return _member_of_no_name(walker, member)
 
 
 @describes(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType)
 def _running(walker: Walker, running: Any) -> Value:
     raise CaptureError(f"{type_name(running)} cannot be captured: it is in the middle of its work")
-
-
-@describes(collections.ChainMap)
-def _chain_map(walker: Walker, chain: Any) -> Value:
-    return called(walker, chain, collections.ChainMap, *chain.maps)

@@ -1,11 +1,14 @@
-"""What the steps of a daemon's bytes may do: what is marked here, and nothing else. None of it calls what they name."""
+"""What the steps of a daemon's bytes may do: what stands in the tables here, and nothing else.
+
+None of it calls what the bytes name. Of what it is given nothing may run: whatever is converted, iterated, hashed or
+looked into has a type of ours.
+"""
 
 import collections
 import enum
 import functools
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -21,35 +24,10 @@ from jitclient.codec.steps import make_values
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import CaptureError
 
-_Function = Callable[..., Any]
 _Pairs = tuple[tuple[str, Any], ...]
 
-MAKERS: dict[str, _Function] = {}
-"""By name, what makes a new object."""
 
-COMPLETERS: dict[str, _Function] = {}
-"""By name, what completes one that was made so."""
-
-FINDERS: dict[str, _Function] = {"dtype": values.dtype, "named": values.resolve, "slice": slice}
-"""By name, what gives a value that has no identity of its own, or is there already."""
-
-
-def _makes(function: _Function) -> _Function:
-    MAKERS[function.__name__] = function
-    return function
-
-
-def _completes(function: _Function) -> _Function:
-    COMPLETERS[function.__name__] = function
-    return function
-
-
-def _finds(function: _Function) -> _Function:
-    FINDERS[function.__name__] = function
-    return function
-
-
-# Of what these are given nothing may run: whatever is converted, iterated, hashed or looked into has a type of ours.
+# ---- checks
 
 
 def _check(value: Any, *kinds: type) -> Any:
@@ -59,10 +37,16 @@ def _check(value: Any, *kinds: type) -> Any:
     return value
 
 
-def _class(value: Any) -> type:
+def _check_class(value: Any) -> type:
     if not isinstance(type(value), type) or not issubclass(type(value), type):
         raise CaptureError(f"a {type(value).__qualname__} is where a class belongs")
     return value  # type: ignore[no-any-return]
+
+
+def _check_dtype(kind: Any) -> np.dtype[Any]:
+    if not issubclass(type(kind), np.dtype):
+        raise CaptureError(f"a {type(kind).__qualname__} is where a dtype belongs")
+    return kind  # type: ignore[no-any-return]
 
 
 def _pairs(value: Any, *kinds: type) -> dict[Any, Any]:
@@ -101,66 +85,22 @@ _HASHES: tuple[Any, ...] = (
 )
 
 
-@_completes
-def extend(target: list[Any], items: tuple[Any, ...]) -> None:
-    """Fills a list."""
-    _check(target, list).extend(_check(items, tuple))
+# ---- what gives a value that has no identity of its own, or is there already
 
 
-@_completes
-def set_items(target: dict[Any, Any], pairs: _Pairs) -> None:
-    """Fills a dict."""
-    _check(target, dict).update(_pairs(pairs))
-
-
-@_completes
-def update(target: set[Any], items: tuple[Any, ...]) -> None:
-    """Fills a set."""
-    _check(target, set).update(_items(items))
-
-
-@_finds
-def frozen(*items: Any) -> frozenset[Any]:
-    """A frozenset."""
-    return frozenset(_items(items))
-
-
-@_finds
-def module(name: str) -> types.ModuleType:
-    """An installed module that this process uses."""
+def _module(name: str) -> types.ModuleType:
     if name not in sys.modules:
         raise CaptureError(f"{name} is not loaded in this process")
     return sys.modules[name]
 
 
-@_finds
-def member(cls: Any, name: str) -> Any:
-    """A member of an enum."""
-    if not issubclass(_class(cls), enum.Enum):
+def _member(cls: Any, name: str) -> Any:
+    if not issubclass(_check_class(cls), enum.Enum):
         raise CaptureError(f"{cls.__qualname__} is no enum")
     return cls.__members__[_check(name, str)]
 
 
-@_finds
-def scalar(kind: np.dtype[Any], data: bytes) -> Any:
-    """A number of numpy's."""
-    return np.frombuffer(_check(data, bytes), _check_dtype(kind))[0]
-
-
-def _check_dtype(kind: Any) -> np.dtype[Any]:
-    if not issubclass(type(kind), np.dtype):
-        raise CaptureError(f"a {type(kind).__qualname__} is where a dtype belongs")
-    return kind  # type: ignore[no-any-return]
-
-
-@_finds
-def none_type() -> type:
-    """The type of None, which no module holds."""
-    return type(None)
-
-
-@_finds
-def abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
+def _abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
     """A sharding over axes (name, size, type) of no devices, as JAX's types of arrays have one."""
     from jax import sharding
 
@@ -171,35 +111,106 @@ def abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, .
     return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
 
 
-@_makes
-def empty(kind: str) -> Any:
-    """A container of one of Python's own types."""
-    return {"list": list, "dict": dict, "set": set}[_check(kind, str)]()
+FINDERS: dict[str, Callable[..., Any]] = {
+    "abstract_sharding": _abstract_sharding,
+    "dtype": values.dtype,
+    "frozen": lambda *items: frozenset(_items(items)),
+    "member": _member,
+    "module": _module,
+    "named": values.resolve,
+    "none_type": lambda: type(None),  # which no module holds
+    "scalar": lambda kind, data: np.frombuffer(_check(data, bytes), _check_dtype(kind))[0],
+    "slice": slice,
+}
 
 
-@_makes
-def cell() -> CellType:
-    """A cell of a closure, empty for now."""
-    return CellType()
+# ---- what makes a new object
 
 
-@_completes
-def set_cell(held: CellType, content: Any) -> None:
-    """Fills a cell."""
-    _check(held, CellType).cell_contents = content
-
-
-@_makes
-def function(placed: Placed, name: str, cells: tuple[CellType, ...]) -> FunctionType:
-    """A function, without what `finish` gives it."""
+def _function(placed: Placed, name: str, cells: tuple[CellType, ...]) -> FunctionType:
     _check(placed, Placed)
     func = FunctionType(placed.code, placed.names, _check(name, str), None, _check(cells, tuple))
     func.__qualname__ = placed.code.co_qualname
     return func
 
 
-@_completes
-def finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attributes: _Pairs) -> None:
+def _partial(kind: str, func: Any, arguments: tuple[Any, ...], keywords: _Pairs) -> Any:
+    jax = sys.modules.get("jax")
+    kinds = {"functools": functools.partial, **({"jax": jax.tree_util.Partial} if jax else {})}
+    return kinds[_check(kind, str)](func, *_check(arguments, tuple), **_pairs(keywords, str))
+
+
+def _jit(func: Any, options: _Pairs) -> Any:
+    _check(func.__func__ if type(func) is MethodType else func, FunctionType)  # others JAX asks for their signature
+    return rebuild_jit(func, _pairs(options, str))
+
+
+def _treedef(is_leaf: bool, node: tuple[type, Any] | None, children: tuple[Any, ...]) -> Any:
+    if node is not None:
+        kind, _ = _check(node, tuple)
+        _check_class(kind)
+    return make_values.treedef(_check(is_leaf, bool), node, _check(children, tuple))
+
+
+def _instance(cls: type) -> Any:
+    """An object without attributes; its class's own code does not run.
+
+    Raises:
+        CaptureError: it is a class of Python's own, or one whose objects do something when they go.
+    """
+    top = _check_class(cls).__module__.partition(".")[0]
+    if layout_of(cls) is not object or hasattr(cls, "__del__"):
+        raise CaptureError(f"{cls.__qualname__} cannot be made of its attributes")
+    if not is_user_class(cls) and top in sys.stdlib_module_names:
+        raise CaptureError(f"{top}.{cls.__qualname__} is of Python's own library")
+    return object.__new__(cls)
+
+
+def _tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
+    """A named tuple, or another kind of tuple."""
+    if layout_of(_check_class(cls)) is not tuple:
+        raise CaptureError(f"{cls.__qualname__} is no kind of tuple")
+    return tuple.__new__(cls, _check(items, tuple))
+
+
+def _array(kind: np.dtype[Any], shape: tuple[int, ...], data: bytes, is_writeable: bool, by_column: bool) -> Any:
+    if not is_plain((shape, data, is_writeable, by_column)):
+        raise CaptureError("an array of what is not plain")
+    return make_values.numpy_array(_check_dtype(kind), shape, data, is_writeable, by_column)
+
+
+def _fresh_id() -> Any:
+    """What flax counts its objects with: the process's next one."""
+    return values.resolve("flax.ids", "uuid")()
+
+
+_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+_CONTAINERS: dict[str, type] = {"list": list, "dict": dict, "set": set}
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "array": _array,
+    "cell": CellType,
+    "default_dict": lambda factory, pairs: collections.defaultdict(factory, _pairs(pairs)),
+    "empty": lambda kind: _CONTAINERS[_check(kind, str)](),
+    "fresh_id": _fresh_id,
+    "function": _function,
+    "instance": _instance,
+    "jax_array": lambda data, is_weak: make_values.jax_array(_check(data, np.ndarray), _check(is_weak, bool)),
+    "jit": _jit,
+    "mapping_proxy": lambda mapping: types.MappingProxyType(_check(mapping, *_MAPPINGS)),
+    "method": MethodType,
+    "ordered_dict": lambda pairs: collections.OrderedDict(_pairs(pairs)),
+    "partial": _partial,
+    "treedef": _treedef,
+    "tuple_of": _tuple_of,
+    "weak": make_values.weak_reference,
+}
+
+
+# ---- what completes an object that was made so
+
+
+def _finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attributes: _Pairs) -> None:
     """Gives a function its defaults and attributes."""
     given, wrapped = _pairs(attributes, str), "__wrapped__"
     if any(name.startswith("__") and name != wrapped for name in given):  # Python and others look there
@@ -217,60 +228,7 @@ def _type_of_jitted() -> type:
     return type(jax.numpy.sin) if jax else FunctionType
 
 
-@_makes
-def method(func: Any, owner: Any) -> MethodType:
-    """A bound method."""
-    return MethodType(func, owner)
-
-
-@_makes
-def partial(kind: str, func: Any, arguments: tuple[Any, ...], keywords: _Pairs) -> Any:
-    """A partial of `functools`, or JAX's own."""
-    jax = sys.modules.get("jax")
-    kinds = {"functools": functools.partial, **({"jax": jax.tree_util.Partial} if jax else {})}
-    return kinds[_check(kind, str)](func, *_check(arguments, tuple), **_pairs(keywords, str))
-
-
-@_makes
-def jit(func: Any, options: _Pairs) -> Any:
-    """A jitted function, of a function: of others JAX asks what their signature is."""
-    inner = func.__func__ if type(func) is MethodType else func
-    _check(inner, FunctionType)
-    return rebuild_jit(func, _pairs(options, str))
-
-
-@_makes
-def jax_array(data: Any, is_weak: bool) -> Any:
-    """An array of JAX's."""
-    return make_values.jax_array(_check(data, np.ndarray), _check(is_weak, bool))
-
-
-@_makes
-def treedef(is_leaf: bool, node: tuple[type, Any] | None, children: tuple[Any, ...]) -> Any:
-    """The definition of a tree."""
-    if node is not None:
-        kind, _ = _check(node, tuple)
-        _class(kind)
-    return make_values.treedef(_check(is_leaf, bool), node, _check(children, tuple))
-
-
-@_makes
-def instance(cls: type) -> Any:
-    """An object without attributes; its class's own code does not run.
-
-    Raises:
-        CaptureError: it is a class of Python's own, or one whose objects do something when they go.
-    """
-    top = _class(cls).__module__.partition(".")[0]
-    if layout_of(cls) is not object or hasattr(cls, "__del__"):
-        raise CaptureError(f"{cls.__qualname__} cannot be made of its attributes")
-    if not is_user_class(cls) and top in sys.stdlib_module_names:
-        raise CaptureError(f"{top}.{cls.__qualname__} is of Python's own library")
-    return object.__new__(cls)
-
-
-@_completes
-def restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
+def _restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
     """Gives an object of `instance` its attributes, and what is in its slots."""
     if layout_of(type(obj)) is not object or isinstance(obj, type):
         raise CaptureError(f"{type(obj).__qualname__} cannot be made of its attributes")
@@ -283,50 +241,11 @@ def restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
         slot.__set__(obj, value)
 
 
-@_makes
-def tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
-    """A named tuple, or another kind of tuple."""
-    if layout_of(_class(cls)) is not tuple:
-        raise CaptureError(f"{cls.__qualname__} is no kind of tuple")
-    return tuple.__new__(cls, _check(items, tuple))
-
-
-@_makes
-def mapping_proxy(mapping: Any) -> Any:
-    """What shows a mapping."""
-    return types.MappingProxyType(_check(mapping, dict, collections.OrderedDict, collections.defaultdict))
-
-
-@_makes
-def ordered_dict(pairs: _Pairs) -> Any:
-    """An ordered dict."""
-    return collections.OrderedDict(_pairs(pairs))
-
-
-@_makes
-def default_dict(factory: Any, pairs: _Pairs) -> Any:
-    """A dict that asks its factory for what is missing."""
-    return collections.defaultdict(factory, _pairs(pairs))
-
-
-@_makes
-def weak(target: Any) -> Callable[[], Any]:
-    """A weak reference."""
-    return (lambda: None) if target is None else weakref.ref(target)
-
-
-@_makes
-def array(
-    kind: np.dtype[Any], shape: tuple[int, ...], data: bytes, is_writeable: bool, by_column: bool
-) -> np.ndarray[Any, Any]:
-    """An array of numpy's."""
-    if not is_plain((shape, data, is_writeable, by_column)):
-        raise CaptureError("an array of what is not plain")
-    made: np.ndarray[Any, Any] = make_values.numpy_array(_check_dtype(kind), shape, data, is_writeable, by_column)
-    return made
-
-
-@_makes
-def fresh_id() -> Any:
-    """What flax counts its objects with: the process's next one."""
-    return values.resolve("flax.ids", "uuid")()
+COMPLETERS: dict[str, Callable[..., None]] = {
+    "extend": lambda target, items: _check(target, list).extend(_check(items, tuple)),
+    "finish": _finish,
+    "restore": _restore,
+    "set_cell": lambda held, content: setattr(_check(held, CellType), "cell_contents", content),
+    "set_items": lambda target, pairs: _check(target, dict).update(_pairs(pairs)),
+    "update": lambda target, items: _check(target, set).update(_items(items)),
+}

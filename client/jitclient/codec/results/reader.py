@@ -9,9 +9,9 @@ from typing import Any
 
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.results import making, places
 from jitclient.codec.steps.format import COMPLETES
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 
 

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from jitclient.codec import values
+from jitclient.codec.plain import Reduced, Reference
+from jitclient.codec.reducers.arrays import name_of_dtype
 from jitclient.codec.reducers.attributes import attributes_of, slots_of
 from jitclient.codec.reducers.jax_values import jit_options
 from jitclient.codec.reducers.jitted import own_attributes
@@ -25,8 +27,7 @@ from jitclient.codec.reducers.layouts import layout_of
 from jitclient.codec.results import places
 from jitclient.codec.steps.format import COMPLETES
 from jitclient.codec.user_code.installed import is_user_module
-from jitclient.codec.user_code.names import constant_home, home_of
-from jitclient.codec.words import Reduced, Reference
+from jitclient.codec.user_code.names import MISSING, constant_home, content_of, home_of
 from jitclient.errors import CaptureError
 
 MOST_BYTES = 1 << 20
@@ -128,6 +129,8 @@ class _Writer:
         number = self._holder.number_of(obj)
         if number is not None:
             return Reduced("held", (number,))
+        if obj is type(None):
+            return Reduced("none_type", ())
         if _is_opaque(obj):
             self._opaque += 1
             return Reduced("opaque", (self._opaque - 1,))
@@ -150,7 +153,7 @@ def _function(writer: _Writer, func: FunctionType) -> values.Data:
     number = writer.makes(func, "function", writer.place_of(func), func.__name__, cells)
     for cell in cells:
         made = writer.value(cell)
-        if type(made) is Reference and not _is_empty(cell):  # the others are the client's own
+        if type(made) is Reference and content_of(cell) is not MISSING:  # the others are the client's own
             writer.completes(made, "set_cell", cell.cell_contents)
     keywords = func.__kwdefaults__
     attributes = tuple(_own_attributes(func).items())
@@ -158,22 +161,13 @@ def _function(writer: _Writer, func: FunctionType) -> values.Data:
     return number
 
 
-def _list(writer: _Writer, items: list[Any]) -> values.Data:
-    number = writer.makes(items, "empty", "list")
-    writer.completes(number, "extend", tuple(items))
+def _container(writer: _Writer, held: Any) -> values.Data:
+    number = writer.makes(held, "empty", type(held).__name__)
+    writer.completes(number, _FILLED_BY[type(held)], tuple(held.items() if type(held) is dict else held))
     return number
 
 
-def _dict(writer: _Writer, mapping: dict[Any, Any]) -> values.Data:
-    number = writer.makes(mapping, "empty", "dict")
-    writer.completes(number, "set_items", tuple(mapping.items()))
-    return number
-
-
-def _set(writer: _Writer, items: set[Any]) -> values.Data:
-    number = writer.makes(items, "empty", "set")
-    writer.completes(number, "update", tuple(items))
-    return number
+_FILLED_BY: dict[type, str] = {list: "extend", dict: "set_items", set: "update"}
 
 
 def _is_opaque(obj: Any) -> bool:
@@ -185,23 +179,6 @@ def _own_attributes(func: FunctionType) -> dict[str, Any]:
     """Without those that `functools.wraps` brings."""
     brought = getattr(getattr(func, "__wrapped__", None), "__dict__", {})
     return {name: v for name, v in vars(func).items() if name == "__wrapped__" or brought.get(name, func) is not v}
-
-
-def _is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
-
-
-def _class(writer: _Writer, cls: type) -> values.Data:
-    if cls is type(None):
-        return Reduced("none_type", ())
-    home = home_of(cls)
-    if home is None:
-        raise CaptureError(f"class {cls.__qualname__} was made while the function was traced")
-    return Reduced("named", home)
 
 
 def _module(writer: _Writer, module: ModuleType) -> values.Data:
@@ -219,9 +196,10 @@ def _array(writer: _Writer, array: np.ndarray[Any, Any]) -> values.Data:
 
 
 def _dtype(writer: _Writer, dtype: np.dtype[Any]) -> values.Data:
-    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
+    name = name_of_dtype(dtype)
+    if name is None:
         raise CaptureError(f"{dtype} has no name")
-    return Reduced("dtype", (dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str,))
+    return Reduced("dtype", (name,))
 
 
 def _is_array_of_jax(obj: Any) -> bool:
@@ -280,10 +258,7 @@ _Describer = Callable[[_Writer, Any], values.Data]
 
 _DESCRIBERS: dict[type, _Describer] = {
     FunctionType: _function,
-    type: _class,
-    list: _list,
-    dict: _dict,
-    set: _set,
+    **dict.fromkeys(_FILLED_BY, _container),
     CellType: lambda writer, cell: writer.makes(cell, "cell"),
     MethodType: lambda writer, method: writer.makes(method, "method", method.__func__, method.__self__),
     ModuleType: _module,

@@ -6,38 +6,31 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES
+from jitclient.codec.steps.format import COMPLETES, LOCATED
 from jitclient.codec.steps.reading import head_of, read_program
 from jitclient.codec.steps.sandbox import Sandbox
 from jitclient.codec.steps.sharing import Plan
 from jitclient.codec.unpickler import Unpickler
-from jitclient.codec.user_code.code_objects import build_code
-from jitclient.codec.user_code.installed_values import VALUES, installed_module
+from jitclient.codec.user_code.code import build_code
+from jitclient.codec.user_code.names import VALUES, installed_module
 
 Maker = Callable[..., Any]
 
 MAKERS: dict[str, Maker] = {}
+"""What makes an object, by the name of its step: called with the builder and the step's arguments."""
+
 FILLERS: dict[str, Callable[..., None]] = {}
+"""What completes an object: called with the builder, the object and the step's arguments."""
 
 
-def makes(op: str) -> Callable[[Maker], Maker]:
-    """Register what a making step does: called with the builder and the step's arguments."""
-
-    def register(maker: Maker) -> Maker:
-        MAKERS[op] = maker
-        return maker
-
-    return register
+def register(makers: dict[str, Maker], fillers: dict[str, Callable[..., None]]) -> None:
+    """Register steps that need no builder: called with the other arguments alone."""
+    MAKERS.update({op: _without_builder(maker) for op, maker in makers.items()})
+    FILLERS.update({op: _without_builder(filler) for op, filler in fillers.items()})
 
 
-def fills(op: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register what a completing step does: called with the builder, the object, arguments."""
-
-    def register(filler: Callable[..., None]) -> Callable[..., None]:
-        FILLERS[op] = filler
-        return filler
-
-    return register
+def _without_builder(step: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda builder, *args: step(*args)
 
 
 class Builder(Unpickler):
@@ -131,16 +124,15 @@ class Builder(Unpickler):
 
     def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
-        shared = self.plan.shared.get(number)
-        if shared is not None:
-            obj = shared.objects[number]
+        if number in self.plan.shared:
+            obj = self.plan.shared[number]
             if op == "function":
                 self._n_codes += 1
         else:
             obj = maker(self, *args)
         self.ops.append(op)
         self.objects.append(obj)
-        if op in ("function", "source"):
+        if op in LOCATED:
             self.located.append(obj)
         return obj
 

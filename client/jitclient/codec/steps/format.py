@@ -24,3 +24,6 @@ NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partia
 
 SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "array", "object_array", "jax_array", "prng_key"}
 """Objects that are the same one wherever a result holds them."""
+
+LOCATED = ("function", "source")
+"""Functions and bodies of modules, whose places travel beside the program, in its order."""

@@ -7,20 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitclient.codec.steps import captured
-from jitclient.codec.steps.builder import Builder, fills, makes
+from jitclient.codec.steps.builder import MAKERS, Builder, register
 from jitclient.codec.steps.sharing import is_captured_class, note_class
 from jitclient.codec.user_code.ownership import is_user_class
-from jitclient.codec.user_code.registry import register
+from jitclient.codec.user_code.registry import register as register_node
 
 
-@makes("class")
 def _class(builder: Builder, mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
     parents = tuple(bases)
-    names = {
-        "__module__": captured.__name__,
-        "__qualname__": name,
-        **dict(namespace),
-    }
+    names = {"__module__": captured.__name__, "__qualname__": name, **dict(namespace)}
     if mode == "exact":
         cls = _make_exactly(meta, name, parents, names)
     else:
@@ -91,15 +86,13 @@ def _make_as_stated(
     return cls
 
 
-@fills("restore_members")
-def _restore_members(builder: Builder, cls: Any, members: Any) -> None:
+def _restore_members(cls: Any, members: Any) -> None:
     """Give the members of an enum the attributes that its own code gave them."""
     for name, state in members:
         vars(cls.__members__[name]).update(dict(state))
 
 
-@fills("impose")
-def _impose(builder: Builder, cls: type, attributes: Any) -> None:
+def _impose(cls: type, attributes: Any) -> None:
     """Give a class what a decorator made of it, unless its metaclass has done so itself."""
     imposed = dict(attributes)
     if "__dataclass_fields__" in imposed and "__dataclass_fields__" in vars(cls):
@@ -111,17 +104,19 @@ def _impose(builder: Builder, cls: type, attributes: Any) -> None:
         type.__setattr__(cls, name, value)
 
 
-@fills("set_attribute")
-def _set_attribute(builder: Builder, cls: type, name: str, value: Any) -> None:
-    type.__setattr__(cls, name, value)
-
-
-@fills("register_abc")
-def _register_abc(builder: Builder, cls: Any, subclasses: Any) -> None:
+def _register_abc(cls: Any, subclasses: Any) -> None:
     for subclass in subclasses:
         abc.ABCMeta.register(cls, subclass)
 
 
-@fills("register")
-def _register(builder: Builder, cls: type, kind: str, arguments: Any) -> None:
-    register(cls, kind, tuple(arguments))
+MAKERS["class"] = _class
+register(
+    makers={},
+    fillers={
+        "impose": _impose,
+        "register": lambda cls, kind, arguments: register_node(cls, kind, tuple(arguments)),
+        "register_abc": _register_abc,
+        "restore_members": _restore_members,
+        "set_attribute": type.__setattr__,
+    },
+)

@@ -4,66 +4,23 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from jitclient.codec.ambient.traps import ModuleView, Trap, arm, guarded, viewed
-from jitclient.codec.steps.builder import Builder, fills, makes
+from jitclient.codec.steps.builder import MAKERS, Builder, register
 from jitclient.codec.steps.private_imports import Source
 from jitclient.codec.unpickler import from_bytes
-from jitclient.codec.user_code.installed_values import installed_attribute
+from jitclient.codec.user_code.names import installed_attribute
 
 
-@makes("code")
-def _code(builder: Builder, blob: bytes) -> Any:
-    return from_bytes(blob)
-
-
-@makes("function")
 def _function(builder: Builder, code: Any, home: Any, name: str, closure: list[Any], rebinds: bool) -> FunctionType:
     func = FunctionType(builder.code(code), builder.home(home), name, None, tuple(closure))
     func.__qualname__ = name
     return func
 
 
-@fills("defaults")
-def _defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__defaults__ = defaults
-
-
-@fills("kwdefaults")
-def _keyword_defaults(builder: Builder, func: FunctionType, defaults: Any) -> None:
-    func.__kwdefaults__ = dict(defaults)
-
-
-@fills("attributes")
-def _attributes(builder: Builder, func: FunctionType, attributes: Any) -> None:
+def _attributes(func: FunctionType, attributes: Any) -> None:
     for name, value in attributes:
         setattr(func, name, value)
 
 
-@fills("annotations")
-def _annotations(builder: Builder, func: FunctionType, annotations: Any) -> None:
-    func.__annotations__ = dict(annotations)
-
-
-@makes("cell")
-def _cell(builder: Builder) -> CellType:
-    return CellType()
-
-
-@fills("set_cell")
-def _set_cell(builder: Builder, cell: CellType, content: Any) -> None:
-    cell.cell_contents = content
-
-
-@makes("method")
-def _method(builder: Builder, func: Any, owner: Any) -> MethodType:
-    return MethodType(func, owner)
-
-
-@makes("namespace")
-def _namespace(builder: Builder) -> ModuleType:
-    return builder.namespace()
-
-
-@makes("bind")
 def _bind(builder: Builder, home: ModuleType, name: str, bound: Any) -> None:
     for module, value in builder.views(home, bound):
         if isinstance(value, ModuleType) and value.__name__ != "numpy":
@@ -73,7 +30,6 @@ def _bind(builder: Builder, home: ModuleType, name: str, bound: Any) -> None:
         builder.again(lambda names=names, value=value: names.__setitem__(name, value))  # type: ignore[misc]
 
 
-@makes("patch")
 def _patch(builder: Builder, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
     for module, value in builder.views(home, put):
         names = vars(module)
@@ -97,30 +53,34 @@ def _is_as_installed(module: Any, dotted: list[str], value: Any) -> bool:
         return False
 
 
-@makes("whole")
-def _whole(builder: Builder, home: Any) -> None:
-    return None
-
-
-@makes("names")
-def _names(builder: Builder, home: ModuleType) -> dict[str, Any]:
-    return vars(home)
-
-
-@makes("source")
 def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any, gone: list[str]) -> CodeType:
     body = builder.code(code)
     builder.sandbox.imports.add(name, Source(name, is_package, body, home, gone))
     return body
 
 
-@makes("alias")
-def _alias(builder: Builder, name: str, home: Any) -> None:
-    builder.sandbox.imports.add_alias(name, home)
-
-
-@makes("trap")
 def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
     trap = Trap(is_ambient, message, is_armed=False)
     builder.at_end(lambda: arm(trap))
     return trap
+
+
+MAKERS.update(
+    alias=lambda builder, name, home: builder.sandbox.imports.add_alias(name, home),
+    bind=_bind,
+    function=_function,
+    namespace=Builder.namespace,
+    patch=_patch,
+    source=_source,
+    trap=_trap,
+)
+register(
+    makers={"cell": CellType, "code": from_bytes, "method": MethodType, "names": vars, "whole": lambda home: None},
+    fillers={
+        "annotations": lambda func, annotations: setattr(func, "__annotations__", dict(annotations)),
+        "attributes": _attributes,
+        "defaults": lambda func, defaults: setattr(func, "__defaults__", defaults),
+        "kwdefaults": lambda func, defaults: setattr(func, "__kwdefaults__", dict(defaults)),
+        "set_cell": lambda cell, content: setattr(cell, "cell_contents", content),
+    },
+)

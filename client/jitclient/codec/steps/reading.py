@@ -5,11 +5,11 @@ import hashlib
 import io
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES, FORMAT, Head
+from jitclient.codec.plain import Reference
+from jitclient.codec.steps.format import COMPLETES, FORMAT, LOCATED, Head
 from jitclient.codec.unpickler import Unpickler, from_bytes
 from jitclient.codec.user_code.code import Location
-from jitclient.codec.user_code.installed_values import VALUES
-from jitclient.codec.words import Reference
+from jitclient.codec.user_code.names import VALUES
 from jitclient.errors import CaptureError
 
 
@@ -46,7 +46,7 @@ def read(payload: bytes, locations: bytes) -> Reading:
     reading = read_program(payload)
     codes, modules = map(iter, from_bytes(locations))
     for item in reading.items:
-        if item.op in ("function", "source"):
+        if item.op in LOCATED:
             item.places = next(codes, ())
         elif item.op == "namespace":
             item.module = next(modules, ("", None))[0] or ""

@@ -6,12 +6,12 @@ Nothing here is a security boundary: a capture is trusted code. It keeps user mo
 
 import builtins
 import numbers
-import sys
 import types
 from typing import Any
 
 from jitclient.codec.ambient.inputs import message_of, note_read, reads
 from jitclient.codec.ambient.traps import Trap
+from jitclient.codec.ambient.world import frames
 from jitclient.codec.steps import captured
 from jitclient.codec.steps.private_imports import PrivateImports
 from jitclient.errors import AmbientInput
@@ -59,12 +59,7 @@ def _has_seeded_hash(obj: object) -> bool:
 
 def _is_to_tell_apart() -> bool:
     """Whether a method that says whether objects are the same is at work."""
-    frame: types.FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_name in _TELL_APART:
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_name in _TELL_APART for frame in frames())
 
 
 def _read(name: str) -> None:

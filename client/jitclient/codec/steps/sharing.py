@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from jitclient.codec.graph.fingerprint import fingerprint
+from jitclient.codec.graph.nodes import fingerprint
 from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.steps.reading import Item
 from jitclient.codec.unpickler import references
 from jitclient.codec.user_code.registry import is_registered
-from jitclient.codec.words import Reduced, Reference
 
-_lock = threading.RLock()
+loading = threading.RLock()
+"""Held while a program runs: what it shares must not change meanwhile."""
+
 _living: "weakref.WeakValueDictionary[bytes, Group]" = weakref.WeakValueDictionary()
 _kept: dict[bytes, "Group"] = {}  # those whose class JAX keeps
 _classes: "weakref.WeakSet[type]" = weakref.WeakSet()
@@ -107,22 +109,22 @@ def _is_as_it_was(now: Any, was: dict[str, Any]) -> bool:
     return all(now.get(name) is value for name, value in was.items())
 
 
-class Shared:
-    """Objects of an earlier load, under the numbers that they have in this one."""
-
-    def __init__(self, group: Group, numbers: list[int]) -> None:
-        self.group = group
-        self.objects = dict(zip(numbers, group.made, strict=True))
-
-
 class Plan:
-    """Which objects of a program exist already, and which are to be shared from now on."""
+    """Which objects of a program exist already, and which are to be shared from now on.
+
+    Attributes:
+        shared: objects of earlier loads, by the numbers that they have in this one.
+        groups: all groups that this load uses: they live as long as it does.
+        group_of: the new group of an object.
+        readers: the groups that read a name which is bound.
+    """
 
     def __init__(self, items: list[Item]) -> None:
         self._items = items
         self._mentioned: dict[int, list[int]] = {}
-        self.shared: dict[int, Shared] = {}
-        self.new_groups: list[Group] = []
+        self.shared: dict[int, Any] = {}
+        self.groups: list[Group] = []
+        self._new: list[Group] = []
         self.group_of: dict[int, Group] = {}
         self.readers: dict[int, list[Group]] = {}
         self._inert = self._parts_of_definitions()
@@ -133,16 +135,8 @@ class Plan:
 
     def publish(self, objects: list[Any]) -> None:
         """Offer what this load made to later ones."""
-        for group in self.new_groups:
+        for group in self._new:
             group.publish(objects)
-
-    def groups(self) -> list[Group]:
-        """All groups that this load uses: they live as long as it does."""
-        return list({id(g): g for g in self._used()}.values())
-
-    def _used(self) -> Iterator[Group]:
-        yield from self.new_groups
-        yield from (shared.group for shared in self.shared.values())
 
     def _plan_class(self, number: int) -> None:
         reached = self._reached(number)
@@ -152,12 +146,13 @@ class Plan:
         numbers = [n for n in reached if self._items[n].op not in _NOT_SUBSTITUTED]
         group = _living.get(key)
         if group is not None and group.is_intact():
-            shared = Shared(group, numbers)
-            for n in numbers:
-                self.shared.setdefault(n, shared)
+            self.groups.append(group)
+            for n, obj in zip(numbers, group.made, strict=True):
+                self.shared.setdefault(n, obj)
             return
         group = Group(key, numbers)
-        self.new_groups.append(group)
+        self.groups.append(group)
+        self._new.append(group)
         for n in reached:
             if self._items[n].op in ("bind", "patch"):
                 self.readers.setdefault(n, []).append(group)
@@ -260,7 +255,3 @@ def _reference(value: Any) -> Reference | None:
 
 def _is_dunder(name: Any) -> bool:
     return isinstance(name, str) and name.startswith("__") and name.endswith("__")
-
-
-loading = _lock
-"""Held while a program runs: what it shares must not change meanwhile."""

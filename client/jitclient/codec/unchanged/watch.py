@@ -1,15 +1,24 @@
-"""The check that nothing a capture went through was rebound: it is made before every call, so it must be fast."""
+"""The check that nothing a capture went through was rebound: it is made before every call, so it must be fast.
+
+Names and cells are compared by identity with what they held, many at once. Nothing reads a namespace faster than a
+function whose globals it is: the interpreter remembers where in it each name lies. So that is what the checks are:
+`n0 is v0 and n1 is v1 and ...`, with names put in, and values as defaults.
+"""
 
 import functools
 import operator
 import os
-import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from jitclient.codec.unchanged.identity import Check, cells_hold, names_hold
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.names import MISSING
+
+Check = Callable[[], bool]
+"""Raises one of `GONE` where there is nothing any more."""
+
+_AT_ONCE = 8
 
 GONE = (NameError, KeyError, ValueError)
 """A name was deleted, or a cell emptied."""
@@ -30,8 +39,8 @@ class Watch:
         self._missing: list[tuple[dict[str, Any], str]] = []
         self._classes: list[type] = []
         self._sizes: list[tuple[dict[str, Any], int]] = []
-        self._cells: list[types.CellType] = []
-        self._functions: list[types.FunctionType] = []
+        self._cells: list[CellType] = []
+        self._functions: list[FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
         self.checks: list[Check] = []
         """All hold where nothing was rebound. Where one does not, or raises what `GONE` names, `unchanged` decides."""
@@ -52,11 +61,11 @@ class Watch:
         """A namespace that was captured whole: new names in it matter."""
         self._sizes.append((names, len(names)))
 
-    def cell(self, cell: types.CellType) -> None:
+    def cell(self, cell: CellType) -> None:
         """The cell of a closure, with something in it."""
         self._cells.append(cell)
 
-    def function(self, func: types.FunctionType) -> None:
+    def function(self, func: FunctionType) -> None:
         """The code and the defaults of a function."""
         self._functions.append(func)
 
@@ -114,9 +123,9 @@ class Watch:
 
     def _watch_bindings(self) -> None:
         others = [check for check in self.checks if check not in self._bindings]
-        self._bindings = [*cells_hold(self._cells)]
+        self._bindings = [*_cells_hold(self._cells)]
         for names, bound in self._bound.values():
-            self._bindings += names_hold(names, bound)
+            self._bindings += _names_hold(names, bound)
         if self._missing:
             self._bindings.append(lambda: not any(name in names for names, name in self._missing))
         self._contents = [cell.cell_contents for cell in self._cells]
@@ -147,3 +156,33 @@ def _stat(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_mtime_ns, stat.st_size
+
+
+def _names_hold(names: dict[str, Any], values: dict[str, Any]) -> Iterator[Check]:
+    """Checks that a namespace has these values under these names."""
+    for some in _some_at_once(list(values)):
+        code = _template(in_cells=False).replace(co_names=tuple(some))
+        yield FunctionType(code, names, None, tuple([values[name] for name in some]))
+
+
+def _cells_hold(cells: list[CellType]) -> Iterator[Check]:
+    """Checks that cells have what they have now."""
+    for some in _some_at_once(cells):
+        values = tuple([cell.cell_contents for cell in some])
+        yield FunctionType(_template(in_cells=True), {}, None, values, tuple(some))
+
+
+def _some_at_once(items: list[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), _AT_ONCE):
+        some = items[start : start + _AT_ONCE]
+        yield some + some[-1:] * (_AT_ONCE - len(some))
+
+
+@functools.cache
+def _template(in_cells: bool) -> CodeType:
+    numbers = range(_AT_ONCE)
+    values, names = ", ".join(f"v{n}" for n in numbers), ", ".join(f"n{n}" for n in numbers)
+    check = f"lambda {values}: {' and '.join(f'n{n} is v{n}' for n in numbers)}"
+    function = eval(f"(lambda {names}: {check})({names})" if in_cells else check, dict.fromkeys(names.split(", ")))
+    code: CodeType = function.__code__
+    return code

@@ -1,7 +1,8 @@
-"""The canonical form of a code object, with what only describes it set apart as its location."""
+"""The canonical form of a code object, with what only describes it set apart as its location; and code made of both."""
 
 import dis
 import inspect
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from jitclient.errors import CaptureError
 _FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
 """Code that uses one of these may read the names of local variables, so they stay."""
 
+_NOWHERE = "<captured>"
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING of Python 3.14
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
 _STORE_NAME = dis.opmap["STORE_NAME"]
@@ -155,3 +157,46 @@ _DESCRIBING: dict[str | None, Any] = {
     "__static_attributes__": lambda value: tuple(sorted(value)) if isinstance(value, tuple) else value,
 }
 """What the body of a class says of itself: no code of the user's computes with it."""
+
+
+def build_code(body: Sequence[Any], locations: Sequence[Location]) -> CodeType:
+    """Make a code object, with those nested in it; `locations` are in the order of the bytes."""
+    return _build(body, iter(locations))
+
+
+def _build(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
+    location = next(locations, None)
+    *counts, bytecode, consts, names, varnames, name, exceptions, freevars, cellvars = body
+    argcount, posonly, kwonly, n_locals, stacksize, flags = counts
+    file, first_line, lines = location[:3] if location else (_NOWHERE, 1, b"")
+    if location:
+        varnames, freevars, cellvars = location[4:7]
+    made = [_build(const[0], locations) if type(const) is list else const for const in consts]
+    return CodeType(
+        argcount,
+        posonly,
+        kwonly,
+        n_locals,
+        stacksize,
+        flags,
+        bytecode,
+        tuple(made),
+        tuple(names),
+        tuple(varnames),
+        file,
+        name,
+        name,  # the qualified name is a location; what a key does not hold must not show
+        first_line,
+        lines,
+        exceptions,
+        tuple(freevars),
+        tuple(cellvars),
+    )
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those nested in it, in the order of their locations."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from nested(const)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
-from jitclient.codec.user_code.code_objects import nested
+from jitclient.codec.user_code.code import nested
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,25 @@
-"""Where an installed object lives: the module and the name that stand for it in a capture."""
+"""Where an installed object lives: the module and the name that stand for it in a capture, and the way back."""
 
 import functools
+import importlib
 import sys
+from collections.abc import Callable
+from types import CellType
 from typing import Any
 
 from jitclient.codec.user_code.installed import is_user_module
+from jitclient.codec.values import dtype
 
 MISSING: Any = object()
 Home = tuple[str, str]
+
+
+def content_of(cell: CellType) -> Any:
+    """What the cell of a closure holds, or MISSING."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
 def lookup(module: str, dotted: str) -> Any:
@@ -81,3 +93,25 @@ def _everything() -> Any:
         if not is_user_module(module_name):
             for name, value in list(getattr(module, "__dict__", {}).items()):
                 yield module_name, name, value
+
+
+def installed_attribute(module: str, dotted: str) -> Any:
+    """An object of an installed module, by name."""
+    return functools.reduce(getattr, dotted.split("."), installed_module(module))
+
+
+def installed_module(name: str) -> Any:
+    """An installed module; a capture has no business with any other."""
+    if is_user_module(name):
+        raise ImportError(f"{name} is not installed here")
+    return importlib.import_module(name)
+
+
+VALUES: dict[str, Callable[..., Any]] = {
+    "attribute": getattr,
+    "dtype": dtype,
+    "installed": installed_attribute,
+    "module": installed_module,
+    "slice": slice,
+}
+"""What gives the values that a capture has by name, and no objects of its own."""

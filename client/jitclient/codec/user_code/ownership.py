@@ -90,6 +90,13 @@ def is_of_user_module(func: FunctionType) -> bool:
     return type(home) is str and home in sys.modules and is_user_module(home)
 
 
+def has_private_globals(func: FunctionType) -> bool:
+    """Whether a function's globals travel; those of an installed module are the daemon's own."""
+    home = func.__globals__.get("__name__")
+    live = sys.modules.get(home) if isinstance(home, str) else None
+    return live is None or is_user_module(home) or vars(live) is not func.__globals__
+
+
 def is_user_made(obj: Any) -> bool:
     """Whether an object is a function or a class of the user's."""
     if isinstance(obj, type):

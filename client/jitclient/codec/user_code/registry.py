@@ -6,10 +6,10 @@ captured.
 """
 
 import dataclasses
+import importlib
 import inspect
 import operator
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from jitclient.codec.user_code.ownership import functions_in, is_of_user_module
@@ -19,11 +19,10 @@ Registration = tuple[str, tuple[Any, ...]]
 
 
 def registration_of(cls: type) -> Registration | None:
-    """How to register a class again: a kind of `REGISTER` and its arguments; None if it is not."""
-    init = cls.__dict__.get("__init__")
-    if getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass":
+    """How to register a class again: a kind of `_REGISTER` and its arguments; None if it is not."""
+    if _is_of_chex(cls):
         return "chex", ()  # chex registers when the first instance is made: before and after differ
-    entry = _table("_registry").get(cls)
+    entry = _registry().get(cls)
     if entry is None:
         if is_registered(cls):
             raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
@@ -33,7 +32,7 @@ def registration_of(cls: type) -> Registration | None:
 
 def refuse_registered(cls: type) -> None:
     """Raise if the program registered an installed class as a pytree: that of another process is none."""
-    entry = _table("_registry").get(cls)
+    entry = _registry().get(cls)
     if entry is None or cls.__module__ == "builtins":
         return  # JAX lets nobody register those of its own again
     try:
@@ -77,13 +76,42 @@ def _dropped_fields(cls: type, kept: set[str]) -> tuple[str, ...]:
 def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
     """Register a class again, unless making it has done so."""
     if kind == "chex":
-        from chex._src.dataclass import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
-            register_dataclass_type_with_jax_tree_util,
-        )
-
-        register_dataclass_type_with_jax_tree_util(cls)
+        _register_with_chex(cls)
     elif not is_registered(cls):
-        REGISTER[kind](cls, *arguments)
+        from jax import tree_util
+
+        getattr(tree_util, _REGISTER[kind])(cls, *arguments)
+
+
+_REGISTER = {
+    "class": "register_pytree_node_class",
+    "class_with_keys": "register_pytree_with_keys_class",
+    "dataclass": "register_dataclass",
+    "keys": "register_pytree_with_keys",
+    "node": "register_pytree_node",
+    "static": "register_static",
+}
+
+
+def register_late(cls: type) -> None:
+    """Register a class of a library that does so when the first object is made, which may not have been here."""
+    base: Any
+    for base in cls.__mro__:
+        if base.__module__ == "distrax._src.utils.jittable" and base.__name__ == "Jittable":
+            base.__new__(cls)
+            return
+    if _is_of_chex(cls):
+        _register_with_chex(cls)
+
+
+def _is_of_chex(cls: type) -> bool:
+    init: Any = vars(cls).get("__init__")
+    return bool(getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass")
+
+
+def _register_with_chex(cls: type) -> None:
+    module: Any = importlib.import_module("chex._src.dataclass")
+    module.register_dataclass_type_with_jax_tree_util(cls)
 
 
 def is_registered(cls: type) -> bool:
@@ -92,37 +120,18 @@ def is_registered(cls: type) -> bool:
     if tree_util is None:
         return False
     if _is_named_tuple(cls):  # JAX calls those nodes in any case
-        return cls in _table("_registry")
+        return cls in _registry()
     try:
         return bool(tree_util.default_registry.is_node(cls))
     except (AttributeError, TypeError):
-        return cls in _table("_registry")
+        return cls in _registry()
 
 
 def _is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def _table(name: str) -> dict[Any, Any]:
-    """One of JAX's tables of classes; empty where this JAX has none of that name."""
-    table = getattr(sys.modules.get("jax._src.tree_util"), name, None)
+def _registry() -> dict[Any, Any]:
+    """JAX's table of classes; empty where this JAX has none of that name."""
+    table = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
     return table if isinstance(table, dict) else {}
-
-
-def _from_tree_util(name: str) -> Callable[..., Any]:
-    def call(cls: type, *arguments: Any) -> Any:
-        from jax import tree_util
-
-        return getattr(tree_util, name)(cls, *arguments)
-
-    return call
-
-
-REGISTER: dict[str, Callable[..., Any]] = {
-    "class": _from_tree_util("register_pytree_node_class"),
-    "class_with_keys": _from_tree_util("register_pytree_with_keys_class"),
-    "dataclass": _from_tree_util("register_dataclass"),
-    "keys": _from_tree_util("register_pytree_with_keys"),
-    "node": _from_tree_util("register_pytree_node"),
-    "static": _from_tree_util("register_static"),
-}

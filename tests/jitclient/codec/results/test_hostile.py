@@ -14,9 +14,9 @@ import pytest
 import jitclient.calls.remote_function  # noqa: F401
 from jitclient.codec import values
 from jitclient.codec.capture import capture
+from jitclient.codec.plain import Reduced, Reference
 from jitclient.codec.results import places
 from jitclient.codec.results.reader import Remade
-from jitclient.codec.words import Reduced, Reference
 from jitclient.errors import CaptureError
 
 SEEN: list[Any] = []
@@ -101,20 +101,20 @@ HOSTILE: dict[str, list[Reduced]] = {
     "an object of no capture": [Reduced("weak", (Reduced("held", (10_000,)),))],
     "keywords of an object whose keys are a call": [
         CALL,
-        Reduced("instance", (named("jitclient.codec.sets.order", "_Found"),)),
+        Reduced("instance", (named("jitclient.codec.graph.set_order", "_Found"),)),
         Reduced("+restore", (1, (("keys", FIRST),), ())),
         Reduced("partial", ("functools", SYSTEM, (), Reference(1))),
     ],
     "items of an object whose keys are a call": [
         CALL,
-        Reduced("instance", (named("jitclient.codec.sets.order", "_Found"),)),
+        Reduced("instance", (named("jitclient.codec.graph.set_order", "_Found"),)),
         Reduced("+restore", (1, (("keys", FIRST),), ())),
         Reduced("empty", ("dict",)),
         Reduced("+set_items", (2, Reference(1))),
     ],
     "an array of an object that says how it is one": [
         CALL,
-        Reduced("instance", (named("jitclient.codec.sets.order", "_Found"),)),
+        Reduced("instance", (named("jitclient.codec.graph.set_order", "_Found"),)),
         Reduced("+restore", (1, (("__jax_array__", FIRST), ("__array__", FIRST)), ())),
         Reduced("jax_array", (Reference(1), False)),
     ],
@@ -127,7 +127,7 @@ HOSTILE: dict[str, list[Reduced]] = {
     "a jitted call": [CALL, Reduced("jit", (FIRST, ()))],
     "a tree's node of no class": [
         CALL,
-        Reduced("instance", (named("jitclient.codec.sets.order", "_Found"),)),
+        Reduced("instance", (named("jitclient.codec.graph.set_order", "_Found"),)),
         Reduced("+restore", (1, (("__mro__", (FIRST,)), ("__new__", FIRST)), ())),
         Reduced("treedef", (False, (Reference(1), None), ())),
     ],

@@ -6,7 +6,6 @@ one its author's process has.
 """
 
 import dataclasses
-import hashlib
 import os
 import weakref
 from collections.abc import Iterator
@@ -14,12 +13,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
-from jitclient.codec.pickler import to_bytes
-from jitclient.codec.plain import is_plain
-from jitclient.codec.reducers.functions import has_private_globals
-from jitclient.codec.sets.use import SEEDED, UNKNOWN, Sets, uses_of_order
-from jitclient.codec.user_code.ownership import is_user_class
-from jitclient.codec.words import COMPOUND
+from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
+from jitclient.codec.pickler import digest, to_bytes
+from jitclient.codec.plain import COMPOUND, is_plain
+from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -59,7 +56,7 @@ def set_order(roots: Value) -> SetOrder | None:
     uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
     if not uses:
         return None
-    observed = hashlib.blake2b(to_bytes(sorted(found.orders)), digest_size=16).hexdigest()
+    observed = digest(to_bytes(sorted(found.orders)))
     is_seeded = all(kind == SEEDED for kind, _ in uses)
     return SetOrder(is_seeded, observed, min(where for _, where in uses))
 

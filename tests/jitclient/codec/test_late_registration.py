@@ -3,8 +3,8 @@
 import jax
 import pytest
 
-from jitclient.codec.steps import lazy_nodes
 from jitclient.codec.steps.make_values import treedef
+from jitclient.codec.user_code.registry import register_late
 from jitclient.trees import tree
 
 
@@ -49,6 +49,7 @@ def test_of_chex():
     class Late:
         value: float
 
-    lazy_nodes.register(Late)
-    assert jax.tree.leaves(Late(value=2.0)) == [2.0]
+    assert not jax.tree_util.default_registry.is_node(Late)
+    register_late(Late)
     assert jax.tree_util.default_registry.is_node(Late)
+    assert jax.tree.leaves(Late(value=2.0)) == [2.0]
