@@ -179,6 +179,11 @@ def test_no_module_sets_the_globals_of_another() -> None:
                 assert ast.unparse(node.value).partition(".")[0] not in ours, f"{module} sets {ast.unparse(node)}"
 
 
+def test_one_module_makes_digests() -> None:
+    imported = {module for module, path in modules().items() if "import hashlib" in path.read_text()}
+    assert imported == {"jitclient.digests"}
+
+
 def test_only_the_engine_imports_jax_at_its_top() -> None:
     for module, path in modules().items():
         top = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]

@@ -1,7 +1,6 @@
 """Manifests: what each session and name needs, and which files it references. Knows nothing of jax."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import threading
@@ -10,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from jitclient.digests import digest
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
 from jitclient.wire.decoders import decoded
@@ -160,4 +160,4 @@ def _remove(path: Path) -> None:
 
 
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    return digest(text.encode(errors="surrogatepass"), 12).hex()

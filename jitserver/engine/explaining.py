@@ -1,7 +1,6 @@
 """Why a call found no program: its key, taken apart, against those of the programs that are there."""
 
-import hashlib
-
+from jitclient.digests import digest
 from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup
@@ -25,7 +24,7 @@ def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
     for row in _TOLD_HERE:
         held = decoded(rows[row], dict[str, str])
         told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return Makeup({row: _digest(part) for row, part in rows.items()}, encode_parts(told))
+    return Makeup({row: digest(part) for row, part in rows.items()}, encode_parts(told))
 
 
 def explained(cache: Tiers, request: Explain, refusal: str = "") -> Explained:
@@ -33,7 +32,3 @@ def explained(cache: Tiers, request: Explain, refusal: str = "") -> Explained:
     key = keys.call_key(request.lookup)
     makeup = makeup_of(request.lookup, request.parts)
     return against_nearest(cache.get, cache.named, key, makeup, request.name, refusal)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()

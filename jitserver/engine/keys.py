@@ -1,9 +1,8 @@
 """The call key: a digest over labelled parts, so that a miss can say which part differs."""
 
-import hashlib
-
 import msgspec
 
+from jitclient.digests import digest
 from jitclient.wire.messages import Lookup
 from jitserver.engine import context
 
@@ -31,8 +30,4 @@ def parts(lookup: Lookup) -> dict[str, bytes]:
 
 def call_key(lookup: Lookup) -> str:
     """The digest under which the program is cached."""
-    digest = hashlib.blake2b(digest_size=16)
-    for label, part in parts(lookup).items():
-        digest.update(f"{label}:{len(part)}:".encode())
-        digest.update(part)
-    return digest.hexdigest()
+    return digest(b"".join(f"{label}:{len(part)}:".encode() + part for label, part in parts(lookup).items())).hex()

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import socket
 import sys
@@ -13,6 +12,7 @@ from typing import IO
 
 import platformdirs
 
+from jitclient.digests import digest
 from jitclient.errors import DaemonError, DaemonUnavailable
 from jitclient.wire.address import Address, private_folder
 
@@ -78,8 +78,7 @@ def _start(
 
 def log_path(address: Address) -> Path:
     """Where a daemon that runs in the background writes its log."""
-    digest = hashlib.blake2b(os.fsencode(address.path.parent), digest_size=4).hexdigest()
-    return log_folder() / f"{address.path.stem}-{digest}.log"
+    return log_folder() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
 
 
 def log_folder() -> Path:

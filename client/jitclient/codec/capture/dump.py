@@ -13,7 +13,7 @@ from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.numbering import Numbering
 from jitclient.codec.graph.schedule import Schedule, Step, order_sets
 from jitclient.codec.graph.walker import Walker
-from jitclient.codec.pickler import Pickler, digest
+from jitclient.codec.pickler import Pickler
 from jitclient.codec.reducers import containers, functions, opaque, wrappers  # noqa: F401  (they register describers)
 from jitclient.codec.reducers.others import describe_other
 from jitclient.codec.sets.order import SetOrder, set_order
@@ -22,6 +22,7 @@ from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.unchanged.watch import Watch
 from jitclient.codec.user_code.code import canonical_code
 from jitclient.codec.words import Reduced
+from jitclient.digests import digest
 from jitclient.errors import AmbientInput, CaptureError
 
 _OPTIONS = {
@@ -61,7 +62,7 @@ class Capture:
         has_opaque: bool,
     ) -> None:
         self.payload = payload
-        self.key = digest(payload)
+        self.key = digest(payload).hex()
         self.locations = locations
         self.packages = packages
         self.unchanged: Callable[[], bool] = watch.unchanged

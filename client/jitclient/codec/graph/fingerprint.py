@@ -1,12 +1,12 @@
 """Digests of parts of a program, which do not depend on how the whole is numbered."""
 
-import hashlib
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.codec.graph.nodes import with_references
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.words import Reference
+from jitclient.digests import digest
 
 
 def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callable[[Any], Any]) -> bytes:
@@ -29,7 +29,7 @@ def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callabl
             order.append(item)
         return numbers[item]
 
-    hasher = hashlib.blake2b(digest_size=16)
+    written = bytearray()
     for item in order:  # grows while it is read
-        hasher.update(to_bytes(with_references(parts(item), numbered)))
-    return hasher.digest()
+        written += to_bytes(with_references(parts(item), numbered))
+    return digest(written)

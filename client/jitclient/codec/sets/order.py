@@ -6,7 +6,6 @@ one its author's process has.
 """
 
 import dataclasses
-import hashlib
 import os
 import weakref
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from jitclient.codec.reducers.functions import has_private_globals
 from jitclient.codec.sets.use import SEEDED, UNKNOWN, Sets, uses_of_order
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.codec.words import COMPOUND
+from jitclient.digests import digest
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -59,7 +59,7 @@ def set_order(roots: Value) -> SetOrder | None:
     uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
     if not uses:
         return None
-    observed = hashlib.blake2b(to_bytes(sorted(found.orders)), digest_size=16).hexdigest()
+    observed = digest(to_bytes(sorted(found.orders))).hex()
     is_seeded = all(kind == SEEDED for kind, _ in uses)
     return SetOrder(is_seeded, observed, min(where for _, where in uses))
 
