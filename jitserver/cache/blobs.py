@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jitclient.digests import digest
 from jitserver.cache import files
+from jitserver.cache.corrupt import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Blobs:
             return files.read(path)
         except FileNotFoundError:
             return None
-        except files.Corrupt as error:
+        except Corrupt as error:
             log.warning("%s: moved to %s; the program is compiled again when it is needed", error, self._quarantine)
             self.discard(name)
             return None

@@ -14,6 +14,7 @@ import msgspec
 from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.call_key import Makeup
+from jitserver.cache.corrupt import Corrupt
 
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""
@@ -38,10 +39,6 @@ _INFO = "info, hits, saved, last_used, pinned"
 _STORED = f"SELECT {_INFO}, rows, parts, facts, request, executable, capture FROM programs JOIN details USING (key)"
 _decode = decoder(EntryInfo).decode
 _encode = msgspec.msgpack.encode
-
-
-class Damaged(Exception):  # noqa: N818
-    """The catalog cannot be used: it is broken, or of another version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Catalog:
         """Opens it; where it is missing it is made, if this is somebody who writes.
 
         Raises:
-            Damaged: it cannot be used.
+            Corrupt: it cannot be used.
         """
         self.writes = writes
         self._lock = threading.Lock()
@@ -111,13 +108,13 @@ class Catalog:
                     run(statement)
                 run(f"PRAGMA user_version = {FORMAT}")
             elif version != FORMAT:
-                raise Damaged(f"it is of format {version}, this is {FORMAT}")
+                raise Corrupt(f"it is of format {version}, this is {FORMAT}")
             if writes:
                 self.commit()
         except sqlite3.OperationalError:
             raise  # the disk, or somebody who holds it: it may be well
         except sqlite3.DatabaseError as error:
-            raise Damaged(str(error)) from error
+            raise Corrupt(str(error)) from error
 
     def close(self) -> None:
         """Lets go of the file."""

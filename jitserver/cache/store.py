@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.blobs import Blobs
-from jitserver.cache.catalog import CATALOG, Catalog, Damaged, Stored, Use
+from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use
+from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.eviction import worth
 from jitserver.cache.folder import trim
 
@@ -160,7 +161,7 @@ class Store:
             return otherwise
         try:
             return act(*self._open())
-        except (OSError, sqlite3.Error, Damaged) as error:
+        except (OSError, sqlite3.Error, Corrupt) as error:
             self._fail(error)
             return otherwise
 
@@ -171,7 +172,7 @@ class Store:
             return None
         try:
             done = act(*self._open(to_write=True))
-        except (OSError, sqlite3.Error, Damaged) as error:
+        except (OSError, sqlite3.Error, Corrupt) as error:
             self._fail(error)
             return None
         if self._failed_at is not None:
@@ -201,7 +202,7 @@ class Store:
             return self._opened
 
     def _fail(self, error: Exception) -> None:
-        broken = isinstance(error, Damaged) or type(error) is sqlite3.DatabaseError
+        broken = isinstance(error, Corrupt) or type(error) is sqlite3.DatabaseError
         with self._lock:
             first, self._failed_at = self._failed_at is None, time.monotonic()
             if broken:

@@ -16,6 +16,7 @@ from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Failure, Spec
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
+from jitserver.cache.corrupt import Corrupt
 from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
@@ -117,11 +118,11 @@ class Manifests:
     def _read(self, path: Path) -> None:
         try:
             if path.name.startswith("."):
-                raise files.Corrupt("it was never finished")
+                raise Corrupt("it was never finished")
             if path.stat().st_uid != os.getuid():
-                raise files.Corrupt("it belongs to another user")
+                raise Corrupt("it belongs to another user")
             self._found[path] = decoded(files.read(path), Manifest)
-        except (files.Corrupt, msgspec.MsgspecError, OSError) as error:
+        except (Corrupt, msgspec.MsgspecError, OSError) as error:
             log.warning("what the daemon before left in %s is lost: %s", path, error)
             with contextlib.suppress(ValueError):  # it is that of a name
                 self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and what it left is damaged: {error}"
