@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.call_key import Makeup
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.corrupt import Corrupt, unpacked
 
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""
@@ -37,7 +36,6 @@ CREATE TABLE blobs (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROW
 
 _INFO = "info, hits, saved, last_used, pinned"
 _STORED = f"SELECT {_INFO}, rows, parts, facts, request, executable, capture FROM programs JOIN details USING (key)"
-_decode = decoder(EntryInfo).decode
 _encode = msgspec.msgpack.encode
 
 
@@ -69,7 +67,7 @@ class Use:
 
 
 class Catalog:
-    """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`."""
+    """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`; rows may be `Corrupt`."""
 
     def __init__(self, path: Path, writes: bool = True) -> None:
         """Opens it; where it is missing it is made, if this is somebody who writes.
@@ -234,7 +232,7 @@ class Catalog:
 
 
 def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -> EntryInfo:
-    found: EntryInfo = _decode(info)
+    found = unpacked(info, EntryInfo)
     found.hits, found.saved, found.last_used, found.pinned = hits, saved, last_used, bool(pinned)
     found.in_memory = False  # which it was when it was written down
     return found
@@ -242,5 +240,5 @@ def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -
 
 def _stored(row: tuple[Any, ...]) -> Stored:
     rows, parts, facts, request, executable, capture = row[5:]
-    makeup = Makeup(decoded(rows, dict[str, bytes]), parts)
+    makeup = Makeup(unpacked(rows, dict[str, bytes]), parts)
     return Stored(_info(*row[:5]), makeup, facts, request, executable, capture)

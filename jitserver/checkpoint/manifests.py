@@ -12,11 +12,10 @@ import msgspec
 from jitclient.digests import digest
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
-from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Failure, Spec
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.corrupt import Corrupt, unpacked
 from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
@@ -121,8 +120,8 @@ class Manifests:
                 raise Corrupt("it was never finished")
             if path.stat().st_uid != os.getuid():
                 raise Corrupt("it belongs to another user")
-            self._found[path] = decoded(files.read(path), Manifest)
-        except (Corrupt, msgspec.MsgspecError, OSError) as error:
+            self._found[path] = unpacked(files.read(path), Manifest)
+        except (Corrupt, OSError) as error:
             log.warning("what the daemon before left in %s is lost: %s", path, error)
             with contextlib.suppress(ValueError):  # it is that of a name
                 self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and what it left is damaged: {error}"

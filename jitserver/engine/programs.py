@@ -7,10 +7,10 @@ import msgspec
 
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.notices import labels
-from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import EntryInfo, Lookup, Prepare
 from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Stored
+from jitserver.cache.corrupt import Corrupt, unpacked
 from jitserver.cache.entry import Entry
 from jitserver.cache.recent import Recent
 from jitserver.cache.single_flight import Once
@@ -182,7 +182,7 @@ class Programs:
                 return entry
         try:
             return self._made_again(stored, request_of(stored), say)
-        except (CaptureError, TraceFailed) as error:
+        except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
             return None
 
@@ -263,5 +263,9 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
 
 
 def request_of(stored: Stored) -> Prepare:
-    """What a client asked for when it was made."""
-    return decoded(stored.request, Prepare)
+    """What a client asked for when it was made.
+
+    Raises:
+        Corrupt: that is not what the disk has.
+    """
+    return unpacked(stored.request, Prepare)

@@ -253,6 +253,19 @@ def test_a_catalog_that_breaks_under_an_open_store_is_begun_anew(
     assert caplog.text.count("begun anew") == 1
 
 
+def test_a_catalog_with_a_row_that_is_none_is_begun_anew(
+    store: Store, tmp_path: Path, stored: Callable[..., Any], caplog: Any
+) -> None:
+    store.save(stored("a"), b"executable", b"")
+    with sqlite3.connect(tmp_path / CATALOG) as other:
+        other.execute("UPDATE programs SET info = x'00'")
+    other.close()
+    assert store.find("a") is None
+    assert "no EntryInfo is stored there" in caplog.text
+    store.save(stored("a"), b"executable", b"")
+    assert keys(store) == ["a"]
+
+
 def test_an_executable_of_no_use_is_moved_aside_and_its_program_forgotten(
     store: Store, tmp_path: Path, stored: Callable[..., Any]
 ) -> None:
