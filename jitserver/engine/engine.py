@@ -11,7 +11,7 @@ from jitclient.codec.ambient import world
 from jitclient.codec.steps.sharing import class_count
 from jitclient.wire.explaining import Explain, Explained, Why
 from jitclient.wire.introspection import DeviceMemory
-from jitclient.wire.messages import DeviceInfo, Inspected, Lookup
+from jitclient.wire.messages import DeviceInfo, Inspected
 from jitserver.cache import why
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
@@ -43,10 +43,6 @@ class Engine:
         trace_output.watch()
         context.of_process()  # starts the backend now, not under the first call
 
-    def key_of(self, lookup: Lookup) -> str:
-        """The call key of a lookup."""
-        return keys.call_key(lookup)
-
     # ---- calls and arrays
 
     def run(self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]]) -> Any:
@@ -69,6 +65,7 @@ class Engine:
                 built.suspect = ""
         return results
 
+    key_of = staticmethod(keys.call_key)
     on_device = staticmethod(device_arrays.on_device)
     resident = staticmethod(device_arrays.resident)
     to_host = staticmethod(device_arrays.to_host)
@@ -98,8 +95,8 @@ class Engine:
 
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""
-        refusal = self.programs.refusal(keys.call_key(request.lookup))
-        found = explaining.explained(self.cache, request, refusal)
+        key = keys.call_key(request.lookup)
+        found = explaining.explained(self.cache, key, request, self.programs.refusal(key.text))
         found.crashes = self.journal.strikes.refusal(found.key)
         return found
 

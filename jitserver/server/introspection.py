@@ -21,7 +21,7 @@ def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: 
         now=time.monotonic(),
         status=status,
         sessions=[_session(session) for session in sessions],
-        making=makings.now(engine.key_of),
+        making=makings.now(),
         devices=engine.device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
     )

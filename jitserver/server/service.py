@@ -128,7 +128,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        entry = self.engine.programs.find(lookup, connection.say)
+        entry = self.engine.programs.find(self.engine.key_of(lookup), connection.say)
         return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
 
     @verb(messages.Upload)
@@ -141,8 +141,9 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         session = _session(connection)
         payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
-        with self.makings.asked(request, connection.pid, connection.say) as say:
-            entry, made = self.engine.programs.prepare(request, payload, say)
+        key = self.engine.key_of(request.lookup)
+        with self.makings.asked(key.text, request, connection.pid, connection.say) as say:
+            entry, made = self.engine.programs.prepare(key, request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
     @verb(messages.Inspect)
