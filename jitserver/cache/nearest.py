@@ -5,10 +5,7 @@ from collections.abc import Iterable
 
 from jitclient.wire.explaining import Difference
 from jitserver.cache.call_key import Makeup, differences
-from jitserver.cache.catalog import Stored
-from jitserver.cache.entry import Entry
-
-Known = Entry | Stored
+from jitserver.cache.tier import Known
 
 _MOST_COMPARED = 200
 

@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use
 from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.eviction import worth
 from jitserver.cache.folder import trim
+from jitserver.cache.tier import Tier
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ Found = TypeVar("Found")
 Act = Callable[[Catalog, Blobs], Found]
 
 
-class Store:
-    """Programs by call key. Where the disk fails, nothing is found and nothing is kept, with one warning, until it
-    works again. Safe to use from threads, and beside other daemons.
+class Store(Tier[Stored]):
+    """Where the disk fails, nothing is found and nothing is kept, with one warning, until it works again. Safe to use
+    beside other daemons.
     """
 
     def __init__(self, folder: Path, most_bytes: int, lets_go: Callable[[str], bool] = lambda key: True) -> None:
@@ -51,8 +52,7 @@ class Store:
 
     # ---- reading
 
-    def find(self, key: str) -> Stored | None:
-        """The program of that key."""
+    def get(self, key: str) -> Stored | None:
         return self._read(lambda catalog, _: catalog.find(key), None)
 
     def blob(self, digest: str) -> memoryview | None:
@@ -60,31 +60,32 @@ class Store:
         return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
-        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
         return self._read(lambda catalog, _: catalog.infos(prefix), [])
 
-    def likely(self, name: str) -> list[Stored]:
-        """Programs of that name, the ones used last first: some of them, where there are many."""
+    def named(self, name: str) -> list[Stored]:
         return self._read(lambda catalog, _: catalog.named(name), [])
 
-    def total(self) -> int:
-        """The bytes that it takes."""
+    @property
+    def nbytes(self) -> int:
         return self._read(lambda catalog, _: catalog.total(), 0)
 
     # ---- writing
 
-    def save(self, stored: Stored, executable: bytes, capture: bytes) -> None:
+    def put(self, stored: Stored, executable: bytes = b"", capture: bytes = b"") -> Stored:
         """Adds a program, with its executable and its capture where there are any, and makes room for it."""
 
-        def act(catalog: Catalog, blobs: Blobs) -> None:
+        def act(catalog: Catalog, blobs: Blobs) -> Stored:
             digests = [blobs.put(data) if data else "" for data in (executable, capture)]
             sizes = {digest: len(data) for digest, data in zip(digests, (executable, capture), strict=True) if data}
             info = stored.info
             info.disk_bytes = sum(sizes.values())
-            catalog.add(dataclasses.replace(stored, executable=digests[0], capture=digests[1]), sizes)
+            kept = dataclasses.replace(stored, executable=digests[0], capture=digests[1])
+            catalog.add(kept, sizes)
+            return kept
 
-        self._write(act)
+        kept = self._write(act)
         self.trim()
+        return kept or stored
 
     def used(self, use: Use) -> None:
         """Notes that a program was found; `flush` writes it down."""
@@ -104,18 +105,18 @@ class Store:
         if infos:
             self._write(lambda catalog, _: catalog.note(infos))
 
-    def pin(self, keys: Sequence[str], pinned: bool) -> None:
-        """Has programs stay, or lets them go again."""
+    def pin(self, keys: Iterable[str], pinned: bool) -> None:
         self._write(lambda catalog, _: catalog.pin(keys, pinned))
 
-    def remove(self, keys: Sequence[str]) -> None:
+    def remove(self, keys: Iterable[str]) -> None:
         """Forgets programs, and deletes what no other needs."""
+        gone = list(keys)
 
         def act(catalog: Catalog, blobs: Blobs) -> None:
-            for digest in catalog.remove(keys):
+            for digest in catalog.remove(gone):
                 blobs.remove(digest)
 
-        if keys:
+        if gone:
             self._write(act)
 
     def spoilt(self, stored: Stored) -> None:
@@ -125,7 +126,7 @@ class Store:
 
     def trim(self) -> None:
         """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
-        total = self.total()
+        total = self.nbytes
         if total <= self.most_bytes:
             return
         now = time.time()
@@ -141,10 +142,10 @@ class Store:
 
     def collect(self) -> int:
         """Deletes what nobody needs; returns the bytes that were freed."""
-        before = self.total()
+        before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        return freed + max(0, before - self.total()) + trim(self.texts, self._most_texts)
+        return freed + max(0, before - self.nbytes) + trim(self.texts, self._most_texts)
 
     def close(self) -> None:
         """Writes down what is left to write, and lets go of the files."""

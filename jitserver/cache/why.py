@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 from jitclient.wire.explaining import Explained, Why
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.call_key import Makeup, differences
-from jitserver.cache.nearest import Known, nearest
+from jitserver.cache.nearest import nearest
+from jitserver.cache.tier import Known
 
 Find = Callable[[str], Known | None]
 """Finds a program by its key."""

@@ -80,7 +80,7 @@ class Programs:
     def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
         """The program that once had that call key; where other versions made it, as these versions make it."""
         entry = self.cache.memory.get(key)
-        stored = self.cache.store.find(key) if entry is None else None
+        stored = self.cache.store.get(key) if entry is None else None
         if stored is None:
             return entry
         request = request_of(stored)
@@ -97,7 +97,7 @@ class Programs:
         if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
             return False
         try:
-            stored = self.cache.store.find(key)
+            stored = self.cache.store.get(key)
             now = keys.call_key(request_of(stored).lookup) if stored is not None else None
             if now is None or now.text != key:
                 return False
@@ -165,7 +165,7 @@ class Programs:
         return self._restoring.get(key.text, known, lambda: self._restore(key, say))[0]
 
     def _restore(self, key: CallKey, say: Say) -> Entry | None:
-        stored = self.cache.store.find(key.text)
+        stored = self.cache.store.get(key.text)
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
@@ -179,8 +179,8 @@ class Programs:
                 self.cache.store.spoilt(stored)
             else:
                 self.counters.add(restores=1)
-                entry = self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
-                if self.cache.store.find(key.text) is None:  # somebody removed it meanwhile
+                entry = self.cache.memory.put(self._entry(stored.info, built, stored.makeup))
+                if self.cache.store.get(key.text) is None:  # somebody removed it meanwhile
                     self.cache.memory.remove([key.text])
                 return entry
         try:

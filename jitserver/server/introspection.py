@@ -51,4 +51,4 @@ def _called(entry: Entry) -> Called:
 def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
     """Those in the cache, and those that only a session holds any more."""
     leased = itertools.chain.from_iterable(session.leased() for session in sessions)
-    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.matching(""), leased)}.values())
+    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.entries(), leased)}.values())

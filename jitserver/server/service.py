@@ -256,7 +256,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(introspection.Pin)
     def exposed_pin(self, connection: DaemonConnection, request: introspection.Pin) -> list[str]:
-        return [info.key for info in self.engine.cache.pin(request.prefix, request.pinned)]
+        return self.engine.cache.pin(request.prefix, request.pinned)
 
     @verb(None)
     def exposed_collect(self, connection: DaemonConnection, _: None) -> int:

@@ -84,9 +84,9 @@ def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeyp
     [info] = first.engine.cache.infos()
     assert first.engine.cache.close(60)
     store = Store(tmp_path, 1 << 30)
-    stored = store.find(info.key)
+    stored = store.get(info.key)
     assert stored is not None
-    store.save(dataclasses.replace(stored, request=b"none"), b"", b"")
+    store.put(dataclasses.replace(stored, request=b"none"), b"", b"")
     store.close()
     following = Client(tmp_path, monkeypatch)
     assert following.ask("lookup", LOOKUP, Prepared | None) is None
