@@ -1,14 +1,15 @@
 """Bytes by their digest, each in a file: what is stored twice is there once."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import time
 from collections.abc import Container, Iterator
 from pathlib import Path
 
+from jitclient.digests import digest
 from jitserver.cache import files
+from jitserver.cache.corrupt import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -34,35 +35,35 @@ class Blobs:
         Raises:
             OSError: the disk does not take them.
         """
-        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-        path = self._path(digest)
+        name = digest(data).hex()
+        path = self._path(name)
         try:
             os.utime(path)  # and is so fresh that no other daemon takes it for left over
         except FileNotFoundError:
             files.write(path, [data])
-        return digest
+        return name
 
-    def get(self, digest: str) -> memoryview | None:
+    def get(self, name: str) -> memoryview | None:
         """The bytes; None where they are missing or damaged."""
-        path = self._path(digest)
+        path = self._path(name)
         try:
             return files.read(path)
         except FileNotFoundError:
             return None
-        except files.Corrupt as error:
+        except Corrupt as error:
             log.warning("%s: moved to %s; the program is compiled again when it is needed", error, self._quarantine)
-            self.discard(digest)
+            self.discard(name)
             return None
 
-    def discard(self, digest: str) -> None:
+    def discard(self, name: str) -> None:
         """Moves bytes aside that are of no use."""
         with contextlib.suppress(OSError):
-            self._path(digest).replace(self._quarantine / digest)
+            self._path(name).replace(self._quarantine / name)
 
-    def remove(self, digest: str) -> None:
+    def remove(self, name: str) -> None:
         """Deletes bytes, if they are there."""
         with contextlib.suppress(OSError):
-            self._path(digest).unlink()
+            self._path(name).unlink()
 
     def sweep(self, known: Container[str]) -> int:
         """Deletes files that are not `known`, what interrupted writers left, and what was moved aside days ago.
@@ -82,8 +83,8 @@ class Blobs:
                 freed += entry.stat().st_size
         return freed
 
-    def _path(self, digest: str) -> Path:
-        return self._folder / digest[:2] / digest
+    def _path(self, name: str) -> Path:
+        return self._folder / name[:2] / name
 
 
 def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.call_key import Makeup
+from jitserver.cache.corrupt import Corrupt, unpacked
 
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""
@@ -36,12 +36,7 @@ CREATE TABLE blobs (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROW
 
 _INFO = "info, hits, saved, last_used, pinned"
 _STORED = f"SELECT {_INFO}, rows, parts, facts, request, executable, capture FROM programs JOIN details USING (key)"
-_decode = decoder(EntryInfo).decode
 _encode = msgspec.msgpack.encode
-
-
-class Damaged(Exception):  # noqa: N818
-    """The catalog cannot be used: it is broken, or of another version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +67,13 @@ class Use:
 
 
 class Catalog:
-    """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`."""
+    """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`; rows may be `Corrupt`."""
 
     def __init__(self, path: Path, writes: bool = True) -> None:
         """Opens it; where it is missing it is made, if this is somebody who writes.
 
         Raises:
-            Damaged: it cannot be used.
+            Corrupt: it cannot be used.
         """
         self.writes = writes
         self._lock = threading.Lock()
@@ -111,13 +106,13 @@ class Catalog:
                     run(statement)
                 run(f"PRAGMA user_version = {FORMAT}")
             elif version != FORMAT:
-                raise Damaged(f"it is of format {version}, this is {FORMAT}")
+                raise Corrupt(f"it is of format {version}, this is {FORMAT}")
             if writes:
                 self.commit()
         except sqlite3.OperationalError:
             raise  # the disk, or somebody who holds it: it may be well
         except sqlite3.DatabaseError as error:
-            raise Damaged(str(error)) from error
+            raise Corrupt(str(error)) from error
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -237,7 +232,7 @@ class Catalog:
 
 
 def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -> EntryInfo:
-    found: EntryInfo = _decode(info)
+    found = unpacked(info, EntryInfo)
     found.hits, found.saved, found.last_used, found.pinned = hits, saved, last_used, bool(pinned)
     found.in_memory = False  # which it was when it was written down
     return found
@@ -245,5 +240,5 @@ def _info(info: bytes, hits: int, saved: float, last_used: float, pinned: int) -
 
 def _stored(row: tuple[Any, ...]) -> Stored:
     rows, parts, facts, request, executable, capture = row[5:]
-    makeup = Makeup(decoded(rows, dict[str, bytes]), parts)
+    makeup = Makeup(unpacked(rows, dict[str, bytes]), parts)
     return Stored(_info(*row[:5]), makeup, facts, request, executable, capture)

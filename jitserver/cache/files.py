@@ -7,12 +7,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from jitserver.cache.corrupt import Corrupt
+
 _MARK = b"jitserv1"
 _TAIL = len(_MARK) + 4
-
-
-class Corrupt(Exception):  # noqa: N818
-    """A file does not hold what was written to it."""
 
 
 def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:

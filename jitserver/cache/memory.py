@@ -6,8 +6,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from jitclient.wire.messages import EntryInfo
 from jitserver.cache.entry import Entry
 from jitserver.cache.eviction import worth
+from jitserver.cache.tier import Tier
 
 _SPARE = 0.9
 _COUNT_EVERY = 16
@@ -22,16 +24,16 @@ def maps_of_process() -> int:
         return 0
 
 
-class Memory:
-    """Programs by call key. Over a bound, those that are worth least leave, first of those that no session holds. One
-    that a session holds rests, and is the same again when it comes back. Safe to use from threads.
+class Memory(Tier[Entry]):
+    """Over a bound, those leave first that no session holds. One that a session holds rests, and is the same again when
+    it comes back.
     """
 
     def __init__(self, most_bytes: int, most_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
         self.most_bytes = most_bytes
         self.most_maps = most_maps
         self._count_maps = count_maps
-        self.nbytes = 0
+        self._nbytes = 0
         self._entries: dict[str, Entry] = {}
         self._resting: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -40,11 +42,14 @@ class Memory:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
     def get(self, key: str) -> Entry | None:
-        """The program of that key."""
         return self._entries.get(key)
 
-    def add(self, entry: Entry) -> Entry:
+    def put(self, entry: Entry) -> Entry:
         """Adds a program, and makes room for it; returns its entry, which sessions may hold already."""
         with self._lock:
             self._pop(entry.key)
@@ -54,7 +59,7 @@ class Memory:
                 resting.info = entry.info
                 entry = resting
             self._entries[entry.key] = entry
-            self.nbytes += entry.nbytes
+            self._nbytes += entry.nbytes
             entry.info.in_memory = True
             self._added += 1
             if self.nbytes > self.most_bytes:
@@ -65,9 +70,11 @@ class Memory:
                     self._trim(self.nbytes, len(self._entries) * share * _SPARE)
             return entry
 
-    def lets_go(self, key: str) -> bool:
-        """Whether a program may leave the disk: not where a session holds it and its executable is nowhere else. One
-        that is in memory stays there from then on, as long as a session holds it.
+    def take_over(self, key: str) -> bool:
+        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory.
+
+        Returns:
+            Whether it may leave: not where a session holds it and its executable is nowhere else.
         """
         with self._lock:
             if key in self._resting:
@@ -78,21 +85,31 @@ class Memory:
             return True
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Lets go of programs, if they are there."""
         with self._lock:
             for key in keys:
                 self._pop(key)
 
-    def matching(self, prefix: str) -> list[Entry]:
-        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+    def pin(self, keys: Iterable[str], pinned: bool) -> None:
+        for entry in filter(None, map(self.get, keys)):
+            entry.info.pinned = pinned
+
+    def entries(self) -> list[Entry]:
+        """All programs."""
         with self._lock:
-            found = list(self._entries.values())
-        return [entry for entry in found if entry.key.startswith(prefix) or entry.info.name == prefix]
+            return list(self._entries.values())
+
+    def infos(self, prefix: str = "") -> list[EntryInfo]:
+        found = [entry.info for entry in self.entries()]
+        return [info for info in found if info.key.startswith(prefix) or info.name == prefix]
+
+    def named(self, name: str) -> list[Entry]:
+        found = [entry for entry in self.entries() if entry.info.name == name]
+        return sorted(found, key=lambda entry: -entry.info.last_used)
 
     def _pop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self.nbytes -= entry.nbytes
+            self._nbytes -= entry.nbytes
             entry.info.in_memory = False
 
     def _trim(self, most_bytes: float, most_entries: float) -> None:

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache import folder
-from jitserver.cache.catalog import CATALOG, Catalog, Damaged, Stored
+from jitserver.cache.catalog import CATALOG, Catalog, Stored
+from jitserver.cache.corrupt import Corrupt
 
 Found = TypeVar("Found")
 
@@ -33,7 +34,7 @@ def named(name: str) -> list[Stored]:
 def _each(ask: Callable[[Catalog], Found]) -> list[Found]:
     answers = []
     for part in folder.parts_there():
-        with contextlib.suppress(Damaged, sqlite3.Error):
+        with contextlib.suppress(Corrupt, sqlite3.Error):
             catalog = Catalog(part / CATALOG, writes=False)
             try:
                 answers.append(ask(catalog))

@@ -6,15 +6,17 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.blobs import Blobs
-from jitserver.cache.catalog import CATALOG, Catalog, Damaged, Stored, Use
+from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use
+from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.eviction import worth
 from jitserver.cache.folder import trim
+from jitserver.cache.tier import Tier
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +30,19 @@ Found = TypeVar("Found")
 Act = Callable[[Catalog, Blobs], Found]
 
 
-class Store:
-    """Programs by call key. Where the disk fails, nothing is found and nothing is kept, with one warning, until it
-    works again. Safe to use from threads, and beside other daemons.
+class Store(Tier[Stored]):
+    """Where the disk fails, nothing is found and nothing is kept, with one warning, until it works again. Safe to use
+    beside other daemons.
     """
 
-    def __init__(self, folder: Path, most_bytes: int, lets_go: Callable[[str], bool] = lambda key: True) -> None:
+    def __init__(self, folder: Path, most_bytes: int, take_over: Callable[[str], bool] = lambda key: True) -> None:
         """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. Programs whose
-        key `lets_go` refuses leave only when they are removed.
+        key `take_over` refuses leave only when they are removed.
         """
         self.texts = folder / "texts"
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
-        self._lets_go = lets_go
+        self._take_over = take_over
         self._folder = folder
         self._quarantine = folder / QUARANTINE
         self._lock = threading.Lock()
@@ -50,8 +52,7 @@ class Store:
 
     # ---- reading
 
-    def find(self, key: str) -> Stored | None:
-        """The program of that key."""
+    def get(self, key: str) -> Stored | None:
         return self._read(lambda catalog, _: catalog.find(key), None)
 
     def blob(self, digest: str) -> memoryview | None:
@@ -59,31 +60,32 @@ class Store:
         return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
-        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
         return self._read(lambda catalog, _: catalog.infos(prefix), [])
 
-    def likely(self, name: str) -> list[Stored]:
-        """Programs of that name, the ones used last first: some of them, where there are many."""
+    def named(self, name: str) -> list[Stored]:
         return self._read(lambda catalog, _: catalog.named(name), [])
 
-    def total(self) -> int:
-        """The bytes that it takes."""
+    @property
+    def nbytes(self) -> int:
         return self._read(lambda catalog, _: catalog.total(), 0)
 
     # ---- writing
 
-    def save(self, stored: Stored, executable: bytes, capture: bytes) -> None:
+    def put(self, stored: Stored, executable: bytes = b"", capture: bytes = b"") -> Stored:
         """Adds a program, with its executable and its capture where there are any, and makes room for it."""
 
-        def act(catalog: Catalog, blobs: Blobs) -> None:
+        def act(catalog: Catalog, blobs: Blobs) -> Stored:
             digests = [blobs.put(data) if data else "" for data in (executable, capture)]
             sizes = {digest: len(data) for digest, data in zip(digests, (executable, capture), strict=True) if data}
             info = stored.info
             info.disk_bytes = sum(sizes.values())
-            catalog.add(dataclasses.replace(stored, executable=digests[0], capture=digests[1]), sizes)
+            kept = dataclasses.replace(stored, executable=digests[0], capture=digests[1])
+            catalog.add(kept, sizes)
+            return kept
 
-        self._write(act)
+        kept = self._write(act)
         self.trim()
+        return kept or stored
 
     def used(self, use: Use) -> None:
         """Notes that a program was found; `flush` writes it down."""
@@ -103,18 +105,18 @@ class Store:
         if infos:
             self._write(lambda catalog, _: catalog.note(infos))
 
-    def pin(self, keys: Sequence[str], pinned: bool) -> None:
-        """Has programs stay, or lets them go again."""
+    def pin(self, keys: Iterable[str], pinned: bool) -> None:
         self._write(lambda catalog, _: catalog.pin(keys, pinned))
 
-    def remove(self, keys: Sequence[str]) -> None:
+    def remove(self, keys: Iterable[str]) -> None:
         """Forgets programs, and deletes what no other needs."""
+        gone = list(keys)
 
         def act(catalog: Catalog, blobs: Blobs) -> None:
-            for digest in catalog.remove(keys):
+            for digest in catalog.remove(gone):
                 blobs.remove(digest)
 
-        if keys:
+        if gone:
             self._write(act)
 
     def spoilt(self, stored: Stored) -> None:
@@ -124,7 +126,7 @@ class Store:
 
     def trim(self) -> None:
         """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
-        total = self.total()
+        total = self.nbytes
         if total <= self.most_bytes:
             return
         now = time.time()
@@ -132,7 +134,7 @@ class Store:
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
             if total <= self.most_bytes * _AFTER_TRIM:
                 break
-            if not info.pinned and self._lets_go(info.key):
+            if not info.pinned and self._take_over(info.key):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)
@@ -140,10 +142,10 @@ class Store:
 
     def collect(self) -> int:
         """Deletes what nobody needs; returns the bytes that were freed."""
-        before = self.total()
+        before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        return freed + max(0, before - self.total()) + trim(self.texts, self._most_texts)
+        return freed + max(0, before - self.nbytes) + trim(self.texts, self._most_texts)
 
     def close(self) -> None:
         """Writes down what is left to write, and lets go of the files."""
@@ -160,7 +162,7 @@ class Store:
             return otherwise
         try:
             return act(*self._open())
-        except (OSError, sqlite3.Error, Damaged) as error:
+        except (OSError, sqlite3.Error, Corrupt) as error:
             self._fail(error)
             return otherwise
 
@@ -171,7 +173,7 @@ class Store:
             return None
         try:
             done = act(*self._open(to_write=True))
-        except (OSError, sqlite3.Error, Damaged) as error:
+        except (OSError, sqlite3.Error, Corrupt) as error:
             self._fail(error)
             return None
         if self._failed_at is not None:
@@ -201,7 +203,7 @@ class Store:
             return self._opened
 
     def _fail(self, error: Exception) -> None:
-        broken = isinstance(error, Damaged) or type(error) is sqlite3.DatabaseError
+        broken = isinstance(error, Corrupt) or type(error) is sqlite3.DatabaseError
         with self._lock:
             first, self._failed_at = self._failed_at is None, time.monotonic()
             if broken:

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.catalog import Stored, Use
 from jitserver.cache.entry import Entry
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
+from jitserver.cache.tier import Known, Tier
 from jitserver.cache.write_behind import Writer
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,7 @@ class Tiers:
     def __init__(self, memory: Memory, store: Store, writer: Writer) -> None:
         self.memory = memory
         self.store = store
+        self._tiers: tuple[Tier[Any], ...] = (memory, store)  # the fastest first
         self.writer = writer
         self._counting = threading.Lock()
 
@@ -30,8 +33,8 @@ class Tiers:
 
     def keep(self, entry: Entry, stored: Stored, executable: Callable[[], bytes], capture: bytes) -> Entry:
         """Holds a program that was just made, and has it written to the disk some time; returns the entry for it."""
-        self.writer.add(entry.key, lambda: self.store.save(stored, executable(), capture))
-        return self.memory.add(entry)
+        self.writer.add(entry.key, lambda: self.store.put(stored, executable(), capture))
+        return self.memory.put(entry)
 
     def used(self, entry: Entry) -> float:
         """Notes that a program was asked for and found; returns the seconds that this saved."""
@@ -50,42 +53,35 @@ class Tiers:
         keys = [info.key for info in found]
         for key in keys:
             self.writer.cancel(key)
-        self.memory.remove(keys)
-        self.store.remove(keys)
+        for tier in self._tiers:
+            tier.remove(keys)
         return found
 
-    def pin(self, prefix: str, pinned: bool) -> list[EntryInfo]:
-        """Has the programs that `infos` tells of stay, or lets them go again; returns those."""
-        found = self.infos(prefix)
-        self.store.pin([info.key for info in found], pinned)
-        for info in found:
-            info.pinned = pinned
-            entry = self.memory.get(info.key)
-            if entry is not None:
-                entry.info.pinned = pinned
-        return found
+    def pin(self, prefix: str, pinned: bool) -> list[str]:
+        """Has the programs that `infos` tells of stay, or lets them go again; returns their keys."""
+        keys = [info.key for info in self.infos(prefix)]
+        for tier in self._tiers:
+            tier.pin(keys, pinned)
+        return keys
 
     # ---- looking inside
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
         """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
-        found = {info.key: info for info in self.store.infos(prefix)}
-        found.update((entry.key, entry.info) for entry in self.memory.matching(prefix))
-        return list(found.values())
+        return list({info.key: info for tier in reversed(self._tiers) for info in tier.infos(prefix)}.values())
 
-    def get(self, key: str) -> Entry | Stored | None:
+    def get(self, key: str) -> Known | None:
         """What is known of a program; it is not loaded."""
-        return self.memory.get(key) or self.store.find(key)
+        return next(filter(None, (tier.get(key) for tier in self._tiers)), None)
 
     def stored(self, key: str) -> Stored | None:
         """What the disk has of a program, once it is written if it is to be."""
         self.writer.wait_for(key)
-        return self.store.find(key)
+        return self.store.get(key)
 
-    def named(self, name: str) -> list[Entry | Stored]:
+    def named(self, name: str) -> list[Known]:
         """Programs of that name, the ones used last first: some of them, where there are many."""
-        found: dict[str, Entry | Stored] = {stored.key: stored for stored in self.store.likely(name)}
-        found.update((entry.key, entry) for entry in self.memory.matching(name) if entry.info.name == name)
+        found = {known.key: known for tier in reversed(self._tiers) for known in tier.named(name)}
         return sorted(found.values(), key=lambda known: -known.info.last_used)
 
     # ---- housekeeping
@@ -97,7 +93,7 @@ class Tiers:
     def close(self, seconds: float) -> bool:
         """Writes what is left to write; returns whether that took no longer than so many seconds."""
         done = self.writer.finish(seconds)
-        timed = [entry for entry in self.memory.matching("") if entry.program.slowest]
+        timed = [entry for entry in self.memory.entries() if entry.program.slowest]
         for entry in timed:
             entry.info.slowest = entry.program.slowest
         self.store.note([entry.info for entry in timed])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 
 _QUIET_SECONDS = 0.25
 _PATIENCE_SECONDS = 10.0

@@ -1,7 +1,6 @@
 """Manifests: what each session and name needs, and which files it references. Knows nothing of jax."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import threading
@@ -10,12 +9,13 @@ from typing import Literal
 
 import msgspec
 
+from jitclient.digests import digest
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
-from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Failure, Spec
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
+from jitserver.cache.corrupt import Corrupt, unpacked
 from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
@@ -117,11 +117,11 @@ class Manifests:
     def _read(self, path: Path) -> None:
         try:
             if path.name.startswith("."):
-                raise files.Corrupt("it was never finished")
+                raise Corrupt("it was never finished")
             if path.stat().st_uid != os.getuid():
-                raise files.Corrupt("it belongs to another user")
-            self._found[path] = decoded(files.read(path), Manifest)
-        except (files.Corrupt, msgspec.MsgspecError, OSError) as error:
+                raise Corrupt("it belongs to another user")
+            self._found[path] = unpacked(files.read(path), Manifest)
+        except (Corrupt, OSError) as error:
             log.warning("what the daemon before left in %s is lost: %s", path, error)
             with contextlib.suppress(ValueError):  # it is that of a name
                 self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and what it left is damaged: {error}"
@@ -160,4 +160,4 @@ def _remove(path: Path) -> None:
 
 
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    return digest(text.encode(errors="surrogatepass"), 12).hex()

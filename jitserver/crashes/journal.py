@@ -8,7 +8,6 @@ program in it.
 
 import contextlib
 import fcntl
-import hashlib
 import logging
 import mmap
 import os
@@ -19,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jitclient.digests import digest
 from jitserver.crashes.strikes import Strikes, Work
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Journal:
             part: the part of the cache whose programs they name; the strikes are kept there.
         """
         strikes = Strikes(part)
-        stem = hashlib.blake2b(os.fsencode(part), digest_size=6).hexdigest()
+        stem = digest(os.fsencode(part), 6).hex()
         try:
             _count_dead(folder, stem, strikes)
             path, memory = _new(folder, stem)

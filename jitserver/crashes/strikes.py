@@ -14,6 +14,7 @@ import msgspec
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache import files
+from jitserver.cache.corrupt import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class Strikes:
         self._seen = seen
         try:
             self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
-        except (OSError, files.Corrupt, msgspec.MsgspecError) as error:
+        except (OSError, Corrupt, msgspec.MsgspecError) as error:
             log.warning("the strikes of earlier crashes cannot be read, and are forgotten: %s", error)
             self._suspects = {}
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitclient.notices.labels import size
-from jitserver.cache.catalog import CATALOG, Catalog, Damaged
+from jitserver.cache.catalog import CATALOG, Catalog
+from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.folder import base, parts_there
 from jitserver.cache.store import QUARANTINE
 from jitserver.doctor.files import of_folder
@@ -36,6 +37,6 @@ def _catalog(path: Path) -> Finding:
         catalog = Catalog(path, writes=False)
         found, total = len(catalog.infos()), catalog.total()
         catalog.close()
-    except (sqlite3.Error, Damaged) as error:
+    except (sqlite3.Error, Corrupt) as error:
         return Finding("catalog", "warning", f"{path}: {error}", "jitserver restart: the daemon begins a new one")
     return Finding("catalog", "ok", f"{found:,} programs, {size(total)}")

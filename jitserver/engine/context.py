@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ import jax
 
 from jitclient.codec.ambient import process_state
 from jitclient.codec.steps.format import FORMAT
+from jitclient.digests import digest
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
@@ -139,4 +139,4 @@ def _cpu_features() -> str:
     if not info.exists():
         return platform.processor()
     flags = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
-    return hashlib.blake2b("".join(flags[:1]).encode(), digest_size=6).hexdigest()
+    return digest("".join(flags[:1]).encode(), 6).hex()

@@ -1,39 +1,31 @@
 """Why a call found no program: its key, taken apart, against those of the programs that are there."""
 
-import hashlib
-
+from jitclient.digests import digest
 from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
-from jitclient.wire.messages import Lookup
 from jitserver.cache.call_key import Makeup
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.why import against_nearest
-from jitserver.engine import keys
+from jitserver.engine.keys import CallKey
 
 _TOLD_HERE = ("packages", "process")
 """Rows of the table of keys that no client knows: mappings from names to texts."""
 
 
-def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
-    """What decides a lookup's key: `parts` are what the client tells of it, in words.
+def makeup_of(key: CallKey, parts: bytes) -> Makeup:
+    """What decides a key: `parts` are what the client tells of it, in words.
 
     Raises:
         msgspec.MsgspecError: `parts` are none.
     """
-    rows = keys.parts(lookup)
     told = decode_parts(parts)
     for row in _TOLD_HERE:
-        held = decoded(rows[row], dict[str, str])
+        held = decoded(key.rows[row], dict[str, str])
         told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return Makeup({row: _digest(part) for row, part in rows.items()}, encode_parts(told))
+    return Makeup({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))
 
 
-def explained(cache: Tiers, request: Explain, refusal: str = "") -> Explained:
+def explained(cache: Tiers, key: CallKey, request: Explain, refusal: str = "") -> Explained:
     """Whether the program of a lookup is there, and where it differs from the nearest other one of that name."""
-    key = keys.call_key(request.lookup)
-    makeup = makeup_of(request.lookup, request.parts)
-    return against_nearest(cache.get, cache.named, key, makeup, request.name, refusal)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+    makeup = makeup_of(key, request.parts)
+    return against_nearest(cache.get, cache.named, key.text, makeup, request.name, refusal)

@@ -1,19 +1,34 @@
-"""The call key: a digest over labelled parts, so that a miss can say which part differs."""
+"""The call key: a digest over labelled rows, so that a miss can say which row differs."""
 
-import hashlib
+import dataclasses
+from collections.abc import Mapping
 
 import msgspec
 
+from jitclient.digests import digest
 from jitclient.wire.messages import Lookup
 from jitserver.engine import context
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-def parts(lookup: Lookup) -> dict[str, bytes]:
-    """Everything that decides a program, by label."""
+@dataclasses.dataclass(frozen=True)
+class CallKey:
+    """The key of a program. It is computed once for each request, and passed on.
+
+    Attributes:
+        text: the digest of all rows, under which the program is cached.
+        rows: everything that decides the program, by label.
+    """
+
+    text: str
+    rows: Mapping[str, bytes]
+
+
+def call_key(lookup: Lookup) -> CallKey:
+    """The key of the program that a client looks up."""
     signature = lookup.signature
-    made = {
+    rows = {
         "capture": lookup.capture_key.encode(),
         "tree": _encode(signature.tree),
         "leaves": _encode(signature.leaves),
@@ -25,14 +40,5 @@ def parts(lookup: Lookup) -> dict[str, bytes]:
         "process": _encode(context.of_process()),
     }
     if signature.shardings is not None:
-        made["shardings"] = _encode(signature.shardings)
-    return made
-
-
-def call_key(lookup: Lookup) -> str:
-    """The digest under which the program is cached."""
-    digest = hashlib.blake2b(digest_size=16)
-    for label, part in parts(lookup).items():
-        digest.update(f"{label}:{len(part)}:".encode())
-        digest.update(part)
-    return digest.hexdigest()
+        rows["shardings"] = _encode(signature.shardings)
+    return CallKey(digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex(), rows)

@@ -1,5 +1,6 @@
 """Programs by call key: found in memory, loaded from the disk, or made, once for all who ask."""
 
+import functools
 import logging
 import time
 
@@ -7,10 +8,10 @@ import msgspec
 
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.notices import labels
-from jitclient.wire.decoders import decoded
-from jitclient.wire.messages import EntryInfo, Lookup, Prepare
+from jitclient.wire.messages import EntryInfo, Prepare
 from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Stored
+from jitserver.cache.corrupt import Corrupt, unpacked
 from jitserver.cache.entry import Entry
 from jitserver.cache.recent import Recent
 from jitserver.cache.single_flight import Once
@@ -20,6 +21,7 @@ from jitserver.crashes.journal import Journal, mark
 from jitserver.engine import ambient, context, explaining, keys, program, serialization
 from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.infos import info_of
+from jitserver.engine.keys import CallKey
 from jitserver.engine.program import TRACING, Program, Say
 from jitserver.engine.trace_lock import Busy
 
@@ -43,25 +45,24 @@ class Programs:
         self._restoring: Once[Entry | None] = Once()
         self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # why, the function's name
 
-    def find(self, lookup: Lookup, say: Say) -> Entry | None:
-        """The program of a lookup, if it is there: no client has to tell more of it.
+    def find(self, key: CallKey, say: Say) -> Entry | None:
+        """The program of that key, if it is there: no client has to tell more of it.
 
         Raises:
             CaptureError: it was tried before, and read the world while it was traced, or its trace failed.
             CrashesDaemon: it was tried before, and daemons ended of it.
         """
-        key = keys.call_key(lookup)
-        self._refuse_crashing(key)
-        refusal = self._of_clients.get(key)
+        self._refuse_crashing(key.text)
+        refusal = self._of_clients.get(key.text)
         if refusal is not None:
             raise refusal[0]
-        entry = self.cache.memory.get(key) or self._restored(key, say)
+        entry = self._restored(key, say)
         if entry is not None:
             self._count_hit(entry)
         return entry
 
-    def prepare(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        """The program of a request, and whether it was this call that made it.
+    def prepare(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        """The program of a request, whose key that is, and whether it was this call that made it.
 
         Others who ask for the same meanwhile wait for it.
 
@@ -70,8 +71,8 @@ class Programs:
             TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
             CrashesDaemon: it was tried before, and daemons ended of it.
         """
-        self._refuse_crashing(keys.call_key(request.lookup))
-        entry, made = self._made_once(request, payload, say)
+        self._refuse_crashing(key.text)
+        entry, made = self._made_once(key, request, payload, say)
         if not made:
             self._count_hit(entry)
         return entry, made
@@ -79,13 +80,13 @@ class Programs:
     def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
         """The program that once had that call key; where other versions made it, as these versions make it."""
         entry = self.cache.memory.get(key)
-        stored = self.cache.store.find(key) if entry is None else None
+        stored = self.cache.store.get(key) if entry is None else None
         if stored is None:
             return entry
         request = request_of(stored)
         now = keys.call_key(request.lookup)
-        self._refuse_crashing(now)
-        return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
+        self._refuse_crashing(now.text)
+        return self._restored(now, say) or self._made_again(now, stored, request, say)
 
     def warm(self, key: str) -> bool:
         """Has a program of the disk in memory, unless other versions made it; whether it was not there before.
@@ -96,29 +97,30 @@ class Programs:
         if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
             return False
         try:
-            stored = self.cache.store.find(key)
-            if stored is None or keys.call_key(request_of(stored).lookup) != key:
+            stored = self.cache.store.get(key)
+            now = keys.call_key(request_of(stored).lookup) if stored is not None else None
+            if now is None or now.text != key:
                 return False
-            return self._restored(key, lambda _: None) is not None
+            return self._restored(now, lambda _: None) is not None
         except Exception as error:  # a user's code may have run again, for want of an executable
             log.info("program %s cannot be loaded: %s", key[:12], error)
             return False
 
-    def _made_once(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        key = keys.call_key(request.lookup)
-        return self._once.get(key, lambda: self.cache.memory.get(key), lambda: self._make(key, request, payload, say))
+    def _made_once(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        known = functools.partial(self.cache.memory.get, key.text)
+        return self._once.get(key.text, known, lambda: self._make(key, request, payload, say))
 
     def _refuse_crashing(self, key: str) -> None:
         refusal = self.journal.strikes.refusal(key)
         if refusal:
             raise CrashesDaemon(refusal)
 
-    def _make(self, key: str, request: Prepare, payload: bytes, say: Say) -> Entry:
+    def _make(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> Entry:
         self.counters.add(misses=1)
         lookup = request.lookup
-        makeup = explaining.makeup_of(lookup, request.parts)
+        makeup = explaining.makeup_of(key, request.parts)
         label = labels.of_call(request.name, lookup.signature.leaves)
-        with self.journal.noted("unpacking", key, label) as go_on:
+        with self.journal.noted("unpacking", key.text, label) as go_on:
 
             def say_on(phase: str) -> None:
                 go_on(phase)
@@ -127,9 +129,9 @@ class Programs:
             if request.traced is not None:
                 built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
             else:
-                built = self._trace(key, request, payload, say_on)
+                built = self._trace(key.text, request, payload, say_on)
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
-        entry = self._entry(info_of(key, request, built), built, makeup)
+        entry = self._entry(info_of(key.text, request, built), built, makeup)
         facts = serialization.facts_of(built, lookup.signature.context)
         stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
         return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
@@ -158,39 +160,40 @@ class Programs:
         built: Program = entry.program
         return built
 
-    def _restored(self, key: str, say: Say) -> Entry | None:
-        return self._restoring.get(key, lambda: self.cache.memory.get(key), lambda: self._restore(key, say))[0]
+    def _restored(self, key: CallKey, say: Say) -> Entry | None:
+        known = functools.partial(self.cache.memory.get, key.text)
+        return self._restoring.get(key.text, known, lambda: self._restore(key, say))[0]
 
-    def _restore(self, key: str, say: Say) -> Entry | None:
-        stored = self.cache.store.find(key)
+    def _restore(self, key: CallKey, say: Say) -> Entry | None:
+        stored = self.cache.store.get(key.text)
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
-        if executable is not None and self.journal.strikes.count(key, _LOADING) < _MOST_ON_DISK:
+        if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MOST_ON_DISK:
             say(_LOADING)
             try:
-                with self.journal.noted(_LOADING, key, stored.info.label):
+                with self.journal.noted(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
             except Exception:
                 log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
                 self.cache.store.spoilt(stored)
             else:
                 self.counters.add(restores=1)
-                entry = self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
-                if self.cache.store.find(key) is None:  # somebody removed it meanwhile
-                    self.cache.memory.remove([key])
+                entry = self.cache.memory.put(self._entry(stored.info, built, stored.makeup))
+                if self.cache.store.get(key.text) is None:  # somebody removed it meanwhile
+                    self.cache.memory.remove([key.text])
                 return entry
         try:
-            return self._made_again(stored, request_of(stored), say)
-        except (CaptureError, TraceFailed) as error:
+            return self._made_again(key, stored, request_of(stored), say)
+        except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
             return None
 
-    def _made_again(self, stored: Stored, request: Prepare, say: Say) -> Entry | None:
+    def _made_again(self, key: CallKey, stored: Stored, request: Prepare, say: Say) -> Entry | None:
         capture = self.cache.store.blob(stored.capture)
         if capture is None:
             return None
-        entry, made = self._made_once(request, bytes(capture), say)
+        entry, made = self._made_once(key, request, bytes(capture), say)
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
@@ -263,5 +266,9 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
 
 
 def request_of(stored: Stored) -> Prepare:
-    """What a client asked for when it was made."""
-    return decoded(stored.request, Prepare)
+    """What a client asked for when it was made.
+
+    Raises:
+        Corrupt: that is not what the disk has.
+    """
+    return unpacked(stored.request, Prepare)

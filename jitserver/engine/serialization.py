@@ -10,8 +10,8 @@ import msgspec
 from jax.experimental import serialize_executable
 
 from jitclient.codec import values
-from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import Escape, Message, Spec, Warned
+from jitserver.cache.corrupt import unpacked
 from jitserver.engine import device_arrays
 from jitserver.engine.program import Program
 
@@ -69,7 +69,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     Raises:
         Exception: they make no program here.
     """
-    told = decoded(facts, Facts)
+    told = unpacked(facts, Facts)
     _ready_for_native_calls()
     payload, in_tree, out_tree, numbers = pickle.loads(executable)
     devices = {device.id: device for device in jax.devices()}

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 from jitclient.notices import labels
 from jitclient.wire.introspection import Making
-from jitclient.wire.messages import Lookup, Prepare
+from jitclient.wire.messages import Prepare
 
 Say = Callable[[str], None]
 
 
 @dataclasses.dataclass
 class _Asked:
+    key: str
     request: Prepare
     pid: int
     since: float
@@ -29,9 +30,9 @@ class Makings:
         self._asked: dict[int, _Asked] = {}
 
     @contextlib.contextmanager
-    def asked(self, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
+    def asked(self, key: str, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
         """Notes a request while it is under way; yields what takes note of its phases, too."""
-        number, asked = next(self._numbers), _Asked(request, pid, time.monotonic())
+        number, asked = next(self._numbers), _Asked(key, request, pid, time.monotonic())
 
         def noted(phase: str) -> None:
             asked.phase = phase
@@ -43,20 +44,20 @@ class Makings:
         finally:
             del self._asked[number]
 
-    def now(self, key_of: Callable[[Lookup], str]) -> list[Making]:
+    def now(self) -> list[Making]:
         """What is being made, the longest first: those who ask for the same are told together."""
         by_key: dict[str, list[_Asked]] = {}
         for asked in list(self._asked.values()):
-            by_key.setdefault(key_of(asked.request.lookup), []).append(asked)
+            by_key.setdefault(asked.key, []).append(asked)
         now = time.monotonic()
-        return sorted((_told(key, asked, now) for key, asked in by_key.items()), key=lambda making: -making.seconds)
+        return sorted((_told(asked, now) for asked in by_key.values()), key=lambda making: -making.seconds)
 
 
-def _told(key: str, together: list[_Asked], now: float) -> Making:
+def _told(together: list[_Asked], now: float) -> Making:
     maker = next((asked for asked in together if asked.phase), together[0])
     request = maker.request
     return Making(
-        key=key,
+        key=maker.key,
         label=labels.of_call(request.name, request.lookup.signature.leaves),
         phase=maker.phase or "loading",
         seconds=now - maker.since,

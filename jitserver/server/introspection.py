@@ -21,7 +21,7 @@ def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: 
         now=time.monotonic(),
         status=status,
         sessions=[_session(session) for session in sessions],
-        making=makings.now(engine.key_of),
+        making=makings.now(),
         devices=engine.device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
     )
@@ -51,4 +51,4 @@ def _called(entry: Entry) -> Called:
 def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
     """Those in the cache, and those that only a session holds any more."""
     leased = itertools.chain.from_iterable(session.leased() for session in sessions)
-    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.matching(""), leased)}.values())
+    return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.entries(), leased)}.values())

@@ -1,6 +1,6 @@
 """A capture's payload on its way in, part by part, and the proof that it is the one its key names."""
 
-from jitclient.codec.pickler import digest
+from jitclient.digests import digest
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
 
@@ -35,6 +35,6 @@ class Incoming:
             ProtocolError: it is not the one that `key` is the digest of.
         """
         payload, self._payload = bytes(self._payload), bytearray()
-        if key != self._key or digest(payload) != key:
+        if key != self._key or digest(payload).hex() != key:
             raise ProtocolError("what was uploaded is not the capture that its key names")
         return payload

@@ -74,7 +74,7 @@ def program(key: str) -> Stored:
 
 store = Store(folder, 1 << 30)
 for key in ("first", "second", "first"):  # the last one replaces
-    store.save(program(key), f"executable of {key}".encode() * 1000, b"capture of both" * 1000)
+    store.put(program(key), f"executable of {key}".encode() * 1000, b"capture of both" * 1000)
 store.remove(["second"])
 store.close()
 print(json.dumps(reached))

@@ -11,7 +11,7 @@ from rpyc.core import brine, consts
 
 from jitclient.codec import values
 from jitclient.codec.capture import capture
-from jitclient.codec.pickler import digest
+from jitclient.digests import digest
 from jitclient.errors import ArrayLost, CaptureError, ProtocolError
 from jitclient.trees import tree
 from jitclient.wire.connection import HANDLE_VERB
@@ -189,24 +189,24 @@ def upload(peer: Any, key: str, payload: bytes) -> None:
 def test_a_capture_that_is_not_its_keys_is_refused_before_it_is_loaded(peer: Any, unharmed: Any) -> None:
     peer.hello()
     before = unharmed.counts().captures_loaded
-    upload(peer, digest(b"another"), capture(lambda: 1).payload)
+    upload(peer, digest(b"another").hex(), capture(lambda: 1).payload)
     with pytest.raises(ProtocolError, match="not the capture that its key names"):
-        peer.ask(Verb.PREPARE, preparing(digest(b"another")), Prepared)
+        peer.ask(Verb.PREPARE, preparing(digest(b"another").hex()), Prepared)
     assert unharmed.counts().captures_loaded == before
 
 
 def test_a_capture_that_never_came_is_refused(peer: Any) -> None:
     peer.hello()
     with pytest.raises(ProtocolError, match="not the capture that its key names"):
-        peer.ask(Verb.PREPARE, preparing(digest(b"")), Prepared)
+        peer.ask(Verb.PREPARE, preparing(digest(b"").hex()), Prepared)
 
 
 @pytest.mark.parametrize("payload", [b"\x80\x05.", b"garbage", capture(lambda: 1).payload[:-20]])
 def test_a_malformed_capture_is_an_error_of_its_own(peer: Any, payload: bytes) -> None:
     peer.hello()
-    upload(peer, digest(payload), payload)
+    upload(peer, digest(payload).hex(), payload)
     with pytest.raises(CaptureError, match="cannot be loaded"):
-        peer.ask(Verb.PREPARE, preparing(digest(payload)), Prepared)
+        peer.ask(Verb.PREPARE, preparing(digest(payload).hex()), Prepared)
 
 
 def test_a_malformed_signature_is_an_error_of_its_own(peer: Any) -> None:

@@ -30,7 +30,7 @@ def run(folder: Path, point: str, number: int) -> "subprocess.CompletedProcess[s
 def assert_right(store: Store) -> None:
     """What is found is whole."""
     for info in store.infos():
-        found = store.find(info.key)
+        found = store.get(info.key)
         assert found is not None
         assert found.facts == info.key.encode() * 100
         executable, capture = store.blob(found.executable), store.blob(found.capture)

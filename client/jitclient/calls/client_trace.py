@@ -4,11 +4,11 @@ those that no capture can hold. The daemon compiles the program, and shares it w
 
 import contextlib
 import dataclasses
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from jitclient.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
@@ -62,7 +62,7 @@ def trace(
             raise CaptureError(f"its program cannot leave this process: {error}") from error
     return ClientTrace(
         program=program,
-        key=hashlib.blake2b(program, digest_size=16).hexdigest(),
+        key=digest(program).hex(),
         results=results,
         structure=tree.structure_of(over_leaves.out_tree),
     )

@@ -1,7 +1,6 @@
 """Declared inputs from outside Python's objects: `jit(f, deps=[...])`."""
 
 import dataclasses
-import hashlib
 import os
 import re
 import stat
@@ -11,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jitclient.codec.plain import is_plain
+from jitclient.digests import digest, file_digest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
@@ -115,9 +115,7 @@ def _look(path: Path, closely: bool) -> tuple[Hashable, str]:
         return _look_at_file(path, closely)
     found = [(name, *_look_at_file(below, closely)) for name, below in _below(path)]
     contents = repr([(name, content) for name, _, content in found])
-    return tuple((name, stamp) for name, stamp, _ in found), hashlib.blake2b(
-        contents.encode(), digest_size=16
-    ).hexdigest()
+    return tuple((name, stamp) for name, stamp, _ in found), digest(contents.encode()).hex()
 
 
 def _look_at_file(path: Path, closely: bool) -> tuple[Hashable, str]:
@@ -152,6 +150,6 @@ def _below(folder: Path) -> Iterator[tuple[str, Path]]:
 def _digest_of_file(path: Path) -> str:
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            return file_digest(file).hex()
     except OSError:  # the function will meet it too, and may know what to do
         return _UNREADABLE

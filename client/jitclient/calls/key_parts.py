@@ -1,6 +1,5 @@
 """What decides the program of a call, part by part, in words that its user knows."""
 
-import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.codec.explain.parts import parts_of
+from jitclient.digests import digest
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.trees import tree
 from jitclient.trees.naming import argument_name, leaf_names, shown
@@ -73,7 +73,7 @@ def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyP
 
 def _part(row: str, label: str, text: str, value: Any = None) -> KeyPart:
     data = text.encode() if value is None else msgspec.msgpack.encode(value)
-    return KeyPart(row, label, hashlib.blake2b(data, digest_size=8).digest(), text)
+    return KeyPart(row, label, digest(data, 8), text)
 
 
 def _value_text(value: Any) -> str:

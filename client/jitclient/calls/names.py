@@ -1,7 +1,6 @@
 """Asking the daemon for what a name holds, and having it hold something else."""
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from jitclient.calls.arguments import value_of
 from jitclient.calls.putting import put
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
+from jitclient.digests import array_digest, digest
 from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec
@@ -53,7 +53,7 @@ def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> s
     """The digest of a tree; empty where it has leaves whose bytes are on the daemon."""
     if any(type(leaf) is Array for leaf in leaves):
         return ""
-    contents = [hashlib.sha256(raw_bytes(value_of(*pair))).digest() for pair in zip(leaves, specs, strict=True)]
+    contents = [array_digest(raw_bytes(value_of(*pair))) for pair in zip(leaves, specs, strict=True)]
     return f"tree {_digest((label, list(specs), contents))}"
 
 
@@ -111,4 +111,4 @@ def forget(here: Session, name: Name) -> bool:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.blake2b(msgspec.msgpack.encode(value), digest_size=20).hexdigest()
+    return digest(msgspec.msgpack.encode(value), 20).hex()

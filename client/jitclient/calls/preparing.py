@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from jitclient.codec.ambient import library_state, process_state
 from jitclient.codec.capture import Capture, capture
 from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
+from jitclient.digests import digest
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
 from jitclient.local_jax.context import current as current_context
@@ -68,7 +68,7 @@ class Identity:
     def digest(self) -> str:
         """A digest of what decides the program."""
         lookup = msgspec.structs.replace(self.lookup, locations=b"")
-        return hashlib.blake2b(msgspec.msgpack.encode(lookup), digest_size=16).hexdigest()
+        return digest(msgspec.msgpack.encode(lookup)).hex()
 
     def parts(self) -> bytes:
         """What it is made of, in words."""

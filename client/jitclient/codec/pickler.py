@@ -5,7 +5,6 @@ has a number.
 """
 
 import functools
-import hashlib
 import io
 from typing import Any
 
@@ -69,8 +68,3 @@ def to_bytes(value: Any) -> bytes:
     file = io.BytesIO()
     Pickler(file).dump(value)
     return file.getvalue()
-
-
-def digest(data: bytes) -> str:
-    """The hex digest that serves as a key."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import socket
 import sys
@@ -13,6 +12,7 @@ from typing import IO
 
 import platformdirs
 
+from jitclient.digests import digest
 from jitclient.errors import DaemonError, DaemonUnavailable
 from jitclient.wire.address import Address, private_folder
 
@@ -70,16 +70,15 @@ def _start(
             log.unlink()
         position = log.stat().st_size if log.exists() else 0
         for earlier in list(_started):
-            _has_ended(earlier)  # so that none stays a zombie for as long as this process lives
+            _reap(earlier)  # so that none stays a zombie for as long as this process lives
         pid = _spawn(address, log, idle_exit)
         _started.add(pid)
-        return _wait_for(address, pid, log, position), pid
+        return wait_for(address, lambda: _reap(pid), log, position), pid
 
 
 def log_path(address: Address) -> Path:
     """Where a daemon that runs in the background writes its log."""
-    digest = hashlib.blake2b(os.fsencode(address.path.parent), digest_size=4).hexdigest()
-    return log_folder() / f"{address.path.stem}-{digest}.log"
+    return log_folder() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
 
 
 def log_folder() -> Path:
@@ -150,8 +149,13 @@ def _locked(lock: IO[str], kind: int) -> bool:
         time.sleep(_POLL_SECONDS)
 
 
+def command(address: Address) -> list[str]:
+    """What runs a daemon at `address` in the foreground."""
+    return [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+
+
 def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
-    arguments = [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+    arguments = command(address)
     if idle_exit is not None:
         arguments += ["--idle-exit", str(idle_exit)]
     with open(log, "ab") as output, open(os.devnull, "rb") as nothing:
@@ -185,23 +189,34 @@ def _holds_packages(entry: str) -> bool:
     )
 
 
-def _wait_for(address: Address, pid: int, log: Path, position: int) -> socket.socket:
+def wait_for(address: Address, ending: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
+    """A connection to a daemon that is coming up.
+
+    Args:
+        address: where it will answer.
+        ending: says how it ended; empty while it runs.
+        log: the file that it writes its log to.
+        position: where in that file it began.
+
+    Raises:
+        DaemonUnavailable: it ended, or takes too long; the message ends with its log.
+    """
     deadline = time.monotonic() + START_SECONDS
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
-        ended = _has_ended(pid)
+        ended = ending()
         if ended:
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another one was quicker
             raise DaemonUnavailable(f"the daemon ended at its start ({ended}):\n{_tail(log, position)}")
         if time.monotonic() > deadline:
-            raise DaemonUnavailable(f"the daemon (pid {pid}) did not answer within {START_SECONDS:.0f} s; see {log}")
+            raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:\n{_tail(log, position)}")
         time.sleep(_POLL_SECONDS)
 
 
-def _has_ended(pid: int) -> str:
-    """How a daemon ended that this process started; empty while it runs."""
+def _reap(pid: int) -> str:
+    """Waits for a daemon of this process that has ended; returns how, or nothing while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # the program ignores SIGCHLD, or waited for it itself

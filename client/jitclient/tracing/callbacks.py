@@ -1,12 +1,12 @@
 """Where a program calls back into Python while it runs, and what it calls there."""
 
 import functools
-import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.codec import values
 from jitclient.codec.user_code.code import canonical_code
+from jitclient.digests import digest
 
 
 def calls_back(jaxpr: Any) -> bool:
@@ -54,5 +54,5 @@ def _name(callback: Any, ref: values.Ref) -> str:
         return f"captured {index}"
     code = getattr(fun, "__code__", None)
     if code is not None:
-        return f"code {hashlib.blake2b(canonical_code(code).blob, digest_size=8).hexdigest()}"
+        return f"code {digest(canonical_code(code).blob, 8).hex()}"
     return f"{getattr(fun, '__module__', None)}.{getattr(fun, '__qualname__', type(fun).__qualname__)}"

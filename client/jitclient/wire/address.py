@@ -2,7 +2,6 @@
 
 import dataclasses
 import fcntl
-import hashlib
 import os
 import pwd
 import socket
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from jitclient.digests import digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 PROCESS_SETTINGS = (
@@ -153,7 +153,7 @@ def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str 
     """Names this Python environment and the process-only settings of its user: each pair has its own daemon."""
     given = {name: environment.get(name) for name in PROCESS_SETTINGS}
     made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
-    return hashlib.blake2b(repr((os.path.realpath(prefix), made)).encode(), digest_size=6).hexdigest()
+    return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
 
 
 def user_address() -> Address:

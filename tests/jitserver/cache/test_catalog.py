@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jitserver.cache.catalog import Catalog, Damaged, Use
+from jitserver.cache.catalog import Catalog, Use
+from jitserver.cache.corrupt import Corrupt
 
 
 @pytest.fixture
@@ -97,10 +98,10 @@ def test_another_format_and_what_is_no_catalog_are_damaged(path: Path, tmp_path:
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(Damaged, match="format 99"):
+    with pytest.raises(Corrupt, match="format 99"):
         Catalog(path)
     (tmp_path / "text").write_text("no database at all" * 100)
-    with pytest.raises(Damaged):
+    with pytest.raises(Corrupt):
         Catalog(tmp_path / "text")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jitserver.cache import files
+from jitserver.cache.corrupt import Corrupt
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_a_shorter_file_is_corrupt(tmp_path: Path, length: int) -> None:
     whole = (tmp_path / "a").read_bytes()
     assert len(whole) == 22
     (tmp_path / "a").write_bytes(whole[:length] if length < 22 else whole + b"\0")
-    with pytest.raises(files.Corrupt, match="does not hold what was written"):
+    with pytest.raises(Corrupt, match="does not hold what was written"):
         files.read(tmp_path / "a")
 
 
@@ -32,7 +33,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(tmp_path: Path, place: int) -> 
     data = bytearray((tmp_path / "a").read_bytes())
     data[place] ^= 1
     (tmp_path / "a").write_bytes(data)
-    with pytest.raises(files.Corrupt):
+    with pytest.raises(Corrupt):
         files.read(tmp_path / "a")
 
 

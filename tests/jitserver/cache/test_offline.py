@@ -25,7 +25,7 @@ def test_programs_of_all_parts_and_each_once(parts: list[Path], stored: Callable
     for part, keys in zip(parts, (("a", "both"), ("b", "both")), strict=True):
         store = Store(part, 1 << 30)
         for key in keys:
-            store.save(stored(key, f"fun_{key}"), b"executable", b"")
+            store.put(stored(key, f"fun_{key}"), b"executable", b"")
         store.close()
     assert sorted(info.key for info in offline.infos()) == ["a", "b", "both"]
     assert [info.key for info in offline.infos("fun_b")] == ["b"]
@@ -39,7 +39,7 @@ def test_programs_of_all_parts_and_each_once(parts: list[Path], stored: Callable
 def test_a_broken_catalog_hides_no_other_and_stays_where_it_is(parts: list[Path], stored: Callable[..., Any]) -> None:
     (parts[0] / CATALOG).write_text("broken" * 1000)
     store = Store(parts[1], 1 << 30)
-    store.save(stored("a"), b"", b"")
+    store.put(stored("a"), b"", b"")
     store.close()
     assert [info.key for info in offline.infos()] == ["a"]
     assert (parts[0] / CATALOG).read_text() == "broken" * 1000
@@ -47,8 +47,8 @@ def test_a_broken_catalog_hides_no_other_and_stays_where_it_is(parts: list[Path]
 
 def test_what_a_daemon_writes_meanwhile_is_seen(parts: list[Path], stored: Callable[..., Any]) -> None:
     store = Store(parts[0], 1 << 30)
-    store.save(stored("a"), b"", b"")
+    store.put(stored("a"), b"", b"")
     assert [info.key for info in offline.infos()] == ["a"]
-    store.save(stored("b"), b"", b"")
+    store.put(stored("b"), b"", b"")
     assert [info.key for info in offline.infos()] == ["a", "b"]
     store.close()

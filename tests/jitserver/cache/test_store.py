@@ -36,24 +36,24 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def test_a_program_outlives_the_store_that_saved_it(store: Store, tmp_path: Path, stored: Callable[..., Any]) -> None:
-    store.save(stored("a"), b"executable", b"capture")
+    store.put(stored("a"), b"executable", b"capture")
     store.close()
     again = Store(tmp_path, 100 * MIB)
-    found = again.find("a")
+    found = again.get("a")
     assert found is not None
     assert bytes(again.blob(found.executable) or b"") == b"executable"
     assert bytes(again.blob(found.capture) or b"") == b"capture"
     assert found.makeup == stored("a").makeup
     assert found.info.disk_bytes == len(b"executable" + b"capture")
-    assert again.find("b") is None
+    assert again.get("b") is None
     assert again.blob("") is None
     again.close()
 
 
 def test_equal_executable_and_capture_are_told_apart_from_none(store: Store, stored: Callable[..., Any]) -> None:
-    store.save(stored("a"), b"same", b"same")
-    store.save(stored("b"), b"", b"same")
-    a, b = store.find("a"), store.find("b")
+    store.put(stored("a"), b"same", b"same")
+    store.put(stored("b"), b"", b"same")
+    a, b = store.get("a"), store.get("b")
     assert a is not None
     assert b is not None
     assert a.executable == a.capture == b.capture
@@ -62,23 +62,23 @@ def test_equal_executable_and_capture_are_told_apart_from_none(store: Store, sto
 
 def test_over_its_bound_what_is_worth_least_leaves(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 8 * MIB)  # 6 of them for programs
-    store.save(stored("long", seconds=60.0), os.urandom(MIB), b"")
-    store.save(stored("pinned", seconds=0.0, pinned=True), os.urandom(MIB), b"")
+    store.put(stored("long", seconds=60.0), os.urandom(MIB), b"")
+    store.put(stored("pinned", seconds=0.0, pinned=True), os.urandom(MIB), b"")
     for number in range(10):
-        store.save(stored(f"short {number}", seconds=0.1, age=10.0 - number), os.urandom(MIB), b"")
+        store.put(stored(f"short {number}", seconds=0.1, age=10.0 - number), os.urandom(MIB), b"")
     left = keys(store)
     assert {"long", "pinned", "short 9"} < set(left)
     assert "short 0" not in left
-    assert store.total() <= 6 * MIB
+    assert store.nbytes <= 6 * MIB
     assert sum(path.stat().st_size for path in files_of(tmp_path)) <= 6 * MIB
     store.close()
 
 
 def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 8 * MIB, "needed".__ne__)
-    store.save(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")
+    store.put(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")
     for number in range(10):
-        store.save(stored(f"other {number}"), os.urandom(MIB), b"")
+        store.put(stored(f"other {number}"), os.urandom(MIB), b"")
     assert "needed" in keys(store)
     store.remove(["needed"])
     assert "needed" not in keys(store)
@@ -89,10 +89,10 @@ def test_a_folder_that_somebody_deleted_is_made_again(tmp_path: Path, stored: Ca
     folder = tmp_path / "cache" / "part"
     folder.mkdir(parents=True)
     store = Store(folder, 8 * MIB)
-    store.save(stored("before"), b"executable", b"capture")
+    store.put(stored("before"), b"executable", b"capture")
     shutil.rmtree(folder.parent)
     assert store.infos() == []
-    store.save(stored("after"), b"executable", b"capture")
+    store.put(stored("after"), b"executable", b"capture")
     assert keys(store) == ["after"]
     assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
     store.close()
@@ -101,8 +101,8 @@ def test_a_folder_that_somebody_deleted_is_made_again(tmp_path: Path, stored: Ca
 
 def test_without_a_share_of_the_disk_nothing_is_kept(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 0)
-    store.save(stored("a"), b"executable", b"capture")
-    assert store.find("a") is None
+    store.put(stored("a"), b"executable", b"capture")
+    assert store.get("a") is None
     assert store.infos() == []
     store.collect()
     store.close()
@@ -110,7 +110,7 @@ def test_without_a_share_of_the_disk_nothing_is_kept(tmp_path: Path, stored: Cal
 
 
 def test_uses_are_written_down_together(store: Store, tmp_path: Path, stored: Callable[..., Any]) -> None:
-    store.save(stored("a"), b"executable", b"")
+    store.put(stored("a"), b"executable", b"")
     for moment in (10.0, 20.0):
         store.used(Use("a", 1, 0.5, time.time() + moment))
     assert store.infos()[0].hits == 0
@@ -123,8 +123,8 @@ def test_uses_are_written_down_together(store: Store, tmp_path: Path, stored: Ca
 
 
 def test_what_is_removed_is_gone_from_the_disk(store: Store, tmp_path: Path, stored: Callable[..., Any]) -> None:
-    store.save(stored("a"), b"executable a", b"capture")
-    store.save(stored("b"), b"executable b", b"capture")
+    store.put(stored("a"), b"executable a", b"capture")
+    store.put(stored("b"), b"executable b", b"capture")
     store.remove(["a"])
     assert keys(store) == ["b"]
     assert len(files_of(tmp_path)) == 2
@@ -135,7 +135,7 @@ def test_what_is_removed_is_gone_from_the_disk(store: Store, tmp_path: Path, sto
 def test_collecting_frees_what_no_row_names_and_tells_how_much(
     store: Store, tmp_path: Path, stored: Callable[..., Any]
 ) -> None:
-    store.save(stored("a"), b"executable", b"")
+    store.put(stored("a"), b"executable", b"")
     orphan = tmp_path / "blobs" / "ab" / ("ab" * 16)
     files.write(orphan, [b"x" * 1000])
     for path in (orphan, *files_of(tmp_path)):
@@ -182,16 +182,16 @@ def test_a_full_disk_is_one_warning_and_a_disk_with_room_again_is_used(
     caplog.set_level("INFO")
     disk, clock = Disk(monkeypatch), itertools.count(0, 10)
     monkeypatch.setattr(store_module.time, "monotonic", lambda: float(next(clock)))
-    store.save(stored("before"), b"1", b"")
+    store.put(stored("before"), b"1", b"")
     disk.full = True
     for number in range(8):
-        store.save(stored(f"lost {number}"), b"%d" % number, b"")
-    assert store.find("before") is not None  # reading goes on
+        store.put(stored(f"lost {number}"), b"%d" % number, b"")
+    assert store.get("before") is not None  # reading goes on
     assert caplog.text.count("not kept on the disk for now") == 1
     assert "No space left" in caplog.text
     disk.full = False
     for number in range(8):
-        store.save(stored(f"after {number}"), b"%d" % number, b"")
+        store.put(stored(f"after {number}"), b"%d" % number, b"")
     assert caplog.text.count("kept on the disk again") == 1
     assert "before" in keys(store)
     assert "after 7" in keys(store)
@@ -202,7 +202,7 @@ def test_a_folder_that_can_only_be_read_is_read(
     tmp_path: Path, stored: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     store = Store(tmp_path, 100 * MIB)
-    store.save(stored("a"), b"executable", b"")
+    store.put(stored("a"), b"executable", b"")
     store.close()
 
     def read_only(path: Path, writes: bool = True) -> Catalog:
@@ -213,7 +213,7 @@ def test_a_folder_that_can_only_be_read_is_read(
     monkeypatch.setattr(store_module, "Catalog", read_only)
     again = Store(tmp_path, 100 * MIB)
     assert keys(again) == ["a"]
-    again.save(stored("b"), b"executable", b"")
+    again.put(stored("b"), b"executable", b"")
     assert keys(again) == ["a"]
     assert caplog.text.count("not kept on the disk for now") == 1
     again.close()
@@ -229,8 +229,8 @@ def test_a_broken_catalog_is_moved_aside_with_one_warning_and_begun_anew(
 ) -> None:
     (tmp_path / CATALOG).write_bytes(content)
     store = Store(tmp_path, 100 * MIB)
-    assert store.find("a") is None
-    store.save(stored("a"), b"executable", b"")
+    assert store.get("a") is None
+    store.put(stored("a"), b"executable", b"")
     assert keys(store) == ["a"]
     assert caplog.text.count("begun anew") == 1
     [aside] = (tmp_path / "quarantine").glob(f"*-{CATALOG}")
@@ -242,46 +242,59 @@ def test_a_catalog_that_breaks_under_an_open_store_is_begun_anew(
     store: Store, tmp_path: Path, stored: Callable[..., Any], caplog: Any
 ) -> None:
     for number in range(200):
-        store.save(stored(f"{number}"), b"%d" % number, b"")
+        store.put(stored(f"{number}"), b"%d" % number, b"")
     store.close()
     data = bytearray((tmp_path / CATALOG).read_bytes())
     data[8192:] = b"\xff" * (len(data) - 8192)
     (tmp_path / CATALOG).write_bytes(data)
     assert store.infos() == []
-    store.save(stored("a"), b"executable", b"")
+    store.put(stored("a"), b"executable", b"")
     assert keys(store) == ["a"]
     assert caplog.text.count("begun anew") == 1
+
+
+def test_a_catalog_with_a_row_that_is_none_is_begun_anew(
+    store: Store, tmp_path: Path, stored: Callable[..., Any], caplog: Any
+) -> None:
+    store.put(stored("a"), b"executable", b"")
+    with sqlite3.connect(tmp_path / CATALOG) as other:
+        other.execute("UPDATE programs SET info = x'00'")
+    other.close()
+    assert store.get("a") is None
+    assert "no EntryInfo is stored there" in caplog.text
+    store.put(stored("a"), b"executable", b"")
+    assert keys(store) == ["a"]
 
 
 def test_an_executable_of_no_use_is_moved_aside_and_its_program_forgotten(
     store: Store, tmp_path: Path, stored: Callable[..., Any]
 ) -> None:
-    store.save(stored("a"), b"executable", b"capture")
-    found = store.find("a")
+    store.put(stored("a"), b"executable", b"capture")
+    found = store.get("a")
     assert found is not None
     store.spoilt(found)
-    assert store.find("a") is None
+    assert store.get("a") is None
     assert [path.name for path in (tmp_path / "quarantine").iterdir()] == [found.executable]
     assert files_of(tmp_path) == []
 
 
 def test_two_stores_share_a_folder(store: Store, tmp_path: Path, stored: Callable[..., Any]) -> None:
     other = Store(tmp_path, 100 * MIB)
-    store.save(stored("a"), b"executable a", b"capture")
-    other.save(stored("b"), b"executable b", b"capture")
+    store.put(stored("a"), b"executable a", b"capture")
+    other.put(stored("b"), b"executable b", b"capture")
     assert keys(store) == keys(other) == ["a", "b"]
     other.remove(["a"])
-    assert store.find("a") is None
-    found = store.find("b")
+    assert store.get("a") is None
+    found = store.get("b")
     assert found is not None
     assert bytes(store.blob(found.capture) or b"") == b"capture"
     other.close()
 
 
 def test_a_row_is_replaced_whole(store: Store, stored: Callable[..., Any]) -> None:
-    store.save(stored("a", "old"), b"old executable", b"old capture")
-    store.save(dataclasses.replace(stored("a", "new"), facts=b"new facts"), b"new executable", b"")
-    [found] = [store.find("a")]
+    store.put(stored("a", "old"), b"old executable", b"old capture")
+    store.put(dataclasses.replace(stored("a", "new"), facts=b"new facts"), b"new executable", b"")
+    [found] = [store.get("a")]
     assert found is not None
     assert (found.info.name, found.facts, found.capture) == ("new", b"new facts", "")
     assert bytes(store.blob(found.executable) or b"") == b"new executable"

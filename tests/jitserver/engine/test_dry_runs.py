@@ -80,7 +80,7 @@ class Daemon:
         )
         info = SimpleNamespace(label="f(f32[8])", slowest=slowest)
         entry: Any = SimpleNamespace(key=key, info=info, program=program, nbytes=0)
-        self.engine.cache.memory.add(entry)
+        self.engine.cache.memory.put(entry)
         return run
 
     def dry_runs(

@@ -1,5 +1,6 @@
 """Every row of the table of keys is told: two lookups differ in words if and only if their call keys differ."""
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -24,38 +25,32 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+KEY = keys.call_key(LOOKUP)
+
+
 @pytest.mark.parametrize("row", CHANGES)
 def test_a_row_without_words_is_named(row: str) -> None:
     change = CHANGES[row]
     if row == "capture":
-        changed = msgspec.structs.replace(LOOKUP, **change)
+        changed = keys.call_key(msgspec.structs.replace(LOOKUP, **change))
     else:
-        changed = msgspec.structs.replace(LOOKUP, signature=msgspec.structs.replace(SIGNATURE, **change))
-    assert keys.call_key(changed) != keys.call_key(LOOKUP)
-    assert [str(d) for d in differences(makeup_of(LOOKUP, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
+        changed = keys.call_key(msgspec.structs.replace(LOOKUP, signature=msgspec.structs.replace(SIGNATURE, **change)))
+    assert changed.text != KEY.text
+    assert [str(d) for d in differences(makeup_of(KEY, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
 
 
 def test_what_changes_no_key_is_no_difference() -> None:
-    changed = msgspec.structs.replace(LOOKUP, function_key="c" * 32)
-    assert keys.call_key(changed) == keys.call_key(LOOKUP)
-    assert differences(makeup_of(LOOKUP, b""), makeup_of(changed, b"")) == ()
+    same = keys.call_key(msgspec.structs.replace(LOOKUP, function_key="c" * 32))
+    assert same == KEY
+    assert differences(makeup_of(KEY, b""), makeup_of(same, b"")) == ()
 
 
-def test_packages_and_the_process_are_told_by_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = makeup_of(LOOKUP, b"")
-    table = keys.parts
-
-    def later(lookup: Lookup) -> dict[str, bytes]:
-        rows = table(lookup)
-        process = msgspec.msgpack.decode(rows["process"]) | {"python": "3.99.0"}
-        return {
-            **rows,
-            "packages": msgspec.msgpack.encode({"numpy": "99.0"}),
-            "process": msgspec.msgpack.encode(process),
-        }
-
-    monkeypatch.setattr(keys, "parts", later)
-    packages, process = differences(before, makeup_of(LOOKUP, b""))
+def test_packages_and_the_process_are_told_by_the_daemon() -> None:
+    process = msgspec.msgpack.decode(KEY.rows["process"]) | {"python": "3.99.0"}
+    later = {"packages": msgspec.msgpack.encode({"numpy": "99.0"}), "process": msgspec.msgpack.encode(process)}
+    packages, python = differences(
+        makeup_of(KEY, b""), makeup_of(dataclasses.replace(KEY, rows={**KEY.rows, **later}), b"")
+    )
     assert str(packages) == f"numpy: {np.__version__} -> 99.0"
-    assert process.what == "python"
-    assert process.new == "3.99.0"
+    assert python.what == "python"
+    assert python.new == "3.99.0"

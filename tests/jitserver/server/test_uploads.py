@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.codec.pickler import digest
+from jitclient.digests import digest
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import Upload
 from jitserver.server.uploads import Incoming
@@ -10,7 +10,7 @@ from jitserver.server.uploads import Incoming
 
 def test_parts_make_the_whole_once() -> None:
     incoming = Incoming()
-    key = digest(b"abcdef")
+    key = digest(b"abcdef").hex()
     incoming.add(Upload(key, 0, b"abc"))
     incoming.add(Upload(key, 3, b"def"))
     assert incoming.take(key) == b"abcdef"

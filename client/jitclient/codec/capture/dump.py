@@ -13,12 +13,13 @@ from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.schedule import Schedule, Step, order_sets
 from jitclient.codec.graph.set_order import set_order
 from jitclient.codec.graph.walker import Walker
-from jitclient.codec.pickler import Pickler, digest
+from jitclient.codec.pickler import Pickler
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers import containers, functions, opaque, others, wrappers  # noqa: F401  (they register)
 from jitclient.codec.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
 from jitclient.codec.unchanged.tracers import holds_tracer
 from jitclient.codec.user_code.code import canonical_code
+from jitclient.digests import digest
 from jitclient.errors import AmbientInput, CaptureError
 
 _OPTIONS = {
@@ -54,7 +55,7 @@ class Capture(Numbering):
         self._located = [node.obj for node in made if node.op in LOCATED]
         self._shared = {node.index: node.obj for node in made if node.op in SHARED}
         self.payload = _pickled(schedule.steps, roots, has_classes=any(node.op == "class" for node in made))
-        self.key = digest(self.payload)
+        self.key = digest(self.payload).hex()
         self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
         self.packages = tuple(sorted(walker.packages))
         self.watch = walker.watch

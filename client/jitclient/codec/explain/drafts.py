@@ -1,7 +1,6 @@
 """The parts of a capture while they are put together: which object goes to which, and what parts say of each other."""
 
 import dataclasses
-import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import COMPOUND, Reduced, Reference
 from jitclient.codec.steps.reading import Item, Reading
 from jitclient.codec.unpickler import references
+from jitclient.digests import digest
 
 _MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
 _MOST_ITEMS = 200
@@ -71,7 +71,7 @@ class Drafts:
     def finished(self) -> tuple[Part, ...]:
         """The parts, in the order in which they were met."""
         return tuple(
-            Part(label, hashlib.blake2b(to_bytes(draft.content), digest_size=8).digest(), draft.text, draft.where)
+            Part(label, digest(to_bytes(draft.content), 8), draft.text, draft.where)
             for label, draft in self._drafts.items()
         )
 

@@ -1,11 +1,11 @@
 """The graph of what a capture holds, one node per object with an identity; and digests of its parts."""
 
-import hashlib
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import COMPOUND, Numbered, Reduced, Reference, held_in
+from jitclient.digests import digest
 
 Value = Any
 """A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
@@ -91,7 +91,7 @@ def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callabl
             order.append(item)
         return numbers[item]
 
-    hasher = hashlib.blake2b(digest_size=16)
+    written = bytearray()
     for item in order:  # grows while it is read
-        hasher.update(to_bytes(_with_references(parts(item), numbered)))
-    return hasher.digest()
+        written += to_bytes(_with_references(parts(item), numbered))
+    return digest(written)

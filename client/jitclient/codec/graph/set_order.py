@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
 from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
-from jitclient.codec.pickler import digest, to_bytes
+from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import COMPOUND, is_plain
 from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
+from jitclient.digests import digest
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -56,7 +57,7 @@ def set_order(roots: Value) -> SetOrder | None:
     uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
     if not uses:
         return None
-    observed = digest(to_bytes(sorted(found.orders)))
+    observed = digest(to_bytes(sorted(found.orders))).hex()
     is_seeded = all(kind == SEEDED for kind, _ in uses)
     return SetOrder(is_seeded, observed, min(where for _, where in uses))
 

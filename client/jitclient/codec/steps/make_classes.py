@@ -109,7 +109,7 @@ def _register_abc(cls: Any, subclasses: Any) -> None:
         abc.ABCMeta.register(cls, subclass)
 
 
-MAKERS["class"] = _class
+MAKERS.update({"class": _class})
 register(
     makers={},
     fillers={

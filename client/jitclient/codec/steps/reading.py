@@ -1,7 +1,6 @@
 """A capture's program as data, with the places of its code: read to tell about it, not to run it."""
 
 import dataclasses
-import hashlib
 import io
 from typing import Any
 
@@ -10,6 +9,7 @@ from jitclient.codec.steps.format import COMPLETES, FORMAT, LOCATED, Head
 from jitclient.codec.unpickler import Unpickler, from_bytes
 from jitclient.codec.user_code.code import Location
 from jitclient.codec.user_code.names import VALUES
+from jitclient.digests import digest
 from jitclient.errors import CaptureError
 
 
@@ -37,7 +37,7 @@ class Reading:
     def digest(self, data: bytes) -> bytes:
         """The digest of bytes that an object of the program holds; worked out once, as they may be large."""
         if id(data) not in self._digests:  # the data stays with it: ids are only unique among living objects
-            self._digests[id(data)] = data, hashlib.blake2b(data, digest_size=16).digest()
+            self._digests[id(data)] = data, digest(data)
         return self._digests[id(data)][1]
 
 

@@ -1,0 +1,94 @@
+"""The verbs that look programs up: each computes the call key once, whatever the cache then does with it."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from jitclient.codec.capture import capture
+from jitclient.trees import tree
+from jitclient.wire.explaining import Explain, Explained, encode_parts
+from jitclient.wire.messages import OK, Lookup, Prepare, Prepared, Signature, Upload
+from jitserver.arrays.budget import ArrayBudget
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers
+from jitserver.cache.write_behind import Writer
+from jitserver.counters import Counters
+from jitserver.engine import keys
+from jitserver.engine.engine import Engine
+from jitserver.platform.shared_memory import Pool
+from jitserver.server.service import JitService
+from jitserver.server.uploads import Incoming
+from jitserver.sessions.session import Session
+
+CAPTURED = capture(lambda: 1)
+TREE = tree.encode(tree.structure_of(tree.flatten(((), {}))[1]))
+LOOKUP = Lookup(CAPTURED.key, CAPTURED.key, (), Signature(TREE, (), (), (), (), ()))
+PREPARE = Prepare(LOOKUP, "function", "nowhere.py:1", parts=encode_parts([]))
+
+
+class Client:
+    """Asks a service of its own, without a connection between them; counts the keys that it computes."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(folder, 1 << 30), Writer(lambda: 0)))
+        self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda: None)
+        self._connection: Any = SimpleNamespace(
+            session=Session(0, ArrayBudget()), pid=0, incoming=Incoming(), say=lambda _: None
+        )
+        self.keys = 0
+        digest = keys.digest
+
+        def counted(data: bytes) -> bytes:
+            self.keys += 1
+            return digest(data)
+
+        monkeypatch.setattr(keys, "digest", counted)
+
+    def ask(self, verb: str, request: Any, kind: Any) -> Any:
+        self.keys = 0
+        said = getattr(self._service, f"exposed_{verb}")(self._connection, msgspec.msgpack.encode(request))
+        assert said.startswith(OK), said
+        return msgspec.msgpack.decode(said[len(OK) :], type=kind)
+
+    def prepare(self) -> Prepared:
+        self.ask("upload", Upload(CAPTURED.key, 0, CAPTURED.payload), None)
+        made: Prepared = self.ask("prepare", PREPARE, Prepared)
+        return made
+
+
+def test_each_verb_computes_the_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Client(tmp_path, monkeypatch)
+    assert first.ask("lookup", LOOKUP, Prepared | None) is None
+    assert first.keys == 1
+    first.prepare()
+    assert first.keys == 1
+    assert first.ask("lookup", LOOKUP, Prepared | None) is not None
+    assert first.keys == 1
+    assert first.ask("explain", Explain(LOOKUP, "function", encode_parts([])), Explained).found is not None
+    assert first.keys == 1
+    assert first.engine.cache.close(60)
+    following = Client(tmp_path, monkeypatch)
+    assert following.ask("lookup", LOOKUP, Prepared | None) is not None
+    assert following.keys == 1
+    assert following.engine.counters.restores == 1
+
+
+def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Client(tmp_path, monkeypatch)
+    first.prepare()
+    [info] = first.engine.cache.infos()
+    assert first.engine.cache.close(60)
+    store = Store(tmp_path, 1 << 30)
+    stored = store.get(info.key)
+    assert stored is not None
+    store.put(dataclasses.replace(stored, request=b"none"), b"", b"")
+    store.close()
+    following = Client(tmp_path, monkeypatch)
+    assert following.ask("lookup", LOOKUP, Prepared | None) is None
+    following.prepare()
+    assert following.engine.counters.traces == 1
