@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from jitclient.errors import JitserverError
+from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.version import __version__
 
 _COMMANDS = {
@@ -41,6 +41,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except DaemonUnavailable as error:
+            from jitserver.cli.common import not_running
+
+            not_running(str(error))
         except JitserverError as error:
             raise click.ClickException(str(error)) from error
 

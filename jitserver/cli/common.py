@@ -28,10 +28,30 @@ NOT_RUNNING = 3
 
 Command = Callable[..., Any]
 
+_JSON = "jitserver.json"
+
 
 def json_option(command: Command) -> Command:
-    """Adds `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+    """Adds `--json`, which `report` and `wants_json` look at."""
+
+    def note(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[_JSON] = value
+
+    option = click.option("--json", is_flag=True, expose_value=False, callback=note, help="Print JSON, for programs.")
+    return option(command)
+
+
+def wants_json() -> bool:
+    """Whether the command that runs was given `--json`."""
+    return bool(click.get_current_context().meta.get(_JSON))
+
+
+def report(value: Any, show: Callable[[], object]) -> None:
+    """Prints what a command found: `value` as JSON with `--json`, otherwise what `show` prints for people."""
+    if wants_json():
+        print_json(value)
+    else:
+        show()
 
 
 def home() -> Address:
@@ -39,19 +59,11 @@ def home() -> Address:
     return default_addresses(settings().address)[0]
 
 
-def ask(verb: Verb, message: Any, answer: Any, as_json: bool) -> Any:
-    """Asks the daemon that runs; ends the command with status 3 where none does."""
-    try:
-        return ask_daemon(verb, message, answer)
-    except DaemonUnavailable as error:
-        not_running(str(error), as_json)
-
-
-def ask_daemon(verb: Verb, message: Any, answer: Any) -> Any:
-    """Asks the daemon that runs, over a connection that only looks.
+def ask(verb: Verb, message: Any, answer: Any) -> Any:
+    """Asks the running daemon, over a connection without a session.
 
     Raises:
-        DaemonUnavailable: none runs.
+        DaemonUnavailable: none runs. A command that does not catch it ends with status 3.
     """
     unit = systemctl.waiting()
     if unit is not None:  # to connect would start it
@@ -59,12 +71,12 @@ def ask_daemon(verb: Verb, message: Any, answer: Any) -> Any:
     return handshake.ask(settings(), verb, message, answer)
 
 
-def not_running(reason: str, as_json: bool) -> NoReturn:
+def not_running(reason: str) -> NoReturn:
     """Says that no daemon runs, and ends the command."""
-    if as_json:
-        print_json({"running": False, "address": str(home()), "reason": reason})
-    else:
-        click.echo(f"jitserver is not running: {reason}", err=True)
+    report(
+        {"running": False, "address": str(home()), "reason": reason},
+        lambda: click.echo(f"jitserver is not running: {reason}", err=True),
+    )
     sys.exit(NOT_RUNNING)
 
 
@@ -74,16 +86,15 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(text, indent=2))
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """Prints a table for people. What is too wide for the terminal is folded."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     header, *lines = ["  " + "   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows)]
     width = 2 + sum(widths) + 3 * (len(widths) - 1)
     if _is_plain(width, (columns, *rows)):
-        above = [click.style(title, italic=True), ""] if title else [""]
-        click.echo("\n".join([*above, click.style(header, bold=True), " " + "─" * width, *lines, ""]))
+        click.echo("\n".join(["", click.style(header, bold=True), " " + "─" * width, *lines, ""]))
     else:
-        console().print(table(title, columns, rows), markup=False)
+        console().print(table("", columns, rows), markup=False)
 
 
 def _is_plain(width: int, rows: Iterable[list[str]]) -> bool:

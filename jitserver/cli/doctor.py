@@ -10,7 +10,7 @@ from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
 from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import NOT_RUNNING, ask_daemon, home, json_option, print_json, print_table
+from jitserver.cli.common import NOT_RUNNING, ask, home, json_option, print_table, report
 from jitserver.doctor.finding import Finding, Scene
 
 _FAILED = 1
@@ -19,7 +19,7 @@ _FAILED = 1
 @click.command()
 @click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
 @json_option
-def doctor(start: bool, as_json: bool) -> None:
+def doctor(start: bool) -> None:
     """Check all that a daemon and its clients need, and say what to do where something is amiss.
 
     Versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices; and where a
@@ -35,10 +35,10 @@ def doctor(start: bool, as_json: bool) -> None:
         runs = scene.status is not None
     except (SettingsError, OSError) as error:  # there can be no address
         runs, findings = False, [Finding("settings", "problem", str(error), "correct that, then ask again")]
-    if as_json:
-        print_json({"running": runs, "checks": [dataclasses.asdict(found) for found in findings]})
-    else:
-        print_table("", ["", "check", "found"], [_row(found) for found in findings])
+    report(
+        {"running": runs, "checks": [dataclasses.asdict(found) for found in findings]},
+        lambda: print_table(["", "check", "found"], [_row(found) for found in findings]),
+    )
     if any(found.level == "problem" for found in findings):
         sys.exit(_FAILED)
     if not runs:
@@ -51,7 +51,7 @@ def _scene(start: bool) -> Scene:
         if start:
             launch.start(home())[0].close()
             begun = time.monotonic()
-        status: Status = ask_daemon(Verb.STATUS, None, Status)
+        status: Status = ask(Verb.STATUS, None, Status)
     except SettingsError:
         raise
     except JitserverError as error:

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
 from jitserver.cache import offline
-from jitserver.cli.common import ask_daemon, not_running
+from jitserver.cli.common import ask
 
 Found = TypeVar("Found")
 
@@ -16,21 +16,25 @@ _MOST_COMPLETIONS = 50
 _SHORT = 12
 
 
-def entries(prefix: str, as_json: bool) -> list[EntryInfo]:
+def entries(prefix: str) -> list[EntryInfo]:
     """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty.
 
-    Ends the command with status 3 where no daemon runs and nothing is on the disk.
+    Raises:
+        DaemonUnavailable: no daemon runs, and no program is on the disk.
     """
     try:
-        return _known(prefix)
-    except DaemonUnavailable as error:
-        not_running(str(error), as_json)
+        return listed(prefix)
+    except DaemonUnavailable:
+        found = offline.infos(prefix)
+        if not found and not offline.infos():
+            raise
+        return found
 
 
-def some(prefix: str, as_json: bool) -> list[EntryInfo]:
+def some(prefix: str) -> list[EntryInfo]:
     """Those programs; ends the command with status 1 where there is none."""
     check(prefix)
-    return not_empty(entries(prefix, as_json), prefix)
+    return not_empty(entries(prefix), prefix)
 
 
 def check(prefix: str) -> None:
@@ -46,9 +50,9 @@ def not_empty(found: list[Found], prefix: str) -> list[Found]:
     return found
 
 
-def newest(prefix: str, as_json: bool) -> EntryInfo:
+def newest(prefix: str) -> EntryInfo:
     """The one of those programs that was made last."""
-    return max(some(prefix, as_json), key=lambda entry: entry.created)
+    return max(some(prefix), key=lambda entry: entry.created)
 
 
 def listed(prefix: str) -> list[EntryInfo]:
@@ -59,7 +63,7 @@ def listed(prefix: str) -> list[EntryInfo]:
     """
     found: list[EntryInfo] = []
     while True:
-        part: Listed = ask_daemon(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)
+        part: Listed = ask(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)
         found += part.found
         if not part.more:
             return found
@@ -73,19 +77,9 @@ def short(entry: EntryInfo) -> str:
 def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of functions and, once a key is begun, keys."""
     try:
-        found = _known("")
+        found = entries("")
     except JitserverError:
         return []
     names = {entry.name: entry.where for entry in found if entry.name.startswith(incomplete)}
     keys = {short(entry): entry.label for entry in found if incomplete and entry.key.startswith(incomplete)}
     return [CompletionItem(value, help=text) for value, text in {**names, **keys}.items()][:_MOST_COMPLETIONS]
-
-
-def _known(prefix: str) -> list[EntryInfo]:
-    try:
-        return listed(prefix)
-    except DaemonUnavailable:
-        found = offline.infos(prefix)
-        if not found and not offline.infos():
-            raise
-        return found

@@ -15,7 +15,7 @@ from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import ask, home, json_option, not_running, print_json
+from jitserver.cli.common import ask, home, json_option, report
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
 
@@ -24,25 +24,23 @@ _STOP_SECONDS = 120.0
 
 @click.command()
 @json_option
-def start(as_json: bool) -> None:
+def start() -> None:
     """Start the daemon in the background, unless one runs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
         ran = systemctl.main_pid(unit) is not None
         systemctl.start(unit, "start")
-        _say(as_json, "running already" if ran else "started", **_facts(unit))
+        _report("running already" if ran else "started", **_facts(unit))
         return
-    address = home()
-    sock, pid = launch.start(address, idle_exit=None)
-    sock.close()
-    found: Status = ask(Verb.STATUS, None, Status, as_json)
-    _say(as_json, "started" if pid else "running already", pid=found.pid, address=found.address)
+    pid = launched(home())
+    found: Status = ask(Verb.STATUS, None, Status)
+    _report("started" if pid else "running already", pid=found.pid, address=found.address)
 
 
 @click.command()
 @json_option
-def stop(as_json: bool) -> None:
+def stop() -> None:
     """Drain and stop the daemon: running calls finish first. Arrays that it holds are lost."""
     unit = installed()
     if unit is not None and systemctl.is_active(unit):
@@ -52,34 +50,28 @@ def stop(as_json: bool) -> None:
             from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms, and is rarely needed
 
             forget_sessions(str(unit.address))  # to systemd, a stop is like a restart
-        _say(as_json, "stopped", **facts)
+        _report("stopped", **facts)
         return
-    try:
-        pid = _end(home(), _tell_to_stop)
-    except DaemonUnavailable as error:
-        not_running(str(error), as_json)
-    _say(as_json, "stopped", pid=pid, address=str(home()))
+    _report("stopped", pid=_end(home(), _tell_to_stop), address=str(home()))
 
 
 @click.command()
 @json_option
-def restart(as_json: bool) -> None:
+def restart() -> None:
     """Stop the daemon if one runs, and start one, which goes on with the arrays of running programs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
         systemctl.start(unit, "restart")
-        _say(as_json, "restarted", **_facts(unit))
+        _report("restarted", **_facts(unit))
         return
-    sock, pid = launch.start(home(), idle_exit=None, first=_give_over)
-    sock.close()
-    _say(as_json, "restarted", pid=pid, address=str(home()))
+    _report("restarted", pid=launched(home(), first=_give_over), address=str(home()))
 
 
 @click.command()
 @click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
 @json_option
-def logs(lines: int, as_json: bool) -> None:
+def logs(lines: int) -> None:
     """Print what the daemon wrote last."""
     unit = installed()
     if unit is not None:
@@ -87,12 +79,19 @@ def logs(lines: int, as_json: bool) -> None:
     else:
         path = launch.log_path(home())
         if not path.exists():
-            not_running(f"there is no log at {path}", as_json)
+            raise DaemonUnavailable(f"there is no log at {path}")
         source, text = {"path": str(path)}, path.read_text(errors="replace").splitlines()[-lines:]
-    if as_json:
-        print_json({**source, "lines": text})
-    else:
-        click.echo("\n".join(text))
+    report({**source, "lines": text}, lambda: click.echo("\n".join(text)))
+
+
+def launched(address: Address, idle_exit: float | None = None, first: Callable[[], None] | None = None) -> int | None:
+    """Starts a daemon unless one runs (see `launch.start`); returns its process id if this call started it."""
+    try:
+        sock, pid = launch.start(address, idle_exit, first)
+    except DaemonUnavailable as error:  # not status 3: this is what failed
+        raise click.ClickException(str(error)) from error
+    sock.close()
+    return pid
 
 
 def give_way(unit: Target) -> None:
@@ -145,8 +144,6 @@ def _end(address: Address, tell: Callable[[Address], int]) -> int:
     return pid
 
 
-def _say(as_json: bool, what: str, **facts: Any) -> None:
-    if as_json:
-        print_json({"result": what, **facts})
-    else:
-        click.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+def _report(what: str, **facts: Any) -> None:
+    text = f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    report({"result": what, **facts}, lambda: click.echo(text))

@@ -18,7 +18,7 @@ import click
 from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask_daemon, console, json_option, not_running, print_json
+from jitserver.cli.common import ask, console, json_option, report, wants_json
 from jitserver.cli.picture import picture, program_of
 from jitserver.cli.rates import Rates, Watch
 
@@ -38,7 +38,7 @@ Look = Callable[[], tuple[Snapshot, Rates]]
     "daemon started]",
 )
 @json_option
-def top(once: bool, interval: float | None, as_json: bool) -> None:
+def top(once: bool, interval: float | None) -> None:
     """Show what the daemon is at: who calls what and how often, what is being made, what memory holds.
 
     On a terminal the picture is drawn anew each second; q or Ctrl-C ends it. The seconds of a function are those of its
@@ -46,30 +46,27 @@ def top(once: bool, interval: float | None, as_json: bool) -> None:
     """
     look = functools.partial(_look, Watch())
     try:
-        if as_json or once or not sys.stdout.isatty():
-            _print_once(look, interval, as_json)
+        if wants_json() or once or not sys.stdout.isatty():
+            _print_once(look, interval)
         else:
             _show_live(look, interval or _REFRESH_SECONDS)
     except DaemonSilent:
         raise
-    except (DaemonUnavailable, DaemonLost) as error:
-        not_running(str(error), as_json)
+    except DaemonLost as error:
+        raise DaemonUnavailable(str(error)) from error
 
 
 def _look(watch: Watch) -> tuple[Snapshot, Rates]:
-    found: Snapshot = ask_daemon(Verb.TOP, Top(watch.since), Snapshot)
+    found: Snapshot = ask(Verb.TOP, Top(watch.since), Snapshot)
     return found, watch.rates(found)
 
 
-def _print_once(look: Look, interval: float | None, as_json: bool) -> None:
+def _print_once(look: Look, interval: float | None) -> None:
     found, rates = look()
     if interval is not None:
         time.sleep(interval)
         found, rates = look()
-    if as_json:
-        print_json(_for_programs(found, rates))
-    else:
-        console().print(picture(found, rates), markup=False)
+    report(_for_programs(found, rates), lambda: console().print(picture(found, rates), markup=False))
 
 
 def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:

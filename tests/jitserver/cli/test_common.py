@@ -23,12 +23,11 @@ def lines_of(text: str) -> list[str]:
     return [line.rstrip() for line in click.unstyle(text).splitlines()]
 
 
-@pytest.mark.parametrize("title", ["", "kept"])
 @pytest.mark.parametrize("rows", [ROWS, [["名前", "é"], *ROWS], []], ids=["plain", "wide characters", "empty"])
-def test_a_table_is_what_rich_draws(title: str, rows: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_what_rich_draws(rows: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     columns = ["jitserver", "runs"]
-    common.print_table(title, columns, rows)
-    assert lines_of(capsys.readouterr().out) == lines_of(drawn_by_rich(title, columns, rows))
+    common.print_table(columns, rows)
+    assert lines_of(capsys.readouterr().out) == lines_of(drawn_by_rich("", columns, rows))
 
 
 @pytest.mark.parametrize(("columns", "folded"), [("80", False), ("20", True)])
@@ -37,7 +36,7 @@ def test_what_is_too_wide_for_the_terminal_is_folded(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    common.print_table("", ["jitserver", "runs"], ROWS)
+    common.print_table(["jitserver", "runs"], ROWS)
     lines = lines_of(capsys.readouterr().out)
     assert (len(lines) > 3 + len(ROWS) + 1) == folded
     assert max(map(len, lines)) <= int(columns)
@@ -46,6 +45,6 @@ def test_what_is_too_wide_for_the_terminal_is_folded(
 def test_where_lines_cannot_be_shown_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        common.print_table("", ["jitserver", "runs"], ROWS)  # raises nothing
+        common.print_table(["jitserver", "runs"], ROWS)  # raises nothing
         stdout.seek(0)
         assert "pid 12" in stdout.read()

@@ -100,8 +100,8 @@ def check_kill_9_brings_it_back() -> None:
 
 def check_a_client_that_ends_it_does_not_end_it_for_good() -> None:
     pid = main_pid()
-    code = "from jitserver.cli.common import ask_daemon; from jitclient.wire.messages import Verb;"
-    done = u.run(sys.executable, "-c", f"{code} ask_daemon(Verb.STOP, None, None)")
+    code = "from jitserver.cli.common import ask; from jitclient.wire.messages import Verb;"
+    done = u.run(sys.executable, "-c", f"{code} ask(Verb.STOP, None, None)")
     assert done.returncode == 0, done.stderr
     until(lambda: main_pid() not in (0, pid), "another daemon")
     u.call()
