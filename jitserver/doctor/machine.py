@@ -10,14 +10,16 @@ from jitclient.notices.labels import size
 from jitclient.sessions.launch import log_folder
 from jitserver.cache.folder import base
 from jitserver.doctor.finding import Finding, Scene, judged
+from jitserver.platform.memory_limits import LimitedGroup, limited_groups
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
 _LITTLE_MEMORY = 0.05
 _NEARLY = 0.8
 _FEWEST_FILES = 1024
 _FEWEST_MAPS = 65_530  # the kernel's own default
-_GROUPS = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60
+_UNLIMITED = 1 << 60  # version 1 has such a number where there is no limit
+_FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+_FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 
 def disk(scene: Scene) -> Iterator[Finding]:
@@ -65,11 +67,12 @@ def memory(scene: Scene) -> Finding:
 
 
 def control_group(scene: Scene) -> Finding:
-    """What the groups of processes that the daemon is in may use together."""
-    told = list(_limited_groups(Path(f"{scene.process}/cgroup").read_text()))
-    if not told:
-        return Finding("control group", "ok", "no limit of memory")
-    limit, used, killed = min(told)
+    """The memory limit of the daemon's container or systemd unit."""
+    groups = [group for group in limited_groups(Path(f"{scene.process}/cgroup")) if group.limit < _UNLIMITED]
+    if not groups:
+        return Finding("control group", "ok", "no memory limit")
+    tightest = min(groups)
+    limit, (used, killed) = tightest.limit, _usage(tightest)
     says = f"{size(used)} of {size(limit)} in use"
     if killed:
         says += f"; the kernel has ended {killed} processes for want of memory"
@@ -77,34 +80,12 @@ def control_group(scene: Scene) -> Finding:
     return judged("control group", fits, says, "raise the limit of the container or unit (MemoryMax=)")
 
 
-def _limited_groups(membership: str) -> Iterator[tuple[int, int, int]]:
-    """Limit, memory in use, and processes that were ended, of each group that is limited; both versions of groups."""
-    for line in membership.splitlines():
-        _, kinds, path = line.split(":", 2)
-        if kinds not in ("", "memory"):
-            continue
-        top, names = (_GROUPS, _VERSION_2) if kinds == "" else (_GROUPS / "memory", _VERSION_1)
-        group = top / path.strip("/")
-        for folder in (group, *(parent for parent in group.parents if parent.is_relative_to(top))):
-            found = _group(folder, *names)
-            if found is not None:
-                yield found
-
-
-_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
-_VERSION_2 = ("memory.max", "memory.current", "inactive_file", "memory.events")
-
-
-def _group(folder: Path, limit: str, used: str, droppable: str, events: str) -> tuple[int, int, int] | None:
-    try:
-        most = (folder / limit).read_text().strip()
-        if most == "max" or int(most) >= _UNLIMITED:
-            return None
-        pages = _named((folder / "memory.stat").read_text(), droppable)
-        killed = _named((folder / events).read_text(), "oom_kill")
-        return int(most), int((folder / used).read_text()) - pages, killed
-    except OSError:  # inside a container, the groups above are not to be seen
-        return None
+def _usage(group: LimitedGroup) -> tuple[int, int]:
+    """The memory that a group uses, without droppable pages, and how many of its processes the kernel has ended."""
+    used, droppable, events = _FILES_V2 if group.is_v2 else _FILES_V1
+    pages = _named((group.folder / "memory.stat").read_text(), droppable)
+    killed = _named((group.folder / events).read_text(), "oom_kill")
+    return int((group.folder / used).read_text()) - pages, killed
 
 
 def _named(text: str, name: str) -> int:
