@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jitserver.systemd import render, systemctl
-from jitserver.systemd.errors import UnfitEnvironment
-from jitserver.systemd.target import Target
+from jitserver.systemd.target import SystemdError, Target
 
 _PROBE = "import importlib.util, jitserver, sys; sys.exit(importlib.util.find_spec('jax') is None)"
 
@@ -49,7 +48,7 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
     if not systemctl.is_known(target):
         for path in changed:
             path.unlink()
-        raise UnfitEnvironment(f"systemd looks for no units in {target.folder}: XDG_CONFIG_HOME is another for it")
+        raise SystemdError(f"systemd looks for no units in {target.folder}: XDG_CONFIG_HOME is another for it")
     if changed and was_there:
         # A socket takes a new description only when it is opened anew, and that ends the service too.
         systemctl.stop(target)
@@ -96,7 +95,7 @@ def _write(path: Path, text: str) -> None:
 def _probe(target: Target) -> None:
     """Makes sure that the user of the daemon can run it, rather than let systemd try for ever."""
     if not render.is_fit(sys.executable):
-        raise UnfitEnvironment(f"systemd runs no program whose path has quotes or backslashes: {sys.executable}")
+        raise SystemdError(f"systemd runs no program whose path has quotes or backslashes: {sys.executable}")
     as_user: dict[str, Any] = {"env": render.process_settings()}
     if target.user:
         found = pwd.getpwnam(target.user)
@@ -108,8 +107,8 @@ def _probe(target: Target) -> None:
             [sys.executable, "-P", "-c", _PROBE], cwd="/", capture_output=True, text=True, check=False, **as_user
         )
     except OSError as error:
-        raise UnfitEnvironment(f"{who} cannot run {sys.executable}: {error.strerror}") from None
+        raise SystemdError(f"{who} cannot run {sys.executable}: {error.strerror}") from None
     if done.stderr:
-        raise UnfitEnvironment(f"{who} cannot run jitserver with {sys.executable}: {done.stderr.splitlines()[-1]}")
+        raise SystemdError(f"{who} cannot run jitserver with {sys.executable}: {done.stderr.splitlines()[-1]}")
     if done.returncode:
-        raise UnfitEnvironment(f"{sys.executable} has no jax: `pip install 'jitserver[server]'` there first")
+        raise SystemdError(f"{sys.executable} has no jax: `pip install 'jitserver[server]'` there first")

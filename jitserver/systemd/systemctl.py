@@ -6,26 +6,28 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from jitserver.systemd.errors import NoSystemd, NotPermitted, NoUserManager, UnitFailed
-from jitserver.systemd.target import Target, installed, manager_folder
+from jitserver.systemd.target import SystemdError, Target, installed, manager_folder
 
 _SECONDS = 400.0  # a little more than the units' own TimeoutStartSec=
 _LOG_LINES = 15
 _DOWN = ("inactive", "failed")
 
 
+class UnitError(SystemdError):
+    """The command systemctl failed; the message ends with what it and the daemon wrote."""
+
+
 def check_manager(target: Target) -> int:
     """The version of the systemd that runs the target's units.
 
     Raises:
-        NoSystemd: this machine was not booted with one.
-        NoUserManager: it runs none for this user.
+        SystemdError: the machine was not booted with systemd, or no systemd runs for this user.
     """
     if shutil.which("systemctl") is None or not os.path.isdir("/run/systemd/system"):
-        raise NoSystemd("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
+        raise SystemdError("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
     folder = manager_folder(target)
     if not folder.is_dir():
-        raise NoUserManager(
+        raise SystemdError(
             f"no systemd runs for this user: there is no {folder}. Log in anew, or let one run at all times: "
             f"`sudo loginctl enable-linger {os.environ.get('USER', '')}`".rstrip(" `")
             + "`"
@@ -38,8 +40,7 @@ def systemctl(target: Target, *arguments: str) -> str:
     """Runs systemctl on the target's units, and returns what it printed.
 
     Raises:
-        NotPermitted: the units are the system's, and we are not root.
-        UnitFailed: it did not do it.
+        SystemdError: it failed.
     """
     command = ["systemctl", f"--{target.scope}", "--no-pager", "--no-ask-password", *arguments]
     done = _run(target, command)
@@ -47,21 +48,21 @@ def systemctl(target: Target, *arguments: str) -> str:
         return done.stdout
     said = (done.stderr or done.stdout).strip()
     if target.user and os.geteuid() != 0:
-        raise NotPermitted(f"the system's systemd runs this daemon: try `sudo systemctl {' '.join(arguments)}`\n{said}")
-    raise UnitFailed(f"`{' '.join(command)}` failed: {said}")
+        raise SystemdError(f"the system's systemd runs this daemon: try `sudo systemctl {' '.join(arguments)}`\n{said}")
+    raise UnitError(f"`{' '.join(command)}` failed: {said}")
 
 
 def start(target: Target, *verbs: str) -> None:
     """Starts the socket and then runs systemctl's `verbs` on the service: when it returns, the daemon serves.
 
     Raises:
-        UnitFailed: it does not; the message ends with what it said last.
+        UnitError: it does not; the message ends with what it said last.
     """
     systemctl(target, "start", target.socket)
     try:
         systemctl(target, *verbs, target.service)
-    except UnitFailed as error:
-        raise UnitFailed(f"{error}\n" + "\n".join(journal(target, _LOG_LINES))) from None
+    except UnitError as error:
+        raise UnitError(f"{error}\n" + "\n".join(journal(target, _LOG_LINES))) from None
 
 
 def stop(target: Target) -> None:
@@ -104,7 +105,7 @@ def journal(target: Target, lines: int) -> list[str]:
     unit = ["--unit"] if target.user else ["--user", "--unit"]
     done = _run(target, ["journalctl", *unit, target.service, "--lines", str(lines), "--no-pager", "--quiet"])
     if done.returncode != 0:
-        raise UnitFailed(f"journalctl failed: {done.stderr.strip()}")
+        raise UnitError(f"journalctl failed: {done.stderr.strip()}")
     return done.stdout.splitlines()
 
 
@@ -126,6 +127,6 @@ def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]
             timeout=_SECONDS,
         )
     except FileNotFoundError:
-        raise NoSystemd(f"there is no {command[0]} on this machine") from None
+        raise SystemdError(f"there is no {command[0]} on this machine") from None
     except subprocess.TimeoutExpired:
-        raise UnitFailed(f"`{' '.join(command)}` did not end within {_SECONDS:.0f} s") from None
+        raise UnitError(f"`{' '.join(command)}` did not end within {_SECONDS:.0f} s") from None

@@ -6,12 +6,16 @@ import pwd
 import re
 from pathlib import Path
 
+from jitclient.errors import JitserverError
 from jitclient.settings import settings
 from jitclient.wire.address import Address, environment_digest, runtime_folder, user_address
-from jitserver.systemd.errors import NotPermitted, UnfitUser
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")
+
+
+class SystemdError(JitserverError):
+    """systemd cannot run the daemon, or cannot be asked; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,21 +85,20 @@ def chosen(user: str | None) -> Target:
     """The target that `--system USER` names, or without it the user's own.
 
     Raises:
-        UnfitUser: there is no such user, or it is root.
-        NotPermitted: the system's units are root's to change.
+        SystemdError: a daemon cannot run as that user, or we are not root, who alone changes the system's units.
     """
     if user is None:
         return Target()
     try:
         found = pwd.getpwnam(user)
     except KeyError:
-        raise UnfitUser(f"there is no user {user!r} on this machine") from None
+        raise SystemdError(f"there is no user {user!r} on this machine") from None
     if found.pw_uid == 0:
-        raise UnfitUser("a daemon runs the code of whoever calls it, so it never runs as root: name another user")
+        raise SystemdError("a daemon runs the code of whoever calls it, so it never runs as root: name another user")
     if not re.fullmatch(r"\w[\w.-]*", user, re.ASCII):
-        raise UnfitUser(f"{user!r} cannot be part of a unit's name: letters, digits, '_', '-' and '.' can")
+        raise SystemdError(f"{user!r} cannot be part of a unit's name: letters, digits, '_', '-' and '.' can")
     if os.geteuid() != 0:
-        raise NotPermitted(f"the system's units are root's to change: try `sudo jitserver ... --system {user}`")
+        raise SystemdError(f"the system's units are root's to change: try `sudo jitserver ... --system {user}`")
     return Target(user)
 
 
