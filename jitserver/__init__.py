@@ -1,4 +1,4 @@
-"""jitserver: the daemon that keeps JAX functions compiled, and the command line that looks into it."""
+"""jitserver: the daemon that keeps JAX functions compiled, and its command line."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,11 +1,11 @@
-"""The command line: just another client, which imports jax in `serve` alone."""
+"""The command line: just another client. Only `serve` imports jax."""
 
 import importlib
 from typing import Any
 
 import click
 
-from jitclient.errors import JitserverError
+from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.version import __version__
 
 _COMMANDS = {
@@ -26,7 +26,7 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Loads the module of a command when the command is used, so that each is as quick as it can be."""
+    """Imports the module of a command only when the command is used, so that each starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -41,6 +41,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except DaemonUnavailable as error:
+            from jitserver.cli.common import not_running
+
+            not_running(str(error))
         except JitserverError as error:
             raise click.ClickException(str(error)) from error
 

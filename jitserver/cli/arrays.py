@@ -6,49 +6,49 @@ import click
 
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
-from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
+from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
 
 
 @click.group()
 def arrays() -> None:
-    """See who holds the arrays that live on the daemon, and let go of kept ones."""
+    """See who holds the arrays that live on the daemon, and remove named arrays."""
 
 
 @arrays.command("ls")
 @json_option
-def list_arrays(as_json: bool) -> None:
-    """List the kept trees and the sessions that hold arrays, the largest first."""
-    found: Holdings = ask(Verb.ARRAYS, None, Holdings, as_json)
-    if as_json:
-        print_json(found)
-        return
-    now = time.time()
-    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept]
-    held = [[str(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
-    if kept:
-        print_table("", ["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
-    if held:
-        print_table("", ["held by pid", "program", "arrays", "bytes"], held)
-    most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
-    click.echo(f"{size(found.nbytes)}{most} in use")
+def list_arrays() -> None:
+    """List the named arrays and the sessions that hold arrays, the largest first."""
+    found: Holdings = ask(Verb.ARRAYS, None, Holdings)
+    report(found, lambda: _print(found))
 
 
 @arrays.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
-def rm(names: tuple[str, ...], as_json: bool) -> None:
-    """Forget what is kept under each NAME.
+def rm(names: tuple[str, ...]) -> None:
+    """Remove the arrays under each NAME.
 
-    A program that holds handles on it keeps those. What a session owns goes when its program lets go of it, or ends.
+    Handles that programs hold on them stay valid. The arrays of a session are freed when its program deletes or ends.
     """
-    gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo], as_json)]
+    gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo])]
     missing = sorted(set(names) - {one.name for one in gone})
-    if as_json:
-        print_json([one.name for one in gone])
-    elif gone:
-        click.echo(f"removed {', '.join(one.name for one in gone)}: {size(sum(one.nbytes for one in gone))}")
+    if gone or wants_json():
+        removed = [one.name for one in gone]
+        report(removed, lambda: click.echo(f"removed {', '.join(removed)}: {size(sum(one.nbytes for one in gone))}"))
     if missing:
         raise click.ClickException(f"nothing is kept as {', '.join(map(repr, missing))}")
+
+
+def _print(found: Holdings) -> None:
+    now = time.time()
+    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept]
+    held = [[str(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
+    if kept:
+        print_table(["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
+    if held:
+        print_table(["held by pid", "program", "arrays", "bytes"], held)
+    most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
+    click.echo(f"{size(found.nbytes)}{most} in use")
 
 
 def _times(one: KeptInfo, now: float) -> list[str]:

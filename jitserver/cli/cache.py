@@ -1,4 +1,4 @@
-"""`jitserver cache ls|rm|clear|pin|unpin|gc`; its `show` and `why` are in a file of their own."""
+"""`jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py."""
 
 import fnmatch
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import click
 
 from jitclient.wire.introspection import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
-from jitserver.cli.common import ago, ask, json_option, print_json, print_table, seconds, size
+from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
 from jitserver.cli.entries import check, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
 
@@ -25,8 +25,8 @@ _ORDERS: dict[str, Callable[[EntryInfo], float]] = {
 def cache() -> None:
     """See and manage the cached programs.
 
-    KEY is the beginning of a key, or the name of a function: of all its programs. `ls`, `show` and `why` also tell what
-    is on the disk while no daemon runs.
+    KEY is the beginning of a key, or the name of a function, which means all its programs. If no daemon runs, `ls`,
+    `show` and `why` read the cache on the disk.
     """
 
 
@@ -40,91 +40,78 @@ cache.add_command(why)
     type=click.Choice(list(_ORDERS)),
     default="last",
     show_default=True,
-    help="What comes first: most time saved, largest, most hits, or used last.",
+    help="Order: most time saved, largest, most hits, or most recently used first.",
 )
-@click.option("--match", metavar="GLOB", help="Only those whose function or label matches, as in 'step*'.")
+@click.option("--match", metavar="GLOB", help="Only programs whose function or label matches, such as 'step*'.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"So many at most; 0: all. [default: {_MOST_ROWS}; with --json: all]",
+    help=f"Show at most N; 0: all. [default: {_MOST_ROWS}; with --json: all]",
 )
 @json_option
-def list_entries(sort: str, match: str | None, limit: int | None, as_json: bool) -> None:
+def list_entries(sort: str, match: str | None, limit: int | None) -> None:
     """List the cached programs."""
-    found = sorted(entries("", as_json), key=_ORDERS[sort], reverse=True)
+    found = sorted(entries(""), key=_ORDERS[sort], reverse=True)
     if match is not None:
         found = [entry for entry in found if _matches(entry, match)]
-    most = limit or len(found) if limit is not None or as_json else _MOST_ROWS
-    if as_json:
-        print_json(found[:most])
-        return
-    print_table(
-        "", ["key", "program", "made in", "hits", "saved", "size", "last used", ""], list(map(_row, found[:most]))
-    )
-    if len(found) > most:
-        click.echo(f"and {len(found) - most:,} more: --limit N shows as many, --match GLOB those that you mean")
+    most = limit or len(found) if limit is not None or wants_json() else _MOST_ROWS
+    report(found[:most], lambda: _print(found[:most], len(found) - most))
 
 
 @cache.command()
 @click.argument("key", shell_complete=complete_key)
 @json_option
-def rm(key: str, as_json: bool) -> None:
+def rm(key: str) -> None:
     """Remove the programs of KEY."""
     check(key)
-    _say_done("removed", not_empty(_removed(key, as_json), key), as_json)
+    _report_done("removed", not_empty(ask(Verb.REMOVE, Match(key), list[str]), key))
 
 
 @cache.command()
 @json_option
-def clear(as_json: bool) -> None:
+def clear() -> None:
     """Remove all programs, pinned ones too."""
-    _say_done("removed", _removed("", as_json), as_json)
+    _report_done("removed", ask(Verb.REMOVE, Match(""), list[str]))
 
 
 @cache.command()
 @click.argument("key", shell_complete=complete_key)
 @json_option
-def pin(key: str, as_json: bool) -> None:
-    """Have the programs of KEY stay in the cache, whatever it lacks room for."""
-    _pin(key, True, as_json)
+def pin(key: str) -> None:
+    """Keep the programs of KEY in the cache, even when it is full."""
+    _pin(key, True)
 
 
 @cache.command()
 @click.argument("key", shell_complete=complete_key)
 @json_option
-def unpin(key: str, as_json: bool) -> None:
-    """Let the programs of KEY go again when there is no room for them."""
-    _pin(key, False, as_json)
+def unpin(key: str) -> None:
+    """Allow the programs of KEY to be evicted again."""
+    _pin(key, False)
 
 
 @cache.command()
 @json_option
-def gc(as_json: bool) -> None:
-    """Delete what the cache needs no longer: what is over its bounds, and files that no program has."""
-    freed: int = ask(Verb.COLLECT, None, int, as_json)
-    if as_json:
-        print_json({"freed_bytes": freed})
-    else:
-        click.echo(f"freed {size(freed)}")
+def gc() -> None:
+    """Delete programs over the limits of the cache, and files that belong to no program."""
+    freed: int = ask(Verb.COLLECT, None, int)
+    report({"freed_bytes": freed}, lambda: click.echo(f"freed {size(freed)}"))
 
 
-def _removed(prefix: str, as_json: bool) -> list[str]:
-    keys: list[str] = ask(Verb.REMOVE, Match(prefix), list[str], as_json)
-    return keys
+def _pin(key: str, pinned: bool) -> None:
+    check(key)
+    _report_done("pinned" if pinned else "unpinned", not_empty(ask(Verb.PIN, Pin(key, pinned), list[str]), key))
 
 
-def _pin(prefix: str, pinned: bool, as_json: bool) -> None:
-    check(prefix)
-    keys: list[str] = ask(Verb.PIN, Pin(prefix, pinned), list[str], as_json)
-    _say_done("pinned" if pinned else "unpinned", not_empty(keys, prefix), as_json)
+def _report_done(what: str, keys: list[str]) -> None:
+    report(keys, lambda: click.echo(f"{what} {len(keys)} program{'' if len(keys) == 1 else 's'}"))
 
 
-def _say_done(what: str, keys: list[str], as_json: bool) -> None:
-    if as_json:
-        print_json(keys)
-    else:
-        click.echo(f"{what} {len(keys)} program{'' if len(keys) == 1 else 's'}")
+def _print(found: list[EntryInfo], more: int) -> None:
+    print_table(["key", "program", "made in", "hits", "saved", "size", "last used", ""], list(map(_row, found)))
+    if more:
+        click.echo(f"and {more:,} more: show them with --limit N, or select some with --match GLOB")
 
 
 def _matches(entry: EntryInfo, glob: str) -> bool:

@@ -1,4 +1,4 @@
-"""`jitserver demo`: one program, run in two fresh processes, and what the second one did not have to do."""
+"""`jitserver demo`: runs one program in two fresh processes, and shows which work the second one saved."""
 
 import json
 import secrets
@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from jitclient.sessions import launch
+from jitclient.sessions.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import ask_daemon, home, json_option, print_json, print_table, seconds
+from jitserver.cli.common import ask, home, json_option, print_table, report, seconds, wants_json
 from jitserver.cli.entries import listed
+from jitserver.cli.lifecycle import launched
 
 PROGRAM = Path(__file__).parents[1] / "demo" / "train.py"
 _COUNTED = ("captures_loaded", "traces", "compiles")
@@ -23,12 +24,11 @@ _COUNTED = ("captures_loaded", "traces", "compiles")
 @click.option("--layers", default=12, show_default=True, help="Layers of the transformer.")
 @click.option("--steps", default=10, show_default=True, help="Training steps in each process.")
 @json_option
-def demo(layers: int, steps: int, as_json: bool) -> None:
-    """Train a small transformer in a fresh process, twice, and show what the second run was spared."""
+def demo(layers: int, steps: int) -> None:
+    """Train a small transformer in two fresh processes, and show which work the second one saved."""
     address = home()
-    sock, pid = launch.start(address, launch.IDLE_EXIT_SECONDS)
-    sock.close()
-    say = (lambda text: None) if as_json else click.echo
+    pid = launched(address, IDLE_EXIT_SECONDS)
+    say = (lambda text: None) if wants_json() else click.echo
     say(f"daemon:  {'started' if pid else 'runs already'} at {address}")
     say(f"program: {PROGRAM}, {layers} layers; new to the daemon each time you run this demo\n")
     salt = secrets.randbelow(1 << 30)
@@ -37,24 +37,21 @@ def demo(layers: int, steps: int, as_json: bool) -> None:
         say(f"{number} process ...")
         runs.append(_run(salt, layers, steps))
     result = _result(runs)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, runs)
+    report(result, lambda: _print(result, runs))
     if runs[1]["traces"] or runs[1]["compiles"]:
         raise click.ClickException("the second process should have found its program compiled")
 
 
 def _run(salt: int, layers: int, steps: int) -> dict[str, Any]:
-    """Runs the program in a fresh process; its own times, and what the daemon counted meanwhile."""
-    before: Status = ask_daemon(Verb.STATUS, None, Status)
+    """Runs the program in a fresh process; returns its own times, and what the daemon counted meanwhile."""
+    before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(salt), str(layers), str(steps)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise click.ClickException(f"{PROGRAM} failed:\n{done.stderr}")
-    after: Status = ask_daemon(Verb.STATUS, None, Status)
+    after: Status = ask(Verb.STATUS, None, Status)
     times = json.loads(done.stdout.splitlines()[-1])
     return {
         "imports": times["imported"] - start,
@@ -92,7 +89,7 @@ def _print(result: dict[str, Any], runs: list[dict[str, Any]]) -> None:
         ["time to the first result", seconds(first["to_first_result"]), seconds(second["to_first_result"])],
         ["loss, first and last step", *(f"{run['losses'][0]:.4f} {run['losses'][-1]:.4f}" for run in runs)],
     ]
-    print_table("", ["spent on", "first process", "second process"], rows)
+    print_table(["spent on", "first process", "second process"], rows)
     click.echo(f"first result {result['speedup']:.1f} times sooner")
     click.echo(f"first step {result['speedup_first_step']:.0f} times sooner")
     click.echo("the losses are the same, bit for bit" if result["same_losses"] else "the losses DIFFER")

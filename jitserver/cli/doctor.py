@@ -10,8 +10,8 @@ from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
 from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import NOT_RUNNING, ask_daemon, home, json_option, print_json, print_table
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.cli.common import NOT_RUNNING, ask, home, json_option, print_table, report
+from jitserver.doctor.finding import DaemonState, Finding
 
 _FAILED = 1
 
@@ -19,44 +19,44 @@ _FAILED = 1
 @click.command()
 @click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
 @json_option
-def doctor(start: bool, as_json: bool) -> None:
-    """Check all that a daemon and its clients need, and say what to do where something is amiss.
+def doctor(start: bool) -> None:
+    """Check what a daemon and its clients need, and say how to fix what is wrong.
 
-    Versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices; and where a
-    daemon runs, a real call from a fresh process, which runs nothing itself.
+    Checks versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices. If a
+    daemon runs, also makes a real call from a fresh process, which must not run it locally.
 
-    Exit status: 0 all is well, or there are only warnings; 1 there is a problem; 3 there is none, but no daemon runs.
+    Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
-    from jitserver.doctor.checks import examined  # what the checks need takes a while to import
+    from jitserver.doctor.checks import findings_of  # imports much
 
     try:
-        scene = _scene(start)
-        findings = list(examined(scene))
-        runs = scene.status is not None
-    except (SettingsError, OSError) as error:  # there can be no address
-        runs, findings = False, [Finding("settings", "problem", str(error), "correct that, then ask again")]
-    if as_json:
-        print_json({"running": runs, "checks": [dataclasses.asdict(found) for found in findings]})
-    else:
-        print_table("", ["", "check", "found"], [_row(found) for found in findings])
+        state = _scene(start)
+        findings = list(findings_of(state))
+        runs = state.status is not None
+    except (SettingsError, OSError) as error:  # there is no usable address
+        runs, findings = False, [Finding("settings", "problem", str(error), "correct it, then run this again")]
+    report(
+        {"running": runs, "checks": [dataclasses.asdict(found) for found in findings]},
+        lambda: print_table(["", "check", "found"], [_row(found) for found in findings]),
+    )
     if any(found.level == "problem" for found in findings):
         sys.exit(_FAILED)
     if not runs:
         sys.exit(NOT_RUNNING)
 
 
-def _scene(start: bool) -> Scene:
+def _scene(start: bool) -> DaemonState:
     begun = time.monotonic()
     try:
         if start:
             launch.start(home())[0].close()
             begun = time.monotonic()
-        status: Status = ask_daemon(Verb.STATUS, None, Status)
+        status: Status = ask(Verb.STATUS, None, Status)
     except SettingsError:
         raise
     except JitserverError as error:
-        return Scene(home(), reason=str(error), amiss=start or not isinstance(error, DaemonUnavailable))
-    return Scene(Address.parse(status.address), status, time.monotonic() - begun)
+        return DaemonState(home(), reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
+    return DaemonState(Address.parse(status.address), status, time.monotonic() - begun)
 
 
 def _row(found: Finding) -> list[str]:

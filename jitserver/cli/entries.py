@@ -1,4 +1,4 @@
-"""The cached programs as commands find them: the daemon's, or those on the disk where none runs."""
+"""The cached programs for commands: from the daemon, or from the disk if none runs."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
 from jitserver.cache import offline
-from jitserver.cli.common import ask_daemon, not_running
+from jitserver.cli.common import ask
 
 Found = TypeVar("Found")
 
@@ -16,72 +16,12 @@ _MOST_COMPLETIONS = 50
 _SHORT = 12
 
 
-def entries(prefix: str, as_json: bool) -> list[EntryInfo]:
-    """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty.
-
-    Ends the command with status 3 where no daemon runs and nothing is on the disk.
-    """
-    try:
-        return _known(prefix)
-    except DaemonUnavailable as error:
-        not_running(str(error), as_json)
-
-
-def some(prefix: str, as_json: bool) -> list[EntryInfo]:
-    """Those programs; ends the command with status 1 where there is none."""
-    check(prefix)
-    return not_empty(entries(prefix, as_json), prefix)
-
-
-def check(prefix: str) -> None:
-    """Refuses an empty KEY, which would mean all programs."""
-    if not prefix:
-        raise click.UsageError("KEY must not be empty")
-
-
-def not_empty(found: list[Found], prefix: str) -> list[Found]:
-    """What was found of a KEY; ends the command with status 1 where it is nothing."""
-    if not found:
-        raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
-    return found
-
-
-def newest(prefix: str, as_json: bool) -> EntryInfo:
-    """The one of those programs that was made last."""
-    return max(some(prefix, as_json), key=lambda entry: entry.created)
-
-
-def listed(prefix: str) -> list[EntryInfo]:
-    """The daemon's programs, however many messages they take.
+def entries(prefix: str) -> list[EntryInfo]:
+    """The programs whose key starts with `prefix`, or whose function has that name; all if it is empty.
 
     Raises:
-        DaemonUnavailable: none runs.
+        DaemonUnavailable: no daemon runs, and no program is on the disk.
     """
-    found: list[EntryInfo] = []
-    while True:
-        part: Listed = ask_daemon(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)
-        found += part.found
-        if not part.more:
-            return found
-
-
-def short(entry: EntryInfo) -> str:
-    """Enough of its key to name it."""
-    return entry.key[:_SHORT]
-
-
-def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of functions and, once a key is begun, keys."""
-    try:
-        found = _known("")
-    except JitserverError:
-        return []
-    names = {entry.name: entry.where for entry in found if entry.name.startswith(incomplete)}
-    keys = {short(entry): entry.label for entry in found if incomplete and entry.key.startswith(incomplete)}
-    return [CompletionItem(value, help=text) for value, text in {**names, **keys}.items()][:_MOST_COMPLETIONS]
-
-
-def _known(prefix: str) -> list[EntryInfo]:
     try:
         return listed(prefix)
     except DaemonUnavailable:
@@ -89,3 +29,57 @@ def _known(prefix: str) -> list[EntryInfo]:
         if not found and not offline.infos():
             raise
         return found
+
+
+def some(prefix: str) -> list[EntryInfo]:
+    """The same programs; ends the command with status 1 if there are none."""
+    check(prefix)
+    return not_empty(entries(prefix), prefix)
+
+
+def check(prefix: str) -> None:
+    """Refuses an empty KEY, which would match all programs."""
+    if not prefix:
+        raise click.UsageError("KEY must not be empty")
+
+
+def not_empty(found: list[Found], prefix: str) -> list[Found]:
+    """The programs found for a KEY; ends the command with status 1 if there are none."""
+    if not found:
+        raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
+    return found
+
+
+def newest(prefix: str) -> EntryInfo:
+    """The most recently made of these programs."""
+    return max(some(prefix), key=lambda entry: entry.created)
+
+
+def listed(prefix: str) -> list[EntryInfo]:
+    """The daemon's programs, in as many messages as they need.
+
+    Raises:
+        DaemonUnavailable: none runs.
+    """
+    found: list[EntryInfo] = []
+    while True:
+        part: Listed = ask(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)
+        found += part.found
+        if not part.more:
+            return found
+
+
+def short(entry: EntryInfo) -> str:
+    """The beginning of its key, long enough to name it."""
+    return entry.key[:_SHORT]
+
+
+def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes names of functions and, after the first character, keys."""
+    try:
+        found = entries("")
+    except JitserverError:
+        return []
+    names = {entry.name: entry.where for entry in found if entry.name.startswith(incomplete)}
+    keys = {short(entry): entry.label for entry in found if incomplete and entry.key.startswith(incomplete)}
+    return [CompletionItem(value, help=text) for value, text in {**names, **keys}.items()][:_MOST_COMPLETIONS]

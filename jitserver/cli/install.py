@@ -1,88 +1,85 @@
-"""`jitserver install` and `uninstall`: have systemd run the daemon, or no longer."""
-
-from pathlib import Path
-from typing import Any
+"""`jitserver install` and `uninstall`: the daemon as a systemd service."""
 
 import click
 
 from jitclient.errors import SettingsError
 from jitclient.settings import settings
 from jitclient.wire.address import Address
-from jitserver.cli.common import json_option, print_json
+from jitserver.cli.common import json_option, report, wants_json
 from jitserver.cli.lifecycle import give_way
 from jitserver.systemd import install as units
 from jitserver.systemd.target import Target, chosen
 
 _system_option = click.option(
-    "--system", "user", metavar="USER", help="In the system's systemd, for USER, instead of in your own."
+    "--system", "user", metavar="USER", help="Use the system's systemd, for USER, instead of your own."
 )
 
 
 @click.command()
 @_system_option
-@click.option("--dry-run", is_flag=True, help="Print the units, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the units without installing them.")
 @json_option
-def install(user: str | None, dry_run: bool, as_json: bool) -> None:
-    """Have systemd open the daemon's socket, and start the daemon at the first call.
+def install(user: str | None, dry_run: bool) -> None:
+    """Let systemd open the daemon's socket and start the daemon at the first call.
 
-    The daemon belongs to this Python environment and to the process-only settings of this shell (XLA_FLAGS,
-    JAX_PLATFORMS, visible devices): an environment with others has a daemon and units of its own.
+    The daemon belongs to this Python environment and to the settings of this shell that hold for a whole process
+    (XLA_FLAGS, JAX_PLATFORMS, visible devices). Other environments get their own daemon and units.
     """
     target = _target(user)
     planned = units.plan(target)
     if dry_run:
-        _print_plan(planned, as_json)
+        units_by_path = {str(path): text for path, text in planned.items()}
+        report({"result": "planned", "units": units_by_path}, lambda: _print_plan(units_by_path))
         return
     give_way(target)
     done = units.install(target, planned)
-    _report(done, as_json)
-    if not as_json:
+    _report(done)
+    if not wants_json():
         click.echo(f"the first call starts the daemon; `{_command('uninstall', user)}` undoes this")
         if not user:
-            click.echo("it ends when you log out, unless you `loginctl enable-linger`")
+            click.echo("it stops when you log out, unless you run `loginctl enable-linger`")
 
 
 @click.command()
 @_system_option
 @json_option
-def uninstall(user: str | None, as_json: bool) -> None:
+def uninstall(user: str | None) -> None:
     """Stop the daemon that systemd runs for this environment, and remove its units."""
     done = units.uninstall(_target(user))
-    _report(done, as_json)
-    if done.kept_for and not as_json:
-        click.echo(f"the files stay: they serve {', '.join(done.kept_for)} too")
+    _report(done)
+    if done.kept_for and not wants_json():
+        click.echo(f"the files stay, because {', '.join(done.kept_for)} use them too")
 
 
 def _target(user: str | None) -> Target:
     target = chosen(user)
     named = settings().address
     if named is not None and Address.parse(named) != target.address:
-        raise SettingsError(
-            f"JITSERVER_ADDRESS={named!r} names another place than systemd's {target.address}: unset it"
-        )
+        raise SettingsError(f"JITSERVER_ADDRESS={named!r} is not the address of the unit, {target.address}: unset it")
     return target
 
 
-def _print_plan(planned: dict[Path, str], as_json: bool) -> None:
-    if as_json:
-        print_json({"result": "planned", "units": {str(path): text for path, text in planned.items()}})
-        return
+def _print_plan(planned: dict[str, str]) -> None:
     for path, text in planned.items():
         click.echo(f"==> {path}\n{text}")
 
 
-def _report(done: units.Done, as_json: bool) -> None:
+def _report(done: units.Done) -> None:
     target = done.target
-    facts: dict[str, Any] = {
+    facts = {
+        "result": done.result,
         "address": str(target.address),
         "digest": target.digest,
         "socket": target.socket,
         "service": target.service,
         "files": list(map(str, done.files)),
+        "kept_for": list(done.kept_for),
     }
-    if as_json:
-        print_json({"result": done.result, **facts, "kept_for": list(done.kept_for)})
-        return
+    report(facts, lambda: _print_done(done))
+
+
+def _print_done(done: units.Done) -> None:
+    target = done.target
     click.echo(f"{done.result}: {target.socket} and {target.service}, in {target.folder}")
     if done.result in ("installed", "updated", "unchanged"):
         click.echo(f"it listens at {target.address}")

@@ -15,7 +15,7 @@ from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import ask, home, json_option, not_running, print_json
+from jitserver.cli.common import ask, home, json_option, report
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
 
@@ -24,79 +24,78 @@ _STOP_SECONDS = 120.0
 
 @click.command()
 @json_option
-def start(as_json: bool) -> None:
+def start() -> None:
     """Start the daemon in the background, unless one runs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
         ran = systemctl.main_pid(unit) is not None
         systemctl.start(unit, "start")
-        _say(as_json, "running already" if ran else "started", **_facts(unit))
+        _report("running already" if ran else "started", **_facts(unit))
         return
-    address = home()
-    sock, pid = launch.start(address, idle_exit=None)
-    sock.close()
-    found: Status = ask(Verb.STATUS, None, Status, as_json)
-    _say(as_json, "started" if pid else "running already", pid=found.pid, address=found.address)
+    pid = launched(home())
+    found: Status = ask(Verb.STATUS, None, Status)
+    _report("started" if pid else "running already", pid=found.pid, address=found.address)
 
 
 @click.command()
 @json_option
-def stop(as_json: bool) -> None:
-    """Drain and stop the daemon: running calls finish first. Arrays that it holds are lost."""
+def stop() -> None:
+    """Stop the daemon after running calls have finished. The arrays that it holds are lost."""
     unit = installed()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
         systemctl.stop(unit)
         if unit.user is None:
-            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms, and is rarely needed
+            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms
 
-            forget_sessions(str(unit.address))  # to systemd, a stop is like a restart
-        _say(as_json, "stopped", **facts)
+            forget_sessions(str(unit.address))  # the daemon saved them: it cannot tell systemd's stop from a restart
+        _report("stopped", **facts)
         return
-    try:
-        pid = _end(home(), _tell_to_stop)
-    except DaemonUnavailable as error:
-        not_running(str(error), as_json)
-    _say(as_json, "stopped", pid=pid, address=str(home()))
+    _report("stopped", pid=_end(home(), _tell_to_stop), address=str(home()))
 
 
 @click.command()
 @json_option
-def restart(as_json: bool) -> None:
-    """Stop the daemon if one runs, and start one, which goes on with the arrays of running programs."""
+def restart() -> None:
+    """Stop the daemon if one runs, and start a new one, which restores the arrays of running programs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
         systemctl.start(unit, "restart")
-        _say(as_json, "restarted", **_facts(unit))
+        _report("restarted", **_facts(unit))
         return
-    sock, pid = launch.start(home(), idle_exit=None, first=_give_over)
-    sock.close()
-    _say(as_json, "restarted", pid=pid, address=str(home()))
+    _report("restarted", pid=launched(home(), first=_give_over), address=str(home()))
 
 
 @click.command()
 @click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
 @json_option
-def logs(lines: int, as_json: bool) -> None:
-    """Print what the daemon wrote last."""
+def logs(lines: int) -> None:
+    """Print the end of the daemon's log."""
     unit = installed()
     if unit is not None:
         source, text = {"unit": unit.service}, systemctl.journal(unit, lines)
     else:
         path = launch.log_path(home())
         if not path.exists():
-            not_running(f"there is no log at {path}", as_json)
+            raise DaemonUnavailable(f"there is no log at {path}")
         source, text = {"path": str(path)}, path.read_text(errors="replace").splitlines()[-lines:]
-    if as_json:
-        print_json({**source, "lines": text})
-    else:
-        click.echo("\n".join(text))
+    report({**source, "lines": text}, lambda: click.echo("\n".join(text)))
+
+
+def launched(address: Address, idle_exit: float | None = None, first: Callable[[], None] | None = None) -> int | None:
+    """Starts a daemon unless one runs (see `launch.start`); returns its process id if this call started it."""
+    try:
+        sock, pid = launch.start(address, idle_exit, first)
+    except DaemonUnavailable as error:  # not status 3: this is what failed
+        raise click.ClickException(str(error)) from error
+    sock.close()
+    return pid
 
 
 def give_way(unit: Target) -> None:
-    """Ends a daemon that somebody else than systemd started where the socket of the unit is to be."""
+    """Ends a daemon that was started without systemd at the address of the unit."""
     if unit.user is not None or systemctl.is_active(unit, unit.socket):
         return
     with contextlib.suppress(DaemonUnavailable):
@@ -113,14 +112,14 @@ def _facts(unit: Target) -> dict[str, Any]:
 
 
 def _tell_to_stop(address: Address) -> int:
-    """Has the daemon there end, and its sessions with it; returns its process id."""
+    """Tells the daemon to end without saving its sessions; returns its process id."""
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     return int(address.lock_path.read_text())
 
 
 def _terminate(address: Address) -> int:
-    """Has the daemon there end, and leave its sessions to the next one; returns its process id."""
-    with address.connect() as sock:  # who listens there has its number in the lock
+    """Tells the daemon to end and to save its sessions for the next one; returns its process id."""
+    with address.connect() as sock:  # the lock file holds the process id of the daemon that listens
         pid = int(address.lock_path.read_text())
         if peer(sock).pid not in (0, pid):
             raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
@@ -129,9 +128,9 @@ def _terminate(address: Address) -> int:
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:
-    """Tells the daemon there to end, waits until it has let go of its address, and returns its process id.
+    """Tells the daemon to end, waits until it has released its address, and returns its process id.
 
-    Asks for nothing that only a daemon of this version understands.
+    Also works for daemons of other versions.
 
     Raises:
         DaemonUnavailable: none runs there.
@@ -145,8 +144,6 @@ def _end(address: Address, tell: Callable[[Address], int]) -> int:
     return pid
 
 
-def _say(as_json: bool, what: str, **facts: Any) -> None:
-    if as_json:
-        print_json({"result": what, **facts})
-    else:
-        click.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+def _report(what: str, **facts: Any) -> None:
+    text = f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    report({"result": what, **facts}, lambda: click.echo(text))

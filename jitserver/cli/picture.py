@@ -1,11 +1,12 @@
-"""What `jitserver top` shows to people."""
+"""The display of `jitserver top`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitclient.wire.introspection import DeviceMemory, Making, Snapshot
+from jitclient.wire.introspection import Called, DeviceMemory, Making, Snapshot
 from jitserver.cli.common import seconds, size, table
-from jitserver.cli.rates import Busy, Hot, Rates
+from jitserver.cli.rates import Busy, Rates
+from jitserver.platform.process_watch import command_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -16,7 +17,7 @@ _WIDEST = 48
 
 
 def picture(found: Snapshot, rates: Rates) -> "Group":
-    """One picture: what is nothing is left out."""
+    """The whole display, without empty tables."""
     from rich.console import Group
 
     daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"
@@ -72,14 +73,11 @@ def _session(busy: Busy) -> list[str]:
     return [str(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
 
 
-def _hot(hot: Hot) -> list[str]:
+def _hot(hot: Called) -> list[str]:
     return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}"]
 
 
 def program_of(pid: int) -> str:
-    """The command line of a process, its interpreter without its folder; empty where it has ended."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return ""
-    return " ".join([Path(words[0]).name, *words[1:]]).strip()
+    """The command line of a process, without the folder of its interpreter; empty if the process has ended."""
+    words = command_line(pid)
+    return " ".join([Path(words[0]).name, *words[1:]]) if words else ""

@@ -1,4 +1,4 @@
-"""`jitserver cache show|why`: all about one program."""
+"""`jitserver cache show|why`: the details of one program."""
 
 import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from jitclient.wire.introspection import Show
 from jitclient.wire.messages import EntryInfo, Inspected, Verb
 from jitserver.cache import offline
 from jitserver.cache.why import why as compared
-from jitserver.cli.common import ago, ask, ask_daemon, json_option, print_json, print_table, seconds, size
+from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size
 from jitserver.cli.entries import complete_key, newest, short, some
 
 _FROM_ANALYSIS = ("flops", "bytes accessed", "transcendentals")
@@ -20,82 +20,79 @@ _FROM_ANALYSIS = ("flops", "bytes accessed", "transcendentals")
 
 @click.command()
 @click.argument("key", shell_complete=complete_key)
-@click.option("--hlo", is_flag=True, help="The text of what was compiled, after XLA's optimizations.")
-@click.option("--stablehlo", is_flag=True, help="The text of what was given to XLA.")
-@click.option("--jaxpr", is_flag=True, help="The text of what JAX traced.")
+@click.option("--hlo", is_flag=True, help="Show the compiled program, after XLA's optimizations.")
+@click.option("--stablehlo", is_flag=True, help="Show the input of XLA.")
+@click.option("--jaxpr", is_flag=True, help="Show what JAX traced.")
 @json_option
-def show(key: str, as_json: bool, **texts: bool) -> None:
-    """Show all that is known of the programs whose key starts with KEY, or whose function has that name.
+def show(key: str, **texts: bool) -> None:
+    """Show the programs whose key starts with KEY, or whose function has that name.
 
-    With a text, show the text alone, of the program made last. --stablehlo and --jaxpr trace the function again, on the
-    daemon, out of what the cache keeps of it. Where no daemon runs, what the compiler knows is left out.
+    --hlo, --stablehlo and --jaxpr show only that text, of the most recently made program. --stablehlo and --jaxpr trace
+    the function again, on the daemon, from the cached capture. Without a daemon, the compiler's analysis is missing.
     """
     wanted = [name for name, is_wanted in texts.items() if is_wanted]
-    found = [newest(key, as_json)] if wanted else some(key, as_json)
     if wanted:
-        _show_texts(found[0], wanted, as_json)
+        _show_texts(newest(key), wanted)
         return
-    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # a program is loaded for it
-    if as_json:
-        print_json([{**msgspec.structs.asdict(e), **analysis} for e, analysis in zip(found, analyses, strict=True)])
-        return
-    for entry, analysis in zip(found, analyses, strict=True):
-        print_table("", ["key", entry.key], _details(entry) + _of_compiler(analysis))
+    found = some(key)
+    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # it loads the program
+    both = list(zip(found, analyses, strict=True))
+    report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
 
 
 @click.command()
 @click.argument("key", shell_complete=complete_key)
 @click.argument("key2", required=False, shell_complete=complete_key)
 @json_option
-def why(key: str, key2: str | None, as_json: bool) -> None:
-    """Say why a program was made instead of found: where it differs from the nearest one that was there before it.
+def why(key: str, key2: str | None) -> None:
+    """Say why a program was made and not found: where it differs from the most similar one that existed before.
 
-    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; of several
-    programs, the one made last is meant.
+    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; if several
+    programs match, the most recently made one is used.
     """
-    wanted, other = newest(key, as_json), newest(key2, as_json) if key2 is not None else None
+    wanted, other = newest(key), newest(key2) if key2 is not None else None
     explained = _explained(Why(wanted.key, other.key if other is not None else ""))
     if explained is None or explained.found is None:
-        raise click.ClickException("one of the programs has gone meanwhile")
-    if as_json:
-        print_json(explained)
-    else:
-        click.echo("\n".join(_answer(explained, explained.found)))
+        raise click.ClickException("one of the programs was removed meanwhile; see `jitserver cache ls`")
+    lines = _answer(explained, explained.found)
+    report(explained, lambda: click.echo("\n".join(lines)))
 
 
 def _explained(question: Why) -> Explained | None:
     try:
-        explained: Explained | None = ask_daemon(Verb.WHY, question, Explained | None)
+        explained: Explained | None = ask(Verb.WHY, question, Explained | None)
     except DaemonUnavailable:
         return compared(offline.find, offline.named, question)
     return explained
 
 
-def _show_texts(entry: EntryInfo, wanted: list[str], as_json: bool) -> None:
-    texts = {name: _text(entry, name, as_json) for name in wanted}
-    if as_json:
-        print_json([{**msgspec.structs.asdict(entry), **texts}])
-    else:
-        click.echo_via_pager("\n".join(texts.values()))
+def _show_texts(entry: EntryInfo, wanted: list[str]) -> None:
+    texts = {name: _text(entry, name) for name in wanted}
+    report([{**msgspec.structs.asdict(entry), **texts}], lambda: click.echo_via_pager("\n".join(texts.values())))
 
 
-def _text(entry: EntryInfo, what: str, as_json: bool) -> str:
-    found: Inspected | None = ask(Verb.SHOW, Show(entry.key, what), Inspected | None, as_json)
+def _text(entry: EntryInfo, what: str) -> str:
+    found: Inspected | None = ask(Verb.SHOW, Show(entry.key, what), Inspected | None)
     if found is None:
-        raise click.ClickException(f"{entry.label} has gone meanwhile, or nothing is kept of it on the disk")
+        raise click.ClickException(f"{entry.label} was removed meanwhile, or is not on the disk")
     if not found.text:
-        raise click.ClickException(f"{entry.label} has no {what} here: it was traced in its client")
+        raise click.ClickException(f"the daemon has no {what} of {entry.label}, which was traced in its client")
     return found.text
 
 
 def _analysis(entry: EntryInfo) -> dict[str, Any]:
-    """What the compiler knows of a program; nothing where no daemon runs, or it is there no longer."""
+    """The compiler's analysis of a program; empty if no daemon runs or the program was removed."""
     try:
-        memory: Inspected | None = ask_daemon(Verb.SHOW, Show(entry.key, "memory"), Inspected | None)
-        costs: Inspected | None = ask_daemon(Verb.SHOW, Show(entry.key, "costs"), Inspected | None)
+        memory: Inspected | None = ask(Verb.SHOW, Show(entry.key, "memory"), Inspected | None)
+        costs: Inspected | None = ask(Verb.SHOW, Show(entry.key, "costs"), Inspected | None)
     except DaemonUnavailable:
         return {}
     return {"memory": memory.memory, "costs": costs.costs} if memory is not None and costs is not None else {}
+
+
+def _print(found: list[tuple[EntryInfo, dict[str, Any]]]) -> None:
+    for entry, analysis in found:
+        print_table(["key", entry.key], _details(entry) + _of_compiler(analysis))
 
 
 def _answer(explained: Explained, entry: EntryInfo) -> list[str]:

@@ -4,17 +4,18 @@ import click
 import msgspec
 
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import ask, json_option, print_json, print_table, seconds, size
+from jitserver.cli.common import ask, json_option, print_table, report, seconds, size
 
 
 @click.command()
 @json_option
-def status(as_json: bool) -> None:
-    """Show whether a daemon runs, and what it has done."""
-    found: Status = ask(Verb.STATUS, None, Status, as_json)
-    if as_json:
-        print_json({"running": True, **msgspec.structs.asdict(found)})
-        return
+def status() -> None:
+    """Show whether a daemon runs, and its counters."""
+    found: Status = ask(Verb.STATUS, None, Status)
+    report({"running": True, **msgspec.structs.asdict(found)}, lambda: _print(found))
+
+
+def _print(found: Status) -> None:
     packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
     rows = [
         ["daemon", f"pid {found.pid}, up {seconds(found.uptime_s)}, {found.address}"],
@@ -33,4 +34,4 @@ def status(as_json: bool) -> None:
         ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
-    print_table("", ["jitserver", "is running"], rows)
+    print_table(["jitserver", "is running"], rows)

@@ -18,9 +18,9 @@ import click
 from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask_daemon, console, json_option, not_running, print_json
+from jitserver.cli.common import ask, console, json_option, report, wants_json
 from jitserver.cli.picture import picture, program_of
-from jitserver.cli.rates import Rates, Watch
+from jitserver.cli.rates import RateMeter, Rates
 
 _REFRESH_SECONDS = 1.0
 _MOST_KEYS = 64  # typed at once
@@ -29,47 +29,43 @@ Look = Callable[[], tuple[Snapshot, Rates]]
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one picture and end, as into a pipe and with --json.")
+@click.option("--once", is_flag=True, help="Print once and end, as into a pipe and with --json.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Time between two pictures, over which the rates are taken. [default: 1; with a single picture: since the "
-    "daemon started]",
+    help="Time between updates, over which rates are computed. [default: 1; if printed once: since the daemon started]",
 )
 @json_option
-def top(once: bool, interval: float | None, as_json: bool) -> None:
-    """Show what the daemon is at: who calls what and how often, what is being made, what memory holds.
+def top(once: bool, interval: float | None) -> None:
+    """Show what the daemon does now: who calls what and how often, what is being compiled, and memory use.
 
-    On a terminal the picture is drawn anew each second; q or Ctrl-C ends it. The seconds of a function are those of its
-    calls; where a device works beside the host, those that it took to hand it the calls.
+    On a terminal the display is updated each second; q or Ctrl-C ends it. The seconds of a function are those of its
+    calls; on an accelerator, those that it took to dispatch them.
     """
-    look = functools.partial(_look, Watch())
+    look = functools.partial(_look, RateMeter())
     try:
-        if as_json or once or not sys.stdout.isatty():
-            _print_once(look, interval, as_json)
+        if wants_json() or once or not sys.stdout.isatty():
+            _print_once(look, interval)
         else:
             _show_live(look, interval or _REFRESH_SECONDS)
     except DaemonSilent:
         raise
-    except (DaemonUnavailable, DaemonLost) as error:
-        not_running(str(error), as_json)
+    except DaemonLost as error:
+        raise DaemonUnavailable(str(error)) from error
 
 
-def _look(watch: Watch) -> tuple[Snapshot, Rates]:
-    found: Snapshot = ask_daemon(Verb.TOP, Top(watch.since), Snapshot)
-    return found, watch.rates(found)
+def _look(meter: RateMeter) -> tuple[Snapshot, Rates]:
+    found: Snapshot = ask(Verb.TOP, Top(meter.since), Snapshot)
+    return found, meter.rates(found)
 
 
-def _print_once(look: Look, interval: float | None, as_json: bool) -> None:
+def _print_once(look: Look, interval: float | None) -> None:
     found, rates = look()
     if interval is not None:
         time.sleep(interval)
         found, rates = look()
-    if as_json:
-        print_json(_for_programs(found, rates))
-    else:
-        console().print(picture(found, rates), markup=False)
+    report(_for_programs(found, rates), lambda: console().print(picture(found, rates), markup=False))
 
 
 def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
@@ -86,13 +82,12 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
         for busy in rates.sessions
     ]
     told = {field.name: getattr(rates, field.name) for field in dataclasses.fields(rates)}
-    hottest = [dataclasses.asdict(hot) for hot in rates.hottest]
     inside = {"making": found.making, "devices": found.devices, "status": found.status}
-    return {"running": True, **told, "sessions": sessions, "hottest": hottest, **inside}
+    return {"running": True, **told, "sessions": sessions, **inside}
 
 
 def _show_live(look: Look, interval: float) -> None:
-    shown = picture(*look())  # before the screen changes: there may be no daemon
+    shown = picture(*look())  # before the screen is cleared, as this may fail
     from rich.live import Live
 
     with contextlib.suppress(KeyboardInterrupt), _keys() as is_quit, Live(screen=True, auto_refresh=False) as live:
@@ -103,9 +98,9 @@ def _show_live(look: Look, interval: float) -> None:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Yields what waits for a key, and says whether it was q. Keys come at once, unseen, until this ends, however."""
+    """Yields a function that waits for a key and tells if it was q. Until the end, the terminal does not echo keys."""
     signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would get our screen
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would be left with our screen
     if not sys.stdin.isatty():
         yield _sleep
         return

@@ -1,4 +1,4 @@
-"""All checks, in the order in which one is the reason of the next."""
+"""All checks, ordered so that a cause comes before its effects."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,10 +6,10 @@ from jitclient.errors import JitserverError
 from jitserver.doctor import daemon, environment, files, machine
 from jitserver.doctor.cache import cache
 from jitserver.doctor.call import call
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 from jitserver.doctor.versions import versions
 
-Check = Callable[[Scene], Finding | Iterable[Finding]]
+Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     versions,
@@ -24,7 +24,6 @@ CHECKS: tuple[Check, ...] = (
     machine.memory,
     machine.control_group,
     machine.open_files,
-    machine.locked_memory,
     machine.memory_maps,
     daemon.systemd,
     daemon.answers,
@@ -34,14 +33,14 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def examined(scene: Scene, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """What the checks find, one after the other; one that cannot be made is a finding itself."""
+def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+    """Makes the checks in turn. A check that fails to run is a finding, too."""
     for check in checks:
         name = check.__name__.replace("_", " ")
         try:
-            found = check(scene)
+            found = check(state)
             yield from [found] if isinstance(found, Finding) else found
         except JitserverError as error:
             yield Finding(name, "problem", str(error), "see above")
-        except (OSError, KeyError, ValueError) as error:  # the kernel of another system tells other things
-            yield Finding(name, "warning", f"cannot be looked into: {error}", "nothing, if this is not Linux")
+        except (OSError, KeyError, ValueError) as error:  # other systems have other files
+            yield Finding(name, "warning", f"cannot be checked: {error}", "nothing, if this is not Linux")

@@ -1,21 +1,19 @@
-"""The engine: all that the daemon asks of jax. Programs are run, arrays held and devices told of here."""
+"""The engine: runs the programs of the daemon."""
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 
 from jitclient.codec.ambient import world
-from jitclient.codec.steps.sharing import class_count
-from jitclient.wire.explaining import Explain, Explained, Why
+from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Inspected
-from jitserver.cache import why
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
-from jitserver.engine import context, device_arrays, explaining, inspecting, keys, trace_output, trace_warnings
+from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -24,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Holds the programs of this daemon, and runs them. Safe to use from many threads."""
+    """Holds the programs of this daemon, and runs them. Thread-safe."""
 
     def __init__(self, counters: Counters, cache: Tiers, journal: Journal | None = None) -> None:
-        # A call then runs on the thread that asked for it: four times faster for small ones, and callbacks cannot
-        # deadlock against the thread that waits for them (FINDINGS; jax #25861).
+        # So a call runs on the thread that requests it, which is four times faster for small calls, and callbacks
+        # cannot deadlock with the thread that waits for them (jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Tracebacks are trimmed to the user's frames in one place: failures.py.
+        # failures.py trims tracebacks to the user's frames.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
         self.cache = cache
@@ -40,14 +38,14 @@ class Engine:
         world.watch()
         trace_warnings.watch()
         trace_output.watch()
-        context.of_process()  # starts the backend now, not under the first call
+        context.of_process()  # starts the backend now, not during the first call
 
     # ---- calls and arrays
 
     def run(self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]]) -> Any:
-        """Runs a program on resident arrays and arrays off the wire; notes in `ran` how long, for `add_run`."""
+        """Runs a program on resident and received arrays; appends its duration to `ran`, for `add_run`."""
         slot = self._here.slot
-        slot[:] = built.mark  # as the journal's `noted`, which would be a call more for each call
+        slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
         start = monotonic()
         try:
             if built.settings:
@@ -68,62 +66,39 @@ class Engine:
     on_device = staticmethod(device_arrays.on_device)
     resident = staticmethod(device_arrays.resident)
     to_host = staticmethod(device_arrays.to_host)
-    let_go = staticmethod(device_arrays.let_go)
+    release_host_buffers = staticmethod(device_arrays.release_host_buffers)
     share = staticmethod(device_arrays.share)
     nbytes = staticmethod(device_arrays.nbytes)
 
-    # ---- looking inside
-
-    inspect = staticmethod(inspecting.inspected)
-    devices = staticmethod(context.device_names)
-    device_infos = staticmethod(context.device_infos)
-    device_memory = staticmethod(context.device_memory)
-    platform = staticmethod(context.export_platform)
-    classes = staticmethod(class_count)
+    # ---- introspection
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
-        """What is known of a cached program: see inspecting.py. None where it is not there.
+        """A view of a cached program (see inspection.py), or None if it is not in the cache.
 
         Raises:
-            CaptureError: its function cannot be traced once more.
+            CaptureError: its function cannot be traced again.
         """
-        if what not in inspecting.TRACED:
+        if what not in inspection.TRACED:
             entry = self.programs.entry_of(key, say)
-            return None if entry is None else inspecting.inspected(entry.program, what)
+            return None if entry is None else inspection.inspected(entry.program, what)
         stored = self.cache.stored(key)
         capture = self.cache.store.blob(stored.capture) if stored is not None else None
         if stored is None or capture is None:
             return None
         self.counters.add(captures_loaded=1, traces=1)
-        return inspecting.traced_again(request_of(stored), bytes(capture), what)
+        return inspection.traced_again(request_of(stored), bytes(capture), what)
 
     def explain(self, request: Explain) -> Explained:
-        """Whether a program is there, and where it differs from the nearest other one."""
+        """Whether a program exists, and how it differs from the most similar one."""
         key = keys.call_key(request.lookup)
         found = explaining.explained(self.cache, key, request, self.programs.refusal(key.text))
         found.crashes = self.journal.strikes.refusal(found.key)
         return found
 
-    def why(self, request: Why) -> Explained | None:
-        """Where a cached program differs from another; None if one of them is not there."""
-        return why.why(self.cache.get, self.cache.named, request)
-
-    def replaced_packages(self, names: Iterable[str] = ()) -> list[str]:
-        """Packages that this daemon has loaded and that the disk has otherwise by now."""
-        return context.packages().replaced(names)
-
-    def versions(self) -> dict[str, str]:
-        """The versions of the packages that must agree with a client's."""
-        return {name: context.packages().version(name) for name in ("jax", "jaxlib")}
-
-    def versions_behind(self, names: Iterable[str]) -> dict[str, str]:
-        """The versions of packages, and of all that they require."""
-        return context.packages().versions(names)
-
 
 @contextlib.contextmanager
 def _floating_point_errors() -> Iterator[None]:
-    """What `jax.debug_nans` raises where nothing can be run again, as the class that users know."""
+    """Turns JAX's internal exception for NaNs into FloatingPointError: the program cannot be run again without jit."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Why a call found no program: its key, taken apart, against those of the programs that are there."""
+"""Why a call found no program: compares the components of its key with those of existing programs."""
 
 from jitclient.digests import digest
 from jitclient.wire.decoders import decoded
@@ -9,14 +9,14 @@ from jitserver.cache.why import against_nearest
 from jitserver.engine.keys import CallKey
 
 _TOLD_HERE = ("packages", "process")
-"""Rows of the table of keys that no client knows: mappings from names to texts."""
+"""Components of a key that only the daemon knows: mappings from names to texts."""
 
 
 def makeup_of(key: CallKey, parts: bytes) -> Makeup:
-    """What decides a key: `parts` are what the client tells of it, in words.
+    """The components of a key. `parts` are the client's descriptions of them.
 
     Raises:
-        msgspec.MsgspecError: `parts` are none.
+        msgspec.MsgspecError: `parts` are invalid.
     """
     told = decode_parts(parts)
     for row in _TOLD_HERE:
@@ -26,6 +26,6 @@ def makeup_of(key: CallKey, parts: bytes) -> Makeup:
 
 
 def explained(cache: Tiers, key: CallKey, request: Explain, refusal: str = "") -> Explained:
-    """Whether the program of a lookup is there, and where it differs from the nearest other one of that name."""
+    """Whether the program of a lookup exists, and how it differs from the most similar one with that name."""
     makeup = makeup_of(key, request.parts)
     return against_nearest(cache.get, cache.named, key.text, makeup, request.name, refusal)

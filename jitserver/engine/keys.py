@@ -1,4 +1,4 @@
-"""The call key: a digest over labelled rows, so that a miss can say which row differs."""
+"""The call key: a digest of labelled components, so that a miss can be explained by the one that differs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class CallKey:
 
     Attributes:
         text: the digest of all rows, under which the program is cached.
-        rows: everything that decides the program, by label.
+        rows: all components of the key, by label.
     """
 
     text: str

@@ -1,21 +1,30 @@
-"""How much memory this process may use, and how much it does."""
+"""How much memory a process may use, and how much this one does."""
 
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 GROUPS = Path("/sys/fs/cgroup")
 GROUPS_OF_PROCESS = Path("/proc/self/cgroup")
 
 
+class LimitedGroup(NamedTuple):
+    """A control group with a memory limit, and whether its files are those of version 2 of the kernel's interface."""
+
+    limit: int
+    folder: Path
+    is_v2: bool
+
+
 def memory_bytes() -> int:
-    """Bytes of this machine's memory, or fewer where a control group says so: a container, a systemd unit.
+    """Bytes of this machine's memory, or the limit of a control group (a container, a systemd unit) if that is less.
 
     Every budget is a part of this.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_limits(GROUPS, GROUPS_OF_PROCESS)])
+    return min([physical, *(group.limit for group in limited_groups(GROUPS_OF_PROCESS))])
 
 
 def resident_bytes() -> int:
@@ -27,8 +36,12 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _limits(groups: Path, of_process: Path) -> Iterator[int]:
-    """What the groups of this process are limited to, in either version of the kernel's files."""
+def limited_groups(of_process: Path) -> Iterator[LimitedGroup]:
+    """The control groups that limit the memory of a process, in either version of the kernel's interface.
+
+    Args:
+        of_process: the file `cgroup` of the process in /proc.
+    """
     try:
         lines = of_process.read_text().splitlines()
     except OSError:
@@ -37,12 +50,12 @@ def _limits(groups: Path, of_process: Path) -> Iterator[int]:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        top, name = (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
+        top, name = (GROUPS / "memory", "memory.limit_in_bytes") if controllers else (GROUPS, "memory.max")
         own = Path(path.lstrip("/"))
-        for group in (own, *own.parents):  # each also holds what is below it; the last is the top itself
+        for group in (own, *own.parents):  # a limit also holds for the groups below; the last one is `top` itself
             try:
                 text = (top / group / name).read_text().strip()
-            except OSError:
+            except OSError:  # inside a container, the groups above are not visible
                 continue
-            if text.isdecimal():  # else there is no limit: "max"
-                yield int(text)
+            if text.isdecimal():  # otherwise it is "max"
+                yield LimitedGroup(int(text), top / group, not controllers)

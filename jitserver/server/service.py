@@ -1,4 +1,4 @@
-"""The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
+"""The rpyc service: one exposed method for each verb."""
 
 import dataclasses
 import functools
@@ -21,13 +21,16 @@ from jitserver import __version__
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
+from jitserver.cache.why import why as compared
 from jitserver.counters import Counters
+from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.engine.inspection import inspected
 from jitserver.platform.memory_limits import resident_bytes
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
-from jitserver.server.in_progress import Makings
+from jitserver.server.in_progress import InProgress
 from jitserver.server.introspection import listed, snapshot
 from jitserver.server.naming import Naming
 from jitserver.sessions.registry import Sessions
@@ -40,7 +43,7 @@ Handler = Callable[[Any, DaemonConnection, Any], Any]
 
 
 def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
-    """Makes a method the handler of a verb: decodes its message, and answers with what it returns or raises."""
+    """Makes a method the handler of a verb: decodes its message, and encodes what it returns or raises."""
 
     def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
         @functools.wraps(handler)
@@ -52,7 +55,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
                 raise
             except msgspec.ValidationError as error:
                 raise ProtocolError(f"{handler.__name__}: {error}") from error
-            except BaseException as error:  # what user code raises, SystemExit included, is the client's to see
+            except BaseException as error:  # the client must see what user code raises, SystemExit included
                 return FAILED + _encode(self.failure(error, request))
 
         return exposed
@@ -61,7 +64,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
 
 
 class JitService(Service):  # type: ignore[misc]
-    """What clients can ask of this daemon. One object serves all connections."""
+    """The verbs of this daemon. One object serves all connections."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class JitService(Service):  # type: ignore[misc]
     ) -> None:
         self.engine = engine
         self.counters = counters
-        self.makings = Makings()
+        self.in_progress = InProgress()
         self.sessions = Sessions()
         self.naming = Naming(engine, self.sessions)
         self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings)
@@ -102,8 +105,8 @@ class JitService(Service):  # type: ignore[misc]
             protocol=PROTOCOL,
             version=__version__,
             python=platform.python_version(),
-            packages=self.engine.versions(),
-            platform=self.engine.platform(),
+            packages=context.jax_versions(),
+            platform=context.export_platform(),
             pid=os.getpid(),
             token=connection.session.token,
             resumed=resumed is not None,
@@ -143,13 +146,13 @@ class JitService(Service):  # type: ignore[misc]
         session = _session(connection)
         payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
         key = self.engine.key_of(request.lookup)
-        with self.makings.asked(key.text, request, connection.pid, connection.say) as say:
+        with self.in_progress.asked(key.text, request, connection.pid, connection.say) as say:
             entry, made = self.engine.programs.prepare(key, request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
-        return self.engine.inspect(_session(connection).executable(request.executable).program, request.what)
+        return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
         return messages.Prepared(
@@ -165,7 +168,7 @@ class JitService(Service):  # type: ignore[misc]
             escapes=entry.program.escapes,
         )
 
-    # ---- arrays that outlive their sessions
+    # ---- named arrays
 
     @verb(named_arrays.Find)
     def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
@@ -186,11 +189,11 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
         return self.naming.holdings()
 
-    # ---- looking inside
+    # ---- introspection
 
     @verb(None)
     def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
-        return self.engine.device_infos()
+        return context.device_infos()
 
     @verb(None)
     def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
@@ -198,10 +201,10 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(introspection.Top)
     def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
-        return snapshot(self.engine, self.sessions.all(), self.makings, self.status(), request.since)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, self.status(), request.since)
 
     def status(self) -> messages.Status:
-        """The counters, and what they are counted of."""
+        """The counters, and the size of what the daemon holds."""
         sessions = self.sessions.all()
         return messages.Status(
             pid=os.getpid(),
@@ -209,8 +212,8 @@ class JitService(Service):  # type: ignore[misc]
             address=self.address,
             uptime_s=time.monotonic() - self._started,
             python=platform.python_version(),
-            packages=self.engine.versions(),
-            devices=self.engine.devices(),
+            packages=context.jax_versions(),
+            devices=context.device_names(),
             memory_bytes=resident_bytes(),
             sessions=len(sessions),
             arrays=sum(len(session.arrays) for session in sessions),
@@ -218,7 +221,7 @@ class JitService(Service):  # type: ignore[misc]
             shared_bytes=self.pool.nbytes,
             lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.cache.memory),
-            classes=self.engine.classes(),
+            classes=context.class_count(),
             **dataclasses.asdict(self.counters),
         )
 
@@ -237,11 +240,11 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(explaining.Why)
     def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
-        return self.engine.why(request)
+        return compared(self.engine.cache.get, self.engine.cache.named, request)
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
-        return [info.key for info in self.engine.programs.remove(match.prefix)]
+        return self.engine.programs.remove(match.prefix)
 
     @verb(introspection.Pin)
     def exposed_pin(self, connection: DaemonConnection, request: introspection.Pin) -> list[str]:
@@ -258,7 +261,7 @@ class JitService(Service):  # type: ignore[misc]
     # ---- the rest
 
     def failure(self, error: BaseException, request: Any) -> messages.Failure:
-        """The value of what a verb raised, in terms of the capture that it was about."""
+        """An exception of a verb as a message, in terms of the capture of the request."""
         if isinstance(error, Failed):
             return error.failure
         if isinstance(error, TraceFailed):
@@ -270,9 +273,9 @@ class JitService(Service):  # type: ignore[misc]
         """Rpyc calls this when a connection has ended."""
 
     def _check_packages(self, names: Iterable[str] = ()) -> None:
-        replaced = self.engine.replaced_packages(names)
+        replaced = context.packages().replaced(names)
         if replaced:
-            reason = f"the daemon restarts, because the disk has another {', '.join(replaced)} than it has loaded"
+            reason = f"the daemon restarts, because the installed {', '.join(replaced)} changed since it was loaded"
             log.warning("%s", reason)
             self._restart()
             raise DaemonDraining(reason)
@@ -284,5 +287,5 @@ class JitService(Service):  # type: ignore[misc]
 
 def _session(connection: DaemonConnection) -> Session:
     if connection.session is None:
-        raise ProtocolError("this connection has no session: it did not say hello, or only looks")
+        raise ProtocolError("this connection has no session: it sent no hello")
     return connection.session

@@ -16,9 +16,9 @@ PROGRAM = """
     made, wrong, most = [], [], {"maps": 0, "programs": 0}
 
     def daemon(word):
-        from jitserver.cli.common import ask_daemon
+        from jitserver.cli.common import ask
         from jitclient.wire.messages import Status, Verb
-        return ask_daemon(Verb.STATUS, None, Status)
+        return ask(Verb.STATUS, None, Status)
 
     def one(n):
         @jitclient.jit

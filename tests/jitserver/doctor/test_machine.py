@@ -1,4 +1,4 @@
-"""What the machine gives: disk, memory, and the limits of a process."""
+"""The resources of the machine: disk, memory, and limits of processes."""
 
 import shutil
 import subprocess
@@ -6,20 +6,22 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import machine
-from jitserver.doctor.finding import Scene
+from jitserver.doctor.finding import DaemonState, Finding
+from jitserver.platform import memory_limits
 
 NOTHING = dict.fromkeys(Status.__struct_fields__, 0)
-HERE = Scene(Address(Path("/nowhere/d.sock")))
+HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 
 @pytest.fixture
-def short_of_files() -> Iterator[Scene]:
+def short_of_files() -> Iterator[DaemonState]:
     """A process that may open few files, in the place of a daemon."""
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); "
     wait = "print(flush=True); sys.stdin.read()"
@@ -28,17 +30,16 @@ def short_of_files() -> Iterator[Scene]:
     )
     assert process.stdout is not None
     process.stdout.readline()
-    yield Scene(HERE.address, Status(**{**NOTHING, "pid": process.pid}))
+    yield DaemonState(HERE.address, Status(**{**NOTHING, "pid": process.pid}))
     process.communicate()
 
 
-def test_limits_are_those_of_the_daemon_and_without_one_ours(short_of_files: Scene) -> None:
+def test_limits_are_those_of_the_daemon_or_without_one_of_this_process(short_of_files: DaemonState) -> None:
     found = machine.open_files(short_of_files)
     assert found.level == "warning"
     assert found.says.endswith("of 256 in use")
     assert "ulimit -n" in found.do
     assert "of 256 " not in machine.open_files(HERE).says
-    assert machine.locked_memory(short_of_files).level == "ok"
 
 
 @pytest.mark.parametrize(("free", "level"), [(50 << 20, "problem"), (500 << 20, "warning"), (5 << 30, "ok")])
@@ -60,7 +61,7 @@ def group(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text + "\n")
 
 
-def second(limit: str, used: int, droppable: int = 0, killed: int = 0) -> dict[str, str]:
+def version_2(limit: str, used: int, droppable: int = 0, killed: int = 0) -> dict[str, str]:
     return {
         "memory.max": limit,
         "memory.current": str(used),
@@ -70,48 +71,48 @@ def second(limit: str, used: int, droppable: int = 0, killed: int = 0) -> dict[s
 
 
 @pytest.fixture
-def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
-    return tmp_path
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Finding]:
+    """Checks the groups below `tmp_path`, for a process that is in the given ones."""
+    monkeypatch.setattr(memory_limits, "GROUPS", tmp_path)
+
+    def check(membership: str) -> Finding:
+        (tmp_path / "cgroup").write_text(membership)
+        state: Any = SimpleNamespace(process=tmp_path)
+        return machine.control_group(state)
+
+    return check
 
 
-@pytest.fixture
-def limited() -> Callable[[str], list[tuple[int, int, int]]]:
-    return lambda membership: list(machine._limited_groups(membership))
+def test_the_tightest_limit_of_the_groups_is_shown(tmp_path: Path, checked: Callable[[str], Finding]) -> None:
+    group(tmp_path / "user", version_2("1000", 700))
+    group(tmp_path / "user" / "ours", version_2("max", 300))
+    assert checked("0::/user/ours\n").says == "700 B of 1000 B in use"
+    group(tmp_path / "user" / "ours", version_2("400", 350, droppable=100))
+    assert checked("0::/user/ours\n").says == "250 B of 400 B in use"
 
 
-def test_the_limits_of_all_groups_above_count(groups: Path, limited: Callable[..., object]) -> None:
-    group(groups / "user", second("1000", 700))
-    group(groups / "user" / "ours", second("max", 300))
-    assert limited("0::/user/ours\n") == [(1000, 700, 0)]
-    group(groups / "user" / "ours", second("400", 350, droppable=100, killed=2))
-    assert limited("0::/user/ours\n") == [(400, 250, 2), (1000, 700, 0)]
-
-
-def test_groups_of_the_first_version(groups: Path, limited: Callable[..., object]) -> None:
+def test_version_1_of_control_groups(tmp_path: Path, checked: Callable[[str], Finding]) -> None:
     files = {
-        "memory.limit_in_bytes": "5000",
-        "memory.usage_in_bytes": "4900",
+        "memory.limit_in_bytes": "1000",
+        "memory.usage_in_bytes": "900",
         "memory.stat": "cache 1\ntotal_inactive_file 400",
-        "memory.oom_control": "oom_kill_disable 0\noom_kill 1",
+        "memory.oom_control": "oom_kill_disable 0\noom_kill 0",
     }
-    group(groups / "memory" / "ours", files)
-    group(groups / "memory", {**files, "memory.limit_in_bytes": str(0x7FFFFFFFFFFFF000)})
-    assert limited("9:cpuset:/x\n4:memory:/ours\n0::/\n") == [(5000, 4500, 1)]
+    group(tmp_path / "memory" / "ours", files)
+    group(tmp_path / "memory", {**files, "memory.limit_in_bytes": str(0x7FFFFFFFFFFFF000)})
+    membership = "9:cpuset:/x\n4:memory:/ours\n0::/\n"
+    assert checked(membership).says == "500 B of 1000 B in use"
+    (tmp_path / "memory" / "ours" / "memory.limit_in_bytes").write_text(str(0x7FFFFFFFFFFFF000))
+    assert checked(membership).says == "no memory limit"
 
 
-def test_groups_that_a_container_does_not_see_have_no_limit(groups: Path, limited: Callable[..., object]) -> None:
-    assert limited("0::/docker/somewhere\n") == []
+def test_a_group_that_is_not_visible_in_a_container_has_no_limit(checked: Callable[[str], Finding]) -> None:
+    assert checked("0::/docker/somewhere\n").says == "no memory limit"
 
 
-@pytest.mark.parametrize(
-    ("told", "level"),
-    [((1 << 30, 1 << 29, 0), "ok"), ((1 << 30, (1 << 30) - 1, 0), "warning"), ((1 << 30, 1, 3), "warning")],
-)
-def test_a_group_that_is_nearly_full_or_was_is_told(
-    told: tuple[int, int, int], level: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("used", "killed", "level"), [(500, 0, "ok"), (999, 0, "warning"), (1, 3, "warning")])
+def test_a_group_that_is_nearly_full_or_was_is_a_warning(
+    used: int, killed: int, level: str, tmp_path: Path, checked: Callable[[str], Finding]
 ) -> None:
-    monkeypatch.setattr(machine, "_limited_groups", lambda membership: iter([told, (1 << 40, 0, 0)]))
-    found = machine.control_group(HERE)
-    assert found.level == level
-    assert "1.0 GiB" in found.says
+    group(tmp_path / "ours", version_2("1000", used, killed=killed))
+    assert checked("0::/ours\n").level == level

@@ -1,4 +1,4 @@
-"""Every row of the table of keys is told: two lookups differ in words if and only if their call keys differ."""
+"""Every component of a key has words: two lookups differ in words if and only if their call keys differ."""
 
 import dataclasses
 from typing import Any
@@ -29,7 +29,7 @@ KEY = keys.call_key(LOOKUP)
 
 
 @pytest.mark.parametrize("row", CHANGES)
-def test_a_row_without_words_is_named(row: str) -> None:
+def test_a_component_without_words_is_named(row: str) -> None:
     change = CHANGES[row]
     if row == "capture":
         changed = keys.call_key(msgspec.structs.replace(LOOKUP, **change))
@@ -39,13 +39,13 @@ def test_a_row_without_words_is_named(row: str) -> None:
     assert [str(d) for d in differences(makeup_of(KEY, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
 
 
-def test_what_changes_no_key_is_no_difference() -> None:
+def test_equal_keys_have_no_differences() -> None:
     same = keys.call_key(msgspec.structs.replace(LOOKUP, function_key="c" * 32))
     assert same == KEY
     assert differences(makeup_of(KEY, b""), makeup_of(same, b"")) == ()
 
 
-def test_packages_and_the_process_are_told_by_the_daemon() -> None:
+def test_the_daemon_describes_packages_and_the_process() -> None:
     process = msgspec.msgpack.decode(KEY.rows["process"]) | {"python": "3.99.0"}
     later = {"packages": msgspec.msgpack.encode({"numpy": "99.0"}), "process": msgspec.msgpack.encode(process)}
     packages, python = differences(

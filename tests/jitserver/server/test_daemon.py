@@ -1,4 +1,4 @@
-"""What the daemon tells those that work for it."""
+"""What the daemon passes to its helpers."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from jitserver.server.options import Options
 from jitserver.sessions.registry import Sessions
 
 
-def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_runs_begin_only_without_clients_and_before_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon, sessions, told = Daemon(Options(Address(Path("/nowhere")))), Sessions(), list[Any]()
     daemon._service = SimpleNamespace(sessions=sessions)  # type: ignore[assignment]
     monkeypatch.setattr(daemon_module, "prewarm", lambda engine, stop: ["key"])
@@ -30,5 +30,5 @@ def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: py
     assert may_begin()
     sessions.begin(os.getpid())[0].presence._connected.clear()  # it waits for its client
     assert may_begin()
-    daemon._end(leaves_sessions=True)
+    daemon._request_shutdown(save_sessions=True)
     assert not may_begin()

@@ -39,7 +39,9 @@ def check_errors_are_typed_and_say_what_to_do() -> None:
     failed(stranger.jitserver("install"), 1, "no systemd runs for this user", "loginctl enable-linger stranger")
     failed(u.jitserver("install", "--system", "u"), 1, "sudo jitserver")
     failed(u.jitserver("install", JITSERVER_ADDRESS="unix:/tmp/x.sock"), 1, "JITSERVER_ADDRESS", "unset it")
-    failed(u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "looks for no units in", "XDG_CONFIG_HOME")
+    failed(
+        u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "does not read units from", "XDG_CONFIG_HOME"
+    )
     assert not [path for path in (u.home / "other").rglob("*") if path.is_file()]
     failed(as_root("install", "--system", "nobody-of-that-name"), 1, "there is no user")
 
@@ -100,8 +102,8 @@ def check_kill_9_brings_it_back() -> None:
 
 def check_a_client_that_ends_it_does_not_end_it_for_good() -> None:
     pid = main_pid()
-    code = "from jitserver.cli.common import ask_daemon; from jitclient.wire.messages import Verb;"
-    done = u.run(sys.executable, "-c", f"{code} ask_daemon(Verb.STOP, None, None)")
+    code = "from jitserver.cli.common import ask; from jitclient.wire.messages import Verb;"
+    done = u.run(sys.executable, "-c", f"{code} ask(Verb.STOP, None, None)")
     assert done.returncode == 0, done.stderr
     until(lambda: main_pid() not in (0, pid), "another daemon")
     u.call()

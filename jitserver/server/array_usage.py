@@ -1,19 +1,19 @@
-"""Who holds the arrays that live on this daemon."""
+"""Which names and sessions hold the arrays of this daemon."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine.engine import Engine
+from jitserver.platform.process_watch import command_line
 from jitserver.sessions.session import Session
 
 
-def holdings(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
-    """Each holder, the largest first. An array that a name holds is no session's."""
-    found: dict[int, Any] = {}  # holds them, so that no number is given twice
+def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
+    """All holders, the largest first. An array under a name does not count for sessions."""
+    found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
     def count(arrays: Iterable[Any]) -> tuple[int, int]:
         new = {id(array): array for array in arrays if id(array) not in found}
@@ -36,7 +36,7 @@ def holdings(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], mos
 
 
 def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
-    """What a name holds, for people."""
+    """Describes the tree under a name for people."""
     return KeptInfo(
         name=name,
         label=tree.label,
@@ -49,23 +49,16 @@ def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
 
 
 def _nbytes(engine: Engine, tree: NamedTree) -> int:
-    if tree.away is not None:
+    if tree.on_disk is not None:
         return sum(map(nbytes_of, tree.specs))
     return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
 
 
 def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
-    """Whether a session has a handle on one of its arrays, also while they are on the disk."""
+    """Whether a session has a handle on one of the tree's arrays, in memory or on the disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)
 
 
 def _program(pid: int) -> str:
-    """The command line of a process."""
-    if not pid:
-        return "on another machine"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or this is no Linux
-        return "?"
-    return b" ".join(word for word in words if word).decode(errors="replace") or "?"
+    return (" ".join(command_line(pid)) or "?") if pid else "on another machine"
