@@ -13,6 +13,7 @@ import jax
 
 from jitclient.codec.ambient import process_state
 from jitclient.codec.steps.format import FORMAT
+from jitclient.codec.steps.sharing import class_count as class_count
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
@@ -100,7 +101,7 @@ def of_process() -> dict[str, str]:
     return {
         "format": str(FORMAT),
         "python": platform.python_version(),
-        **{name: packages().version(name) for name in ("jax", "jaxlib")},
+        **jax_versions(),
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
@@ -108,8 +109,13 @@ def of_process() -> dict[str, str]:
     }
 
 
+def jax_versions() -> dict[str, str]:
+    """The versions that must agree with a client's."""
+    return {name: packages().version(name) for name in ("jax", "jaxlib")}
+
+
 def export_platform() -> str:
-    """What programs are compiled for, as jax.export calls it."""
+    """What programs are compiled for, as jax.export calls it: "cpu", "cuda", ..."""
     name = jax.devices()[0].platform
     return "cuda" if name == "gpu" else name
 

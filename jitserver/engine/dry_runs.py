@@ -47,7 +47,7 @@ def dry_run(
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
-    if engine.platform() != "cpu" or not engine.journal.lasts:
+    if context.export_platform() != "cpu" or not engine.journal.lasts:
         return
     if len(crashed) >= MOST:
         log.warning("programs are not run on zeros: %d ended the daemon at that; `jitserver cache rm` forgets", MOST)

@@ -2,17 +2,14 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 
 from jitclient.codec.ambient import world
-from jitclient.codec.steps.sharing import class_count
-from jitclient.wire.explaining import Explain, Explained, Why
-from jitclient.wire.introspection import DeviceMemory
-from jitclient.wire.messages import DeviceInfo, Inspected, Lookup
-from jitserver.cache import why
+from jitclient.wire.explaining import Explain, Explained
+from jitclient.wire.messages import Inspected
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
@@ -42,10 +39,6 @@ class Engine:
         trace_warnings.watch()
         trace_output.watch()
         context.of_process()  # starts the backend now, not under the first call
-
-    def key_of(self, lookup: Lookup) -> str:
-        """The call key of a lookup."""
-        return keys.call_key(lookup)
 
     # ---- calls and arrays
 
@@ -78,8 +71,6 @@ class Engine:
 
     # ---- looking inside
 
-    inspect = staticmethod(inspecting.inspected)
-
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
         """What is known of a cached program: see inspecting.py. None where it is not there.
 
@@ -102,42 +93,6 @@ class Engine:
         found = explaining.explained(self.cache, request, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
         return found
-
-    def why(self, request: Why) -> Explained | None:
-        """Where a cached program differs from another; None if one of them is not there."""
-        return why.why(self.cache.get, self.cache.named, request)
-
-    def devices(self) -> tuple[str, ...]:
-        """The devices, as people know them."""
-        return context.device_names()
-
-    def device_infos(self) -> list[DeviceInfo]:
-        """The devices, as a client asks for them."""
-        return context.device_infos()
-
-    def device_memory(self) -> list[DeviceMemory]:
-        """The memory of the devices, as far as they tell."""
-        return context.device_memory()
-
-    def platform(self) -> str:
-        """What programs are compiled for: "cpu", "cuda", ..."""
-        return context.export_platform()
-
-    def classes(self) -> int:
-        """Distinct user classes that JAX's registry may hold for ever."""
-        return class_count()
-
-    def replaced_packages(self, names: Iterable[str] = ()) -> list[str]:
-        """Packages that this daemon has loaded and that the disk has otherwise by now."""
-        return context.packages().replaced(names)
-
-    def versions(self) -> dict[str, str]:
-        """The versions of the packages that must agree with a client's."""
-        return {name: context.packages().version(name) for name in ("jax", "jaxlib")}
-
-    def versions_behind(self, names: Iterable[str]) -> dict[str, str]:
-        """The versions of packages, and of all that they require."""
-        return context.packages().versions(names)
 
 
 @contextlib.contextmanager

@@ -33,20 +33,8 @@ class Facts(Message):
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
     """All of a program but its executable."""
-    return msgspec.msgpack.encode(
-        Facts(
-            program.specs,
-            program.results,
-            program.tree,
-            program.donated,
-            program.may_raise,
-            settings,
-            program.code_bytes,
-            program.warnings,
-            program.escapes,
-            program.made,
-        )
-    )
+    same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
+    return msgspec.msgpack.encode(Facts(settings=settings, **same))
 
 
 def executable_of(program: Program) -> bytes:
@@ -76,22 +64,15 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     run = serialize_executable.deserialize_and_load(
         payload, in_tree, out_tree, execution_devices=[devices[number] for number in numbers]
     )
+    same = {name: getattr(told, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(
         run=run,
-        specs=told.specs,
         landings=tuple(map(device_arrays.landing, told.specs)),
-        results=told.results,
-        tree=told.tree,
-        donated=told.donated,
-        may_raise=told.may_raise,
         settings=tuple((name, values.decode(value, values.nothing)) for name, value in told.settings),
         loaded=None,
         seconds={},
-        code_bytes=told.code_bytes,
-        warnings=told.warnings,
-        escapes=told.escapes,
-        made=told.made,
         is_found=True,
+        **same,
     )
 
 

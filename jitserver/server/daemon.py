@@ -29,6 +29,7 @@ from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import program_texts
+from jitserver.engine.context import class_count, device_infos
 from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
@@ -127,7 +128,7 @@ class Daemon:
         counters = Counters()
         engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
-        array_bytes = self.options.array_bytes or array_share(engine.device_infos())
+        array_bytes = self.options.array_bytes or array_share(device_infos())
         stop = functools.partial(self._end, leaves_sessions=False)
         self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
@@ -161,8 +162,8 @@ class Daemon:
             self._give_memory_back()
             self._service.naming.expire()
             self._keep_cache_tidy()
-            if self._service.engine.classes() > self.options.most_classes and not self._service.sessions.all():
-                log.info("beginning anew: JAX holds %d user classes", self._service.engine.classes())
+            if class_count() > self.options.most_classes and not self._service.sessions.all():
+                log.info("beginning anew: JAX holds %d user classes", class_count())
                 self._restart()
             elif self._is_idle():
                 log.info("idle for %.0f s", self.options.idle_exit)

@@ -7,7 +7,9 @@ import time
 from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 from jitclient.wire.messages import MAX_FRAME_BYTES, EntryInfo, Listed, Status
 from jitserver.cache.entry import Entry
+from jitserver.engine.context import device_memory
 from jitserver.engine.engine import Engine
+from jitserver.engine.keys import call_key
 from jitserver.server.in_progress import Makings
 from jitserver.sessions.session import Session
 
@@ -21,8 +23,8 @@ def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: 
         now=time.monotonic(),
         status=status,
         sessions=[_session(session) for session in sessions],
-        making=makings.now(engine.key_of),
-        devices=engine.device_memory(),
+        making=makings.now(call_key),
+        devices=device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
     )
 

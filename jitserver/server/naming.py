@@ -6,6 +6,7 @@ import time
 from jitclient.errors import ProtocolError
 from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
+from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.server import holdings
 from jitserver.sessions.registry import Sessions
@@ -70,7 +71,7 @@ class Naming:
 
     def _key(self, message: Find | Keep) -> str:
         """With the versions of packages, as they are here, the key of what a name may hold."""
-        versions = self._engine.versions_behind(message.packages)
+        versions = context.packages().versions(message.packages)
         return (
             " ".join([message.key, *(f"{name}={version}" for name, version in versions.items())]) if message.key else ""
         )

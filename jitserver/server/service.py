@@ -1,5 +1,6 @@
 """The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
 
+import dataclasses
 import functools
 import logging
 import os
@@ -21,9 +22,12 @@ from jitserver import __version__
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
+from jitserver.cache.why import why as compared
 from jitserver.counters import Counters
+from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.engine.inspecting import inspected
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
 from jitserver.server.in_progress import Makings
@@ -101,8 +105,8 @@ class JitService(Service):  # type: ignore[misc]
             protocol=PROTOCOL,
             version=__version__,
             python=platform.python_version(),
-            packages=self.engine.versions(),
-            platform=self.engine.platform(),
+            packages=context.jax_versions(),
+            platform=context.export_platform(),
             pid=os.getpid(),
             token=connection.session.token,
             resumed=resumed is not None,
@@ -147,7 +151,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
-        return self.engine.inspect(_session(connection).executable(request.executable).program, request.what)
+        return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
         return messages.Prepared(
@@ -188,7 +192,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(None)
     def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
-        return self.engine.device_infos()
+        return context.device_infos()
 
     @verb(None)
     def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
@@ -200,15 +204,15 @@ class JitService(Service):  # type: ignore[misc]
 
     def status(self) -> messages.Status:
         """The counters, and what they are counted of."""
-        sessions, counters = self.sessions.all(), self.counters
+        sessions = self.sessions.all()
         return messages.Status(
             pid=os.getpid(),
             version=__version__,
             address=self.address,
             uptime_s=time.monotonic() - self._started,
             python=platform.python_version(),
-            packages=self.engine.versions(),
-            devices=self.engine.devices(),
+            packages=context.jax_versions(),
+            devices=context.device_names(),
             memory_bytes=_resident_bytes(),
             sessions=len(sessions),
             arrays=sum(len(session.arrays) for session in sessions),
@@ -216,20 +220,8 @@ class JitService(Service):  # type: ignore[misc]
             shared_bytes=self.pool.nbytes,
             lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.cache.memory),
-            classes=self.engine.classes(),
-            calls=counters.calls,
-            hits=counters.hits,
-            misses=counters.misses,
-            restores=counters.restores,
-            dry_runs=counters.dry_runs,
-            traces=counters.traces,
-            compiles=counters.compiles,
-            text_hits=counters.text_hits,
-            captures_loaded=counters.captures_loaded,
-            client_traces=counters.client_traces,
-            local_runs=counters.local_runs,
-            compile_seconds=counters.compile_seconds,
-            compile_seconds_saved=counters.compile_seconds_saved,
+            classes=context.class_count(),
+            **dataclasses.asdict(self.counters),
         )
 
     @verb(messages.Match)
@@ -247,7 +239,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(explaining.Why)
     def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
-        return self.engine.why(request)
+        return compared(self.engine.cache.get, self.engine.cache.named, request)
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
@@ -280,7 +272,7 @@ class JitService(Service):  # type: ignore[misc]
         """Rpyc calls this when a connection has ended."""
 
     def _check_packages(self, names: Iterable[str] = ()) -> None:
-        replaced = self.engine.replaced_packages(names)
+        replaced = context.packages().replaced(names)
         if replaced:
             reason = f"the daemon restarts, because the disk has another {', '.join(replaced)} than it has loaded"
             log.warning("%s", reason)

@@ -270,6 +270,6 @@ def test_where_a_crash_would_not_be_known_there_is_none(daemon: Daemon) -> None:
 def test_nor_where_the_times_of_calls_are_not_those_of_programs(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon.engine, "platform", lambda: "cuda")
+    monkeypatch.setattr(context, "export_platform", lambda: "cuda")
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs() == 0
