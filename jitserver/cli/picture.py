@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jitclient.wire.introspection import DeviceMemory, Making, Snapshot
 from jitserver.cli.common import seconds, size, table
 from jitserver.cli.rates import Busy, Hot, Rates
+from jitserver.platform.process_watch import command_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -77,9 +78,6 @@ def _hot(hot: Hot) -> list[str]:
 
 
 def program_of(pid: int) -> str:
-    """The command line of a process, its interpreter without its folder; empty where it has ended."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return ""
-    return " ".join([Path(words[0]).name, *words[1:]]).strip()
+    """The command line of a process, without the folder of its interpreter; empty if the process has ended."""
+    words = command_line(pid)
+    return " ".join([Path(words[0]).name, *words[1:]]) if words else ""

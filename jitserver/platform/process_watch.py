@@ -1,4 +1,4 @@
-"""Which processes live: told at once by a descriptor, and by a name that no other process has, ever."""
+"""Which processes live, and what they are: a descriptor tells at once, and a name that no other process ever has."""
 
 import os
 import select
@@ -63,6 +63,15 @@ def named(pid: int) -> Process:
         return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # starttime, proc_pid_stat(5)
     except (OSError, IndexError):
         return Process(pid, "")
+
+
+def command_line(pid: int) -> list[str]:
+    """The words of a process's command line; none if the process has ended or this is not Linux."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+    return [word for word in words if word]
 
 
 def _pidfd_of(pid: int) -> int | None:

@@ -1,13 +1,13 @@
 """Who holds the arrays that live on this daemon."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine.engine import Engine
+from jitserver.platform.process_watch import command_line
 from jitserver.sessions.session import Session
 
 
@@ -61,11 +61,4 @@ def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
 
 
 def _program(pid: int) -> str:
-    """The command line of a process."""
-    if not pid:
-        return "on another machine"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or this is no Linux
-        return "?"
-    return b" ".join(word for word in words if word).decode(errors="replace") or "?"
+    return (" ".join(command_line(pid)) or "?") if pid else "on another machine"
