@@ -24,7 +24,6 @@ CHECKS: tuple[Check, ...] = (
     machine.memory,
     machine.control_group,
     machine.open_files,
-    machine.locked_memory,
     machine.memory_maps,
     daemon.systemd,
     daemon.answers,

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,17 +37,12 @@ def disk(scene: Scene) -> Iterator[Finding]:
 
 def open_files(scene: Scene) -> Finding:
     """Each client takes descriptors of the daemon's: for its connection, its life and its shared memory."""
-    limit = _limits(scene)["Max open files"]
+    told = re.search(r"^Max open files +(\d+)", Path(f"{scene.process}/limits").read_text(), re.MULTILINE)
+    limit = int(told[1]) if told else sys.maxsize  # "unlimited"
     used = len(os.listdir(f"{scene.process}/fd"))
-    says = f"{used} of {_count(limit)} in use"
-    fits = limit is None or (limit >= _FEWEST_FILES and used < _NEARLY * limit)
+    says = f"{used:,} of {limit:,} in use" if told else f"{used:,} in use"
+    fits = limit >= _FEWEST_FILES and used < _NEARLY * limit
     return judged("open files", fits, says, "raise `ulimit -n` (systemd: LimitNOFILE=), then jitserver restart")
-
-
-def locked_memory(scene: Scene) -> Finding:
-    """For people who wonder: nothing of ours is locked, some drivers lock what they share with a device."""
-    limit = _limits(scene)["Max locked memory"]
-    return Finding("locked memory", "ok", "unlimited" if limit is None else f"{size(limit)} at most")
 
 
 def memory_maps(scene: Scene) -> Finding:
@@ -91,16 +87,6 @@ def _usage(group: LimitedGroup) -> tuple[int, int]:
 def _named(text: str, name: str) -> int:
     found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0
-
-
-def _limits(scene: Scene) -> dict[str, int | None]:
-    """The soft limits of a process by the kernel's names; None: there is none."""
-    rows = re.findall(r"^(Max [a-z ]+?) {2,}(\S+)", Path(f"{scene.process}/limits").read_text(), re.MULTILINE)
-    return {name: None if value == "unlimited" else int(value) for name, value in rows}
-
-
-def _count(limit: int | None) -> str:
-    return "any number" if limit is None else f"{limit:,}"
 
 
 def _existing(folder: Path) -> Path:

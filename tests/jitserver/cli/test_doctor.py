@@ -21,7 +21,6 @@ CHECKS = {
     "memory",
     "control group",
     "open files",
-    "locked memory",
     "memory maps",
     "systemd",
     "cache",

@@ -40,7 +40,6 @@ def test_limits_are_those_of_the_daemon_and_without_one_ours(short_of_files: Sce
     assert found.says.endswith("of 256 in use")
     assert "ulimit -n" in found.do
     assert "of 256 " not in machine.open_files(HERE).says
-    assert machine.locked_memory(short_of_files).level == "ok"
 
 
 @pytest.mark.parametrize(("free", "level"), [(50 << 20, "problem"), (500 << 20, "warning"), (5 << 30, "ok")])
