@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -11,6 +12,10 @@ import click
 from jitclient.errors import JitserverError
 from jitclient.wire.address import Address
 from jitserver.cli.common import home
+
+
+def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[..., Any]:
+    return click.option(name, type=click.IntRange(min=least), metavar="MIB", help=f"{help_text} [default: {default}]")
 
 
 @click.command()
@@ -36,30 +41,20 @@ from jitserver.cli.common import home
     show_default=True,
     help="Begin anew, when idle, beyond so many user classes: JAX never forgets one.",
 )
-@click.option(
+@_mebibytes(
     "--shared-memory",
-    type=click.IntRange(min=0),
-    metavar="MIB",
-    help="Memory to share with clients at most; 0: arrays go over the socket. [default: a quarter of the machine's]",
+    0,
+    "Memory to share with clients at most; 0: arrays go over the socket.",
+    "a quarter of the machine's",
 )
-@click.option(
+@_mebibytes(
     "--array-memory",
-    type=click.IntRange(min=1),
-    metavar="MIB",
-    help="Arrays that live here at most. [default: 90 % of the accelerators' memory; on the CPU half of the machine's]",
+    1,
+    "Arrays that live here at most.",
+    "90 % of the accelerators' memory; on the CPU half of the machine's",
 )
-@click.option(
-    "--program-memory",
-    type=click.IntRange(min=1),
-    metavar="MIB",
-    help="Memory that programs may take, about. [default: an eighth of the machine's]",
-)
-@click.option(
-    "--disk",
-    type=click.IntRange(min=0),
-    metavar="MIB",
-    help="What the cache may take on the disk; 0: nothing. [default: a tenth of what is free, 10 GiB at most]",
-)
+@_mebibytes("--program-memory", 1, "Memory that programs may take, about.", "an eighth of the machine's")
+@_mebibytes("--disk", 0, "What the cache may take on the disk; 0: nothing.", "a tenth of what is free, 10 GiB at most")
 @click.option(
     "--prewarm/--no-prewarm", default=True, help="Load programs from the disk before anybody asks. [default: yes]"
 )
