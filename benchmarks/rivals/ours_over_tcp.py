@@ -1,6 +1,6 @@
 """jitserver as for a client on another host: its frames over TCP, in through the seam behind which a door will be.
 
-There is no public one: `serve` runs a daemon of its own whose acceptor is handed what connects to a port of loopback,
+There is no public one: `serve` runs a daemon of its own whose listener is handed what connects to a port of loopback,
 and `connect` has the client connect there.
 """
 
@@ -69,7 +69,7 @@ def main(folder: Path) -> None:
             while True:
                 sock, _ = listener.accept()
                 if sock.recv(len(token), socket.MSG_WAITALL).decode() == token:
-                    self._acceptor.admit(sock, pid=0)
+                    self._listener.admit(sock, pid=0)
                 else:
                     sock.close()
 

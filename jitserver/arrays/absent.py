@@ -12,7 +12,7 @@ class Failed(Exception):  # noqa: N818
         self.failure = failure
 
 
-class Away(Protocol):
+class OnDisk(Protocol):
     """The arrays of a session, or of a kept tree, while they are on the disk."""
 
     def identities(self) -> set[int | str]:

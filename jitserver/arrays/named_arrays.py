@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jitclient.wire.messages import Spec
-from jitserver.arrays.absent import Away, Failed
+from jitserver.arrays.absent import Failed, OnDisk
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class NamedTree:
         tree: means something to the function's capture only.
         label: the tree, for people.
         ttl: seconds without a use after which it goes; None: never.
-        away: where the arrays are that a daemon before this one left, until somebody asks for them.
+        on_disk: where the arrays are that a daemon before this one left, until somebody asks for them.
     """
 
     key: str
@@ -49,23 +49,23 @@ class NamedTree:
     ttl: float | None
     created: float = 0.0
     last_used: float = 0.0
-    away: Away | None = None
+    on_disk: OnDisk | None = None
 
     @classmethod
-    def taken_back(cls, state: TreeState, away: Away) -> "NamedTree":
+    def restored(cls, state: TreeState, on_disk: OnDisk) -> "NamedTree":
         """The tree that a name held in the previous daemon."""
         fields = msgspec.structs.asdict(state)
         del fields["name"]
-        return cls(**fields, arrays=(), away=away)
+        return cls(**fields, arrays=(), on_disk=on_disk)
 
     def state(self, name: str) -> TreeState:
         """What the next daemon must know of the tree, which is held under `name`."""
         return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
 
     def identities(self) -> set[int | str]:
-        """What its arrays are known by, for comparison with those of sessions; see `Away`."""
-        away = self.away
-        return {*map(id, self.arrays), *(away.identities() if away is not None else ())}
+        """What its arrays are known by, for comparison with those of sessions; see `OnDisk`."""
+        on_disk = self.on_disk
+        return {*map(id, self.arrays), *(on_disk.identities() if on_disk is not None else ())}
 
 
 class NamedArrays:
@@ -107,30 +107,30 @@ class NamedArrays:
     def load(self, name: str, tree: NamedTree) -> bool:
         """Has the arrays of a tree in memory; False where they are lost, and the name is forgotten."""
         with self._loading:
-            if tree.away is not None:
+            if tree.on_disk is not None:
                 if self._trees.get(name) is not tree:  # it was forgotten, or left to the next daemon
                     return False
-                found = tree.away.load()
+                found = tree.on_disk.load()
                 if not any(isinstance(array, Failed) for array in found.values()):
                     tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
-                tree.away.discard()
-                tree.away = None
+                tree.on_disk.discard()
+                tree.on_disk = None
             if len(tree.arrays) == len(tree.specs):
                 return True
         log.warning("what was kept as %r is lost", name)
         self._remove(name, tree)
         return False
 
-    def take_back(self, name: str, tree: NamedTree) -> None:
+    def restore(self, name: str, tree: NamedTree) -> None:
         """Let a name hold what it held in the previous daemon."""
         with self._lock:
             self._trees[name] = tree
 
-    def leave_behind(self) -> dict[str, NamedTree]:
+    def hand_over(self) -> dict[str, NamedTree]:
         """Give up all names, and return the trees that are not on the disk."""
         with self._loading, self._lock:
             trees, self._trees = self._trees, {}
-        return {name: tree for name, tree in trees.items() if tree.away is None}
+        return {name: tree for name, tree in trees.items() if tree.on_disk is None}
 
     def forget(self, name: str) -> NamedTree | None:
         """What the name held; it holds nothing any more."""
@@ -168,5 +168,5 @@ class NamedArrays:
 
 
 def _discard(tree: NamedTree | None) -> None:
-    if tree is not None and tree.away is not None:
-        tree.away.discard()
+    if tree is not None and tree.on_disk is not None:
+        tree.on_disk.discard()

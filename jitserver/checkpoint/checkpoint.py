@@ -50,20 +50,20 @@ class Checkpoint:
                 shutil.rmtree(old, ignore_errors=True)
         return cls(folder_of(address))
 
-    def take_back(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
+    def restore(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
         """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
         sessions.lost |= self._manifests.lost
         for manifest in self._manifests.all():
-            away = Saved(self._manifests, self._store, manifest)
+            on_disk = Saved(self._manifests, self._store, manifest)
             if not isinstance(manifest.owner, State):
-                kept.take_back(manifest.owner.name, NamedTree.taken_back(manifest.owner, away))
+                kept.restore(manifest.owner.name, NamedTree.restored(manifest.owner, on_disk))
                 continue
-            session = Session.taken_back(manifest.owner, away, entry_of, sessions.budget)
+            session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
             if session.is_orphaned():
                 log.info("the session of process %d is not taken back: it has ended", session.pid)
                 session.end()
             else:
-                sessions.take_back(session)
+                sessions.restore(session)
 
     def save(self, kept: NamedArrays, sessions: Iterable[Session], deadline: float) -> None:
         """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
@@ -79,11 +79,11 @@ class Checkpoint:
 
     def _taken_over(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
         saving = Saving(self._manifests, self._store)
-        for name, tree in kept.leave_behind().items():
+        for name, tree in kept.hand_over().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))
         for session in sessions:
-            if not session.is_away():  # else its manifest still holds
-                saving.add(*session.leave_behind())
+            if not session.is_on_disk():  # else its manifest still holds
+                saving.add(*session.hand_over())
         return saving
 
 

@@ -11,7 +11,7 @@ from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli.common import NOT_RUNNING, ask, home, json_option, print_table, report
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 
 _FAILED = 1
 
@@ -20,19 +20,19 @@ _FAILED = 1
 @click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
 @json_option
 def doctor(start: bool) -> None:
-    """Check all that a daemon and its clients need, and say what to do where something is amiss.
+    """Check all that a daemon and its clients need, and say what to do where something is is_broken.
 
     Versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices; and where a
     daemon runs, a real call from a fresh process, which runs nothing itself.
 
     Exit status: 0 all is well, or there are only warnings; 1 there is a problem; 3 there is none, but no daemon runs.
     """
-    from jitserver.doctor.checks import examined  # what the checks need takes a while to import
+    from jitserver.doctor.checks import findings_of  # what the checks need takes a while to import
 
     try:
-        scene = _scene(start)
-        findings = list(examined(scene))
-        runs = scene.status is not None
+        state = _scene(start)
+        findings = list(findings_of(state))
+        runs = state.status is not None
     except (SettingsError, OSError) as error:  # there can be no address
         runs, findings = False, [Finding("settings", "problem", str(error), "correct that, then ask again")]
     report(
@@ -45,7 +45,7 @@ def doctor(start: bool) -> None:
         sys.exit(NOT_RUNNING)
 
 
-def _scene(start: bool) -> Scene:
+def _scene(start: bool) -> DaemonState:
     begun = time.monotonic()
     try:
         if start:
@@ -55,8 +55,8 @@ def _scene(start: bool) -> Scene:
     except SettingsError:
         raise
     except JitserverError as error:
-        return Scene(home(), reason=str(error), amiss=start or not isinstance(error, DaemonUnavailable))
-    return Scene(Address.parse(status.address), status, time.monotonic() - begun)
+        return DaemonState(home(), reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
+    return DaemonState(Address.parse(status.address), status, time.monotonic() - begun)
 
 
 def _row(found: Finding) -> list[str]:

@@ -43,7 +43,7 @@ class Rates:
     hottest: tuple[Hot, ...]
 
 
-class Watch:
+class RateMeter:
     """Compares each snapshot with the one before it; the first one tells of all that was since the daemon started."""
 
     def __init__(self) -> None:

@@ -77,14 +77,14 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     where = Address.parse(address) if address else home()
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
     try:
-        begin_anew = Daemon(options).run()
+        restarts = Daemon(options).run()
     except JitserverError:  # some are OSErrors too; the command line says these well
         raise
     except OSError:  # click would say nothing of a broken pipe
         logging.exception("the daemon failed")
         sys.exit(1)
     logging.shutdown()
-    if begin_anew:  # a package was upgraded
+    if restarts:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)
     os._exit(0)  # a thread that is still compiling would crash on the way out of the interpreter
 

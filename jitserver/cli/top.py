@@ -20,7 +20,7 @@ from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, console, json_option, report, wants_json
 from jitserver.cli.picture import picture, program_of
-from jitserver.cli.rates import Rates, Watch
+from jitserver.cli.rates import RateMeter, Rates
 
 _REFRESH_SECONDS = 1.0
 _MOST_KEYS = 64  # typed at once
@@ -44,7 +44,7 @@ def top(once: bool, interval: float | None) -> None:
     On a terminal the picture is drawn anew each second; q or Ctrl-C ends it. The seconds of a function are those of its
     calls; where a device works beside the host, those that it took to hand it the calls.
     """
-    look = functools.partial(_look, Watch())
+    look = functools.partial(_look, RateMeter())
     try:
         if wants_json() or once or not sys.stdout.isatty():
             _print_once(look, interval)
@@ -56,9 +56,9 @@ def top(once: bool, interval: float | None) -> None:
         raise DaemonUnavailable(str(error)) from error
 
 
-def _look(watch: Watch) -> tuple[Snapshot, Rates]:
-    found: Snapshot = ask(Verb.TOP, Top(watch.since), Snapshot)
-    return found, watch.rates(found)
+def _look(meter: RateMeter) -> tuple[Snapshot, Rates]:
+    found: Snapshot = ask(Verb.TOP, Top(meter.since), Snapshot)
+    return found, meter.rates(found)
 
 
 def _print_once(look: Look, interval: float | None) -> None:

@@ -9,10 +9,10 @@ from jitserver.cache.catalog import CATALOG, Catalog, Damaged
 from jitserver.cache.folder import base, parts_there
 from jitserver.cache.store import QUARANTINE
 from jitserver.doctor.files import of_folder
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 
 
-def cache(scene: Scene) -> Iterator[Finding]:
+def cache(state: DaemonState) -> Iterator[Finding]:
     """What is loaded from there is trusted: nobody else may write it."""
     there = parts_there()
     if not there:

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 
 PROGRAM = Path(__file__).parents[1] / "demo" / "one_call.py"
 _SECONDS = 120.0
 
 
-def call(scene: Scene) -> Iterator[Finding]:
+def call(state: DaemonState) -> Iterator[Finding]:
     """Whether a function can be sent, made and run, and how long that took."""
-    if scene.status is not None:
-        yield _made(scene.status.address)
+    if state.status is not None:
+        yield _made(state.status.address)
 
 
 def _made(address: str) -> Finding:

@@ -6,10 +6,10 @@ from jitclient.errors import JitserverError
 from jitserver.doctor import daemon, environment, files, machine
 from jitserver.doctor.cache import cache
 from jitserver.doctor.call import call
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 from jitserver.doctor.versions import versions
 
-Check = Callable[[Scene], Finding | Iterable[Finding]]
+Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     versions,
@@ -33,12 +33,12 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def examined(scene: Scene, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
     """What the checks find, one after the other; one that cannot be made is a finding itself."""
     for check in checks:
         name = check.__name__.replace("_", " ")
         try:
-            found = check(scene)
+            found = check(state)
             yield from [found] if isinstance(found, Finding) else found
         except JitserverError as error:
             yield Finding(name, "problem", str(error), "see above")

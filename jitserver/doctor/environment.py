@@ -9,14 +9,14 @@ from pathlib import Path
 from jitclient.errors import SettingsError
 from jitclient.settings import Settings
 from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
-from jitserver.doctor.finding import Finding, Scene, judged
+from jitserver.doctor.finding import DaemonState, Finding, verdict
 
 _OURS = "JITSERVER_"
 _KNOWN = tuple(field.name.upper() for field in dataclasses.fields(Settings))
 _LIKENESS = 0.8
 
 
-def settings(scene: Scene) -> Iterator[Finding]:
+def settings(state: DaemonState) -> Iterator[Finding]:
     """What is set, and whether it means something."""
     made = {name: os.environ[name] for name in sorted(os.environ) if _is_setting(name)}
     try:
@@ -30,13 +30,13 @@ def settings(scene: Scene) -> Iterator[Finding]:
     yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
 
 
-def settings_of_daemon(scene: Scene) -> Iterator[Finding]:
+def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
     """Those that only a whole process can have are the daemon's, whatever this shell says."""
     check = "its settings"
-    if scene.status is None:
+    if state.status is None:
         return
     try:
-        words = Path(f"{scene.process}/environ").read_bytes().decode(errors="replace").split("\0")
+        words = Path(f"{state.process}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError as error:
         yield Finding(check, "ok", f"not to be seen: {error.strerror}")
         return
@@ -49,7 +49,7 @@ def settings_of_daemon(scene: Scene) -> Iterator[Finding]:
         f"{name} is {ours!r} here and {theirs!r} there" for name, (ours, theirs) in pairs.items() if ours != theirs
     ]
     says = ", ".join(differ) or "as here, where only a whole process can have them"
-    yield judged(check, not differ, says, "jitserver restart, with those that you want; or unset them here")
+    yield verdict(check, not differ, says, "jitserver restart, with those that you want; or unset them here")
 
 
 def _said(environment: Mapping[str, str], name: str) -> str:

@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
+class DaemonState:
     """What the checks look at.
 
     Attributes:
@@ -33,14 +33,14 @@ class Scene:
         status: of the daemon that runs, if one does.
         seconds: that it took to answer.
         reason: why none runs, or does not answer.
-        amiss: whether that is more than that none was started.
+        is_broken: whether that is more than that none was started.
     """
 
     address: Address
     status: Status | None = None
     seconds: float = 0.0
     reason: str = ""
-    amiss: bool = False
+    is_broken: bool = False
 
     @property
     def process(self) -> str:
@@ -48,6 +48,6 @@ class Scene:
         return f"/proc/{self.status.pid if self.status is not None else 'self'}"
 
 
-def judged(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
+def verdict(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
     """A finding that is well if it `fits`, and otherwise says what to do."""
     return Finding(check, "ok", says) if fits else Finding(check, otherwise, says, do)

@@ -10,7 +10,7 @@ from pathlib import Path
 from jitclient.notices.labels import size
 from jitclient.sessions.launch import log_folder
 from jitserver.cache.folder import base
-from jitserver.doctor.finding import Finding, Scene, judged
+from jitserver.doctor.finding import DaemonState, Finding, verdict
 from jitserver.platform.memory_limits import LimitedGroup, limited_groups
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
@@ -23,7 +23,7 @@ _FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control
 _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 
-def disk(scene: Scene) -> Iterator[Finding]:
+def disk(state: DaemonState) -> Iterator[Finding]:
     """Room for the cache and the log."""
     folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
     for folder in folders.values():
@@ -32,39 +32,41 @@ def disk(scene: Scene) -> Iterator[Finding]:
         if free < _NO_DISK:
             yield Finding("disk", "problem", says, "make room: programs are kept in memory only")
         else:
-            yield judged("disk", free >= _LITTLE_DISK, says, "make room: few programs fit")
+            yield verdict("disk", free >= _LITTLE_DISK, says, "make room: few programs fit")
 
 
-def open_files(scene: Scene) -> Finding:
+def open_files(state: DaemonState) -> Finding:
     """Each client takes descriptors of the daemon's: for its connection, its life and its shared memory."""
-    told = re.search(r"^Max open files +(\d+)", Path(f"{scene.process}/limits").read_text(), re.MULTILINE)
+    told = re.search(r"^Max open files +(\d+)", Path(f"{state.process}/limits").read_text(), re.MULTILINE)
     limit = int(told[1]) if told else sys.maxsize  # "unlimited"
-    used = len(os.listdir(f"{scene.process}/fd"))
+    used = len(os.listdir(f"{state.process}/fd"))
     says = f"{used:,} of {limit:,} in use" if told else f"{used:,} in use"
     fits = limit >= _FEWEST_FILES and used < _NEARLY * limit
-    return judged("open files", fits, says, "raise `ulimit -n` (systemd: LimitNOFILE=), then jitserver restart")
+    return verdict("open files", fits, says, "raise `ulimit -n` (systemd: LimitNOFILE=), then jitserver restart")
 
 
-def memory_maps(scene: Scene) -> Finding:
+def memory_maps(state: DaemonState) -> Finding:
     """Each compiled program takes about three; a process that has no more left dies."""
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
-    used = Path(f"{scene.process}/maps").read_bytes().count(b"\n")
+    used = Path(f"{state.process}/maps").read_bytes().count(b"\n")
     fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
     says = f"{used:,} of {limit:,} in use"
-    return judged("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, and keep it in /etc/sysctl.d")
+    return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, and keep it in /etc/sysctl.d")
 
 
-def memory(scene: Scene) -> Finding:
+def memory(state: DaemonState) -> Finding:
     """What the machine has left."""
     told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     free, total = int(told["MemAvailable"]) << 10, int(told["MemTotal"]) << 10
     fits = free >= _LITTLE_MEMORY * total
-    return judged("memory", fits, f"{size(free)} of {size(total)} free", "end something: the kernel may end the daemon")
+    return verdict(
+        "memory", fits, f"{size(free)} of {size(total)} free", "end something: the kernel may end the daemon"
+    )
 
 
-def control_group(scene: Scene) -> Finding:
+def control_group(state: DaemonState) -> Finding:
     """The memory limit of the daemon's container or systemd unit."""
-    groups = [group for group in limited_groups(Path(f"{scene.process}/cgroup")) if group.limit < _UNLIMITED]
+    groups = [group for group in limited_groups(Path(f"{state.process}/cgroup")) if group.limit < _UNLIMITED]
     if not groups:
         return Finding("control group", "ok", "no memory limit")
     tightest = min(groups)
@@ -73,7 +75,7 @@ def control_group(scene: Scene) -> Finding:
     if killed:
         says += f"; the kernel has ended {killed} processes for want of memory"
     fits = used < _NEARLY * limit and not killed
-    return judged("control group", fits, says, "raise the limit of the container or unit (MemoryMax=)")
+    return verdict("control group", fits, says, "raise the limit of the container or unit (MemoryMax=)")
 
 
 def _usage(group: LimitedGroup) -> tuple[int, int]:

@@ -4,17 +4,17 @@ import importlib.metadata
 import platform
 
 from jitclient.version import __version__
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 
 _MUST_AGREE = ("Python", "jax", "jaxlib")
 
 
-def versions(scene: Scene) -> Finding:
+def versions(state: DaemonState) -> Finding:
     """What this environment has must be what the daemon has loaded: it refuses clients that loaded another jax."""
     here = {"jitserver": __version__, "Python": platform.python_version()}
     here |= {name: _installed(name) for name in ("jax", "jaxlib")}
     says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
-    status = scene.status
+    status = state.status
     if status is None:
         if here["jax"] and here["jaxlib"]:
             return Finding("versions", "ok", says)

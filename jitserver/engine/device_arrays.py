@@ -91,7 +91,7 @@ def to_host(array: jax.Array) -> HostArray:
     return np.asarray(array)
 
 
-def let_go() -> None:
+def release_host_buffers() -> None:
     """Has JAX drop its hold on host memory that it has read, which otherwise lasts until its next call."""
     _collect()
 

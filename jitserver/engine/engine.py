@@ -13,7 +13,7 @@ from jitclient.wire.messages import Inspected
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
-from jitserver.engine import context, device_arrays, explaining, inspecting, keys, trace_output, trace_warnings
+from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -65,27 +65,27 @@ class Engine:
     on_device = staticmethod(device_arrays.on_device)
     resident = staticmethod(device_arrays.resident)
     to_host = staticmethod(device_arrays.to_host)
-    let_go = staticmethod(device_arrays.let_go)
+    release_host_buffers = staticmethod(device_arrays.release_host_buffers)
     share = staticmethod(device_arrays.share)
     nbytes = staticmethod(device_arrays.nbytes)
 
     # ---- looking inside
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
-        """What is known of a cached program: see inspecting.py. None where it is not there.
+        """What is known of a cached program: see inspection.py. None where it is not there.
 
         Raises:
             CaptureError: its function cannot be traced once more.
         """
-        if what not in inspecting.TRACED:
+        if what not in inspection.TRACED:
             entry = self.programs.entry_of(key, say)
-            return None if entry is None else inspecting.inspected(entry.program, what)
+            return None if entry is None else inspection.inspected(entry.program, what)
         stored = self.cache.stored(key)
         capture = self.cache.store.blob(stored.capture) if stored is not None else None
         if stored is None or capture is None:
             return None
         self.counters.add(captures_loaded=1, traces=1)
-        return inspecting.traced_again(request_of(stored), bytes(capture), what)
+        return inspection.traced_again(request_of(stored), bytes(capture), what)
 
     def explain(self, request: Explain) -> Explained:
         """Whether a program is there, and where it differs from the nearest other one."""

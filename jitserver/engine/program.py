@@ -28,11 +28,11 @@ from jitserver.engine import (
     device_arrays,
     leaks,
     mutations,
-    placed,
-    program_texts,
+    placement,
     trace_lock,
     trace_output,
     trace_warnings,
+    xla_cache,
 )
 
 Say = Callable[[str], None]
@@ -215,7 +215,7 @@ def _lowered(
     seconds: dict[str, float],
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
-    jitted = placed.jitted(function, signature, options)
+    jitted = placement.jitted(function, signature, options)
     with (
         trace_lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
@@ -230,7 +230,7 @@ def _lowered(
             "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
         )
     with _timed(seconds, "lower", say, "lowering"):
-        lowered = placed.lowered(traced, function.__name__, signature, options, out_tree(), deref)
+        lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return _Lowered(traced, lowered)
 
 
@@ -251,14 +251,14 @@ def _build(
         if verified_by is not None:
             verified = Verified(found.lowered.as_text(), callback_names(traced.jaxpr, verified_by))
         with _timed(seconds, "compile", say, "compiling"):
-            found_before = program_texts.found_here()
+            found_before = xla_cache.found_here()
             compiled = found.lowered.compile()
-            is_found = program_texts.found_here() != found_before
+            is_found = xla_cache.found_here() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,
         landings=tuple(map(device_arrays.landing, signature.leaves)),
-        results=placed.results(traced.out_avals, compiled, signature),
+        results=placement.results(traced.out_avals, compiled, signature),
         tree=tree.UNKNOWN,
         donated=signature.donated,
         may_raise=calls_back(traced.jaxpr) or context.checks_values(settings),

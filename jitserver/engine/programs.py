@@ -19,8 +19,8 @@ from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal, mark
 from jitserver.engine import ambient, context, explaining, keys, program, serialization
 from jitserver.engine.failures import TraceFailed, text_of
-from jitserver.engine.infos import info_of
 from jitserver.engine.program import TRACING, Program, Say
+from jitserver.engine.program_info import info_of
 from jitserver.engine.trace_lock import Busy
 
 log = logging.getLogger(__name__)

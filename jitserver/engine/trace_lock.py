@@ -14,7 +14,7 @@ class Busy(CaptureError):  # noqa: N818
     """A function cannot be traced now."""
 
 
-class Turns:
+class TraceLock:
     """Who may trace. A trace that takes long, or never ends, is waited for once and by nobody after that."""
 
     def __init__(self) -> None:
@@ -43,5 +43,5 @@ class Turns:
                 self._turn.notify()
 
 
-traces = Turns()
+traces = TraceLock()
 """Those of this process."""

@@ -30,7 +30,7 @@ def give_back_freed() -> None:
         trim(0)
 
 
-class Keeper:
+class IdleTrim:
     """Gives freed memory back once after each spell of work."""
 
     def __init__(self, give_back: Callable[[], None] = give_back_freed) -> None:

@@ -28,18 +28,18 @@ from jitserver.cache.write_behind import Writer
 from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
-from jitserver.engine import program_texts
+from jitserver.engine import xla_cache
 from jitserver.engine.context import class_count, device_infos
 from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
 from jitserver.engine.prewarm import prewarm
 from jitserver.platform import memory_limits, sd_notify
-from jitserver.platform.malloc import Keeper
+from jitserver.platform.malloc import IdleTrim
 from jitserver.platform.shared_memory import Pool, memory_share
 from jitserver.server import plain_runs, runs
 from jitserver.server.connection import Answered, Lane
-from jitserver.server.listener import Acceptor
+from jitserver.server.listener import Listener
 from jitserver.server.service import JitService
 from jitserver.sessions.session import Session
 
@@ -91,14 +91,14 @@ class Daemon:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._told_to_end = threading.Event()
-        self._begin_anew = False
-        self._leaves_sessions = False  # to the daemon that follows
-        self._memory = Keeper()
+        self._shutdown_requested = threading.Event()
+        self._restarts = False
+        self._saves_sessions = False  # to the daemon that follows
+        self._idle_trim = IdleTrim()
         self._lock: IO[str] | None = None
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
         self._service: JitService
-        self._acceptor: Acceptor
+        self._listener: Listener
         self._checkpoint: Checkpoint | None = None
 
     def run(self) -> bool:
@@ -113,14 +113,14 @@ class Daemon:
             self.drain()
         finally:
             self.stop()
-        return self._begin_anew and self._lock is not None  # where systemd listens, systemd starts it again
+        return self._restarts and self._lock is not None  # where systemd listens, systemd starts it again
 
     # ---- the four steps
 
     def start(self) -> None:
         """Takes the address, brings the engine up, then opens the door: whoever can connect is served at once."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._end(leaves_sessions=True))
+            signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
         client_process.become_daemon()
         inherited = sd_notify.inherited_socket()
         if inherited is None:
@@ -129,7 +129,7 @@ class Daemon:
         engine = Engine(counters, self._cache(counters), _begun_journal())
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(device_infos())
-        stop = functools.partial(self._end, leaves_sessions=False)
+        stop = functools.partial(self._request_shutdown, save_sessions=False)
         self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
         gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
@@ -137,13 +137,13 @@ class Daemon:
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
-            self._checkpoint.take_back(self._service.naming.named, sessions, engine.programs.entry_of)
+            self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
         listener = inherited or self.options.address.listen()
         self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)
-        self._acceptor = Acceptor(self._service, answer, plain, sessions, listener, self._service.pool)
-        threading.Thread(target=self._acceptor.start, name="acceptor", daemon=True).start()
+        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool)
+        threading.Thread(target=self._listener.start, name="listener", daemon=True).start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
@@ -156,7 +156,7 @@ class Daemon:
         """Waits until a signal, a client's `stop`, or long idleness says that it is over."""
         every = sd_notify.watchdog_seconds()
         watchdog = self._watchdog(every) if every is not None else None
-        while not self._told_to_end.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
+        while not self._shutdown_requested.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
             if watchdog is not None:
                 watchdog.tick()
             self._give_memory_back()
@@ -174,11 +174,11 @@ class Daemon:
         sd_notify.notify("STOPPING=1")
         self._service.engine.journal.end()  # now: who supervises us may lose patience
         self._service.draining = True
-        self._service.refuses_calls = not self._leaves_sessions  # else they wait for the next daemon
-        if self._begin_anew and self._lock is not None:
+        self._service.refuses_calls = not self._saves_sessions  # else they wait for the next daemon
+        if self._restarts and self._lock is not None:
             launch.keep_start(self.options.address)  # clients wait for us, and start no other
         self._working()  # nothing begins once the door is closed
-        self._close_door()
+        self._stop_accepting()
         deadline = time.monotonic() + self.options.drain
         while self._working() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -186,19 +186,19 @@ class Daemon:
         if left:
             log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
-        if self._leaves_sessions:
-            self._acceptor.hang_up()  # what is still under way changes nothing any more, and nobody hears of it
+        if self._saves_sessions:
+            self._listener.close_connections()  # what still runs changes nothing that is saved, and nobody waits for it
         if self._checkpoint is not None:
-            left_behind = self._service.sessions.all() if self._leaves_sessions else []
+            left_behind = self._service.sessions.all() if self._saves_sessions else []
             self._checkpoint.save(self._service.naming.named, left_behind, most)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
             log.warning("the disk did not take all programs in time")
 
     def stop(self) -> None:
         """Ends all connections and lets go of the address."""
-        self._close_door()
-        self._acceptor.close()
-        if not self._leaves_sessions:
+        self._stop_accepting()
+        self._listener.close()
+        if not self._saves_sessions:
             self._service.sessions.end_all()
         if self._lock is not None:
             self._lock.close()
@@ -217,26 +217,26 @@ class Daemon:
             log.warning("there can be no cache on the disk: %s", error)
             store = Store(Path(), 0)
         if store.most_bytes:
-            program_texts.keep_in(store.texts, lambda: counters.add(text_hits=1))
+            xla_cache.keep_in(store.texts, lambda: counters.add(text_hits=1))
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:
         sessions = self._service.sessions
 
         def may_begin() -> bool:
-            return not (self._told_to_end.is_set() or any(session.is_connected() for session in sessions.all()))
+            return not (self._shutdown_requested.is_set() or any(session.is_connected() for session in sessions.all()))
 
-        dry_run(engine, prewarm(engine, self._told_to_end), may_begin, sessions.budget.recount)
+        dry_run(engine, prewarm(engine, self._shutdown_requested), may_begin, sessions.budget.recount)
 
     def _give_memory_back(self) -> None:
         now, counters = time.monotonic(), self._service.counters
         self._service.pool.trim(now)
-        self._memory.tick(counters.calls + counters.dry_runs, now)
+        self._idle_trim.tick(counters.calls + counters.dry_runs, now)
 
-    def _end(self, leaves_sessions: bool) -> None:
-        if not self._told_to_end.is_set():  # whoever says it first
-            self._leaves_sessions = leaves_sessions
-            self._told_to_end.set()
+    def _request_shutdown(self, save_sessions: bool) -> None:
+        if not self._shutdown_requested.is_set():  # whoever says it first
+            self._saves_sessions = save_sessions
+            self._shutdown_requested.set()
 
     def _keep_cache_tidy(self) -> None:
         cache, now = self._service.engine.cache, time.monotonic()
@@ -246,20 +246,20 @@ class Daemon:
             cache.tidy()
 
     def _restart(self) -> None:
-        self._begin_anew = True
-        self._end(leaves_sessions=True)
+        self._restarts = True
+        self._request_shutdown(save_sessions=True)
 
     def _working(self) -> int:
-        if self._leaves_sessions:
+        if self._saves_sessions:
             self._service.sessions.freeze()  # each time: somebody may have come through the door at the last moment
-        return self._acceptor.pulse.working()
+        return self._listener.pulse.working()
 
-    def _close_door(self) -> None:
+    def _stop_accepting(self) -> None:
         path = self.options.address.path
         # Where systemd listens, by now or from the beginning, the file is systemd's.
         if self._file is not None and path.exists() and os.path.samestat(path.stat(), self._file):
             path.unlink(missing_ok=True)
-        self._acceptor.close_door()
+        self._listener.stop_accepting()
 
     def _watchdog(self, every: float) -> sd_notify.Watchdog:
         sessions = self._service.sessions

@@ -21,7 +21,7 @@ class _Asked:
     phase: str = ""  # of the one that is at work; the others wait for it
 
 
-class Makings:
+class InProgress:
     """The requests for programs that are under way. Safe to use from many threads."""
 
     def __init__(self) -> None:

@@ -10,20 +10,20 @@ from jitserver.cache.entry import Entry
 from jitserver.engine.context import device_memory
 from jitserver.engine.engine import Engine
 from jitserver.engine.keys import call_key
-from jitserver.server.in_progress import Makings
+from jitserver.server.in_progress import InProgress
 from jitserver.sessions.session import Session
 
 _MOST_BYTES = MAX_FRAME_BYTES // 2
 _SHORT_FIELDS = 512
 
 
-def snapshot(engine: Engine, sessions: list[Session], makings: Makings, status: Status, since: float) -> Snapshot:
+def snapshot(engine: Engine, sessions: list[Session], making: InProgress, status: Status, since: float) -> Snapshot:
     """All of it, with the programs that were called after the moment `since`."""
     return Snapshot(
         now=time.monotonic(),
         status=status,
         sessions=[_session(session) for session in sessions],
-        making=makings.now(call_key),
+        making=making.now(call_key),
         devices=device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
     )

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _BREATH_SECONDS = 0.1
 
 
-class Acceptor(ThreadedServer):  # type: ignore[misc]
+class Listener(ThreadedServer):  # type: ignore[misc]
     """Accepts connections of this user's processes, and serves each in a thread of its own."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
         self._pool = pool
         self._sessions = sessions
         self._closing, self._close_signal = socket.socketpair()
-        self._door_closed = threading.Event()
+        self._accepts_no_more = threading.Event()
         self.pulse = Pulse(sessions)
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             if self.active:
                 self.accept()
         self.listener.close()  # not shut down: where systemd opened it, systemd listens on
-        self._door_closed.set()
+        self._accepts_no_more.set()
 
     def accept(self) -> None:
         """Takes one connection; when none can be taken now, breathes and lets the next call try again."""
@@ -69,7 +69,7 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             sock, _ = self.listener.accept()
         except OSError as error:
             log.warning("no connection can be taken now: %s", error)
-            self._door_closed.wait(_BREATH_SECONDS)
+            self._accepts_no_more.wait(_BREATH_SECONDS)
             return
         caller = peer(sock)
         if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
@@ -93,22 +93,22 @@ class Acceptor(ThreadedServer):  # type: ignore[misc]
             self.clients.discard(sock)
             sock.close()
 
-    def close_door(self) -> None:
+    def stop_accepting(self) -> None:
         """Accepts no more. Connections that are open go on."""
         if self.active:
             self.active = False
             self._close_signal.send(b".")
-            self._door_closed.wait()
+            self._accepts_no_more.wait()
             for end in (self._close_signal, self._closing):  # the other thread may not have needed the signal
                 end.close()
 
     def close(self) -> None:
         """Closes the door and all connections."""
-        self.close_door()
+        self.stop_accepting()
         self.pulse.stop()
-        self.hang_up()
+        self.close_connections()
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """Closes all connections, whatever is under way on them."""
         for sock in list(self.clients):
             try:

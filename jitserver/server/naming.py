@@ -8,7 +8,7 @@ from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine import context
 from jitserver.engine.engine import Engine
-from jitserver.server import holdings
+from jitserver.server import array_usage
 from jitserver.sessions.registry import Sessions
 from jitserver.sessions.session import Session
 
@@ -50,23 +50,23 @@ class Naming:
         """Lets a name hold nothing any more; returns what it held."""
         gone = self.named.forget(name)
         self._sessions.last_change = time.monotonic()  # from here on the daemon may be idle
-        return [] if gone is None else [holdings.info(self._engine, name, gone)]
+        return [] if gone is None else [array_usage.info(self._engine, name, gone)]
 
     def expire(self) -> None:
         """Forgets the names that nobody has used for too long."""
-        for name in self.named.expire(lambda tree: holdings.is_held(tree, self._sessions.all())):
+        for name in self.named.expire(lambda tree: array_usage.is_held(tree, self._sessions.all())):
             log.info("nobody has used the arrays kept as %r for long: they are freed", name)
             self._sessions.last_change = time.monotonic()
 
     def holdings(self) -> Holdings:
         """Who holds the arrays that live here."""
-        return holdings.holdings(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
+        return array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:
         """Has a tree in memory that the daemon before left on the disk."""
-        away = tree.away
-        if away is not None:
-            self._sessions.budget.take(away.missing_bytes(), f"what is kept as {name!r}")
+        on_disk = tree.on_disk
+        if on_disk is not None:
+            self._sessions.budget.take(on_disk.missing_bytes(), f"what is kept as {name!r}")
         return self.named.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:

@@ -27,10 +27,10 @@ from jitserver.counters import Counters
 from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
-from jitserver.engine.inspecting import inspected
+from jitserver.engine.inspection import inspected
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
-from jitserver.server.in_progress import Makings
+from jitserver.server.in_progress import InProgress
 from jitserver.server.introspection import listed, snapshot
 from jitserver.server.naming import Naming
 from jitserver.sessions.registry import Sessions
@@ -77,7 +77,7 @@ class JitService(Service):  # type: ignore[misc]
     ) -> None:
         self.engine = engine
         self.counters = counters
-        self.makings = Makings()
+        self.in_progress = InProgress()
         self.sessions = Sessions()
         self.naming = Naming(engine, self.sessions)
         self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings)
@@ -145,7 +145,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         session = _session(connection)
         payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
-        with self.makings.asked(request, connection.pid, connection.say) as say:
+        with self.in_progress.asked(request, connection.pid, connection.say) as say:
             entry, made = self.engine.programs.prepare(request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, made)
 
@@ -200,7 +200,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(introspection.Top)
     def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
-        return snapshot(self.engine, self.sessions.all(), self.makings, self.status(), request.since)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, self.status(), request.since)
 
     def status(self) -> messages.Status:
         """The counters, and what they are counted of."""

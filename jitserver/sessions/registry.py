@@ -68,7 +68,7 @@ class Sessions:
                 self.last_change = time.monotonic()
         session.end()
 
-    def take_back(self, session: Session) -> None:
+    def restore(self, session: Session) -> None:
         """Add a session of the previous daemon."""
         with self._lock:
             self.by_token[session.token] = session

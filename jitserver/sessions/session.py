@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jitclient.errors import ArrayLost, DaemonLost
-from jitserver.arrays.absent import Away, Failed
+from jitserver.arrays.absent import Failed, OnDisk
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
 from jitserver.platform.process_watch import Process, Watch, named
@@ -69,7 +69,7 @@ class Session:
         self._frozen = False
         self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
         self._waits_until: float | None = None
-        self._away: Away | None = None
+        self._on_disk: OnDisk | None = None
         self._loading = threading.Lock()
         self._entry_of: EntryOf = _none
 
@@ -95,9 +95,9 @@ class Session:
             DaemonLost: it was one of the daemon before, and cannot be had again.
         """
         entry = self.executables[number]
-        return self._had_again(number, entry) if isinstance(entry, str) else entry
+        return self._restored_program(number, entry) if isinstance(entry, str) else entry
 
-    def _had_again(self, number: int, key: str) -> Entry:
+    def _restored_program(self, number: int, key: str) -> Entry:
         try:
             entry = self._entry_of(key)
         except Exception as error:  # a user's code may have run again
@@ -170,9 +170,9 @@ class Session:
         return [array for array in held if not array.is_deleted()]
 
     def identities(self) -> set[int | str]:
-        """What its arrays are known by, for comparison with those of names; see `Away`."""
-        away = self._away
-        return {*map(id, self.held()), *(away.identities() if away is not None else ())}
+        """What its arrays are known by, for comparison with those of names; see `OnDisk`."""
+        on_disk = self._on_disk
+        return {*map(id, self.held()), *(on_disk.identities() if on_disk is not None else ())}
 
     def array_bytes(self) -> int:
         """Bytes of the arrays that it owns."""
@@ -263,9 +263,9 @@ class Session:
             self._changed.notify_all()
             for watch in (self._client, *self._expected):
                 watch.close()
-            away, self._away = self._away, None
-        if away is not None:
-            away.discard()
+            on_disk, self._on_disk = self._on_disk, None
+        if on_disk is not None:
+            on_disk.discard()
 
     # ---- from one daemon to the next
 
@@ -278,12 +278,12 @@ class Session:
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
             self._expected += map(Watch, others)
 
-    def is_away(self) -> bool:
+    def is_on_disk(self) -> bool:
         """Whether its arrays are still on the disk. Waits while they are read."""
         with self._loading:
-            return self._away is not None
+            return self._on_disk is not None
 
-    def leave_behind(self) -> tuple[State, dict[int, Any]]:
+    def hand_over(self) -> tuple[State, dict[int, Any]]:
         """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
@@ -301,7 +301,7 @@ class Session:
             return state, arrays
 
     @classmethod
-    def taken_back(cls, state: State, away: Away, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
+    def restored(cls, state: State, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
         """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
         told the client that it is missed.
         """
@@ -313,7 +313,7 @@ class Session:
         session._orders = {client: Order(begun) for client, begun in state.begun.items()}
         session.executables = [key for key, _ in state.programs]
         session._locations = [locations for _, locations in state.programs]
-        session._away, session._entry_of = away, entry_of
+        session._on_disk, session._entry_of = on_disk, entry_of
         if not state.client.born and not session._client.is_over():
             session._waits_until = time.monotonic() + LINGER_SECONDS
         return session
@@ -321,11 +321,11 @@ class Session:
     def load(self) -> None:
         """Read its arrays, if they are still on the disk."""
         with self._loading:
-            away = self._away
-            if away is not None:
-                self.arrays.update(away.load())
-                away.discard()
-                self._away = None
+            on_disk = self._on_disk
+            if on_disk is not None:
+                self.arrays.update(on_disk.load())
+                on_disk.discard()
+                self._on_disk = None
 
 
 def _none(key: str) -> Entry | None:

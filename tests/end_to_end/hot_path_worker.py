@@ -34,7 +34,7 @@ from jitserver.engine.engine import Engine
 from jitserver.engine.scratch import FROM_CALL
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import plain_runs, runs
-from jitserver.server.listener import Acceptor
+from jitserver.server.listener import Listener
 from jitserver.server.service import JitService
 
 CALLS = 64
@@ -90,9 +90,9 @@ engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writ
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
 answer = functools.partial(runs.answer, engine, draining=False)
 plain = functools.partial(plain_runs.answer, service)
-acceptor = Acceptor(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
+listener = Listener(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
-threading.Thread(target=acceptor.start, name="acceptor", daemon=True).start()
+threading.Thread(target=listener.start, name="listener", daemon=True).start()
 sys.setprofile(count)
 
 small = jitclient.jit(lambda x, y, z: x + y + z)
@@ -120,5 +120,5 @@ found["resident, without a plan"] = measured(lambda: other(there, there, there))
 sys.setprofile(None)
 threading.setprofile(None)
 process.session().close()
-acceptor.close()
+listener.close()
 print(json.dumps(found))

@@ -26,7 +26,7 @@ class Open(Daemon):
         while True:
             sock, _ = listener.accept()
             if sock.recv(len(token), socket.MSG_WAITALL).decode() == token:
-                self._acceptor.admit(sock, pid=0)
+                self._listener.admit(sock, pid=0)
             else:
                 sock.close()
 

@@ -27,7 +27,7 @@ class Daemon:
         self.root = root
         self.kept, self.sessions = NamedArrays(), Sessions()
         self.checkpoint = Checkpoint(root)
-        self.checkpoint.take_back(self.kept, self.sessions, entry_of)
+        self.checkpoint.restore(self.kept, self.sessions, entry_of)
 
     def begin(self, held: dict[int, Any], pid: int = 0) -> Session:
         session, _ = self.sessions.begin(pid or os.getpid())

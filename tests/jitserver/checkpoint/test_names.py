@@ -14,7 +14,7 @@ from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import NamedTree
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import device_arrays
-from jitserver.server import holdings
+from jitserver.server import array_usage
 from jitserver.sessions.session import Session
 
 from .conftest import Daemon
@@ -36,8 +36,8 @@ def test_all_comes_back_when_somebody_asks(daemon: Daemon) -> None:
         old = before[name]
         assert (tree.key, tree.specs, tree.tree, tree.label) == (old.key, old.specs, old.tree, old.label)
         assert (tree.ttl, tree.created, tree.last_used) == (old.ttl, old.created, old.last_used)
-        assert tree.away is not None
-        assert tree.away.missing_bytes() == 12 + 8
+        assert tree.on_disk is not None
+        assert tree.on_disk.missing_bytes() == 12 + 8
         x, y, again = following.leaves(name)
         assert x is again
         assert np.asarray(x).tobytes() == np.asarray(old.arrays[0]).tobytes()
@@ -179,12 +179,12 @@ def test_it_is_one_file_still_if_one_of_them_has_it_at_the_next_restart(shared: 
 def test_what_a_session_dropped_is_freed_and_still_the_names(shared: Shared) -> None:
     shared.restart()
     tree = shared.daemon.kept.all()["data"]
-    assert tree.away is not None
-    assert tree.away.missing_bytes() == 4012
+    assert tree.on_disk is not None
+    assert tree.on_disk.missing_bytes() == 4012
     back = shared.back()
-    assert tree.away.missing_bytes() == 12
+    assert tree.on_disk.missing_bytes() == 12
     back.forget([1])
-    assert tree.away.missing_bytes() == 4012
+    assert tree.on_disk.missing_bytes() == 4012
     assert np.array_equal(shared.daemon.leaves("data")[0], np.arange(1000.0))
 
 
@@ -232,7 +232,7 @@ def test_an_array_that_is_damaged_is_lost_to_both(shared: Shared) -> None:
 
 def test_a_session_that_is_expected_uses_what_it_shares_with_a_name(shared: Shared) -> None:
     def is_held(name: str) -> bool:
-        return holdings.is_held(shared.daemon.kept.all()[name], shared.daemon.sessions.all())
+        return array_usage.is_held(shared.daemon.kept.all()[name], shared.daemon.sessions.all())
 
     shared.daemon.keep("other", [jnp.zeros(7)])
     shared.restart()

@@ -6,7 +6,7 @@ import pytest
 
 from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 from jitclient.wire.messages import Status
-from jitserver.cli.rates import Watch
+from jitserver.cli.rates import RateMeter
 
 NOTHING = dict.fromkeys(Status.__struct_fields__, 0)
 
@@ -22,50 +22,50 @@ def snapshot(
 
 
 def test_the_first_one_tells_of_all_since_the_daemon_started() -> None:
-    rates = Watch().rates(snapshot(104, calls=8, hits=3, misses=1, programs=(Called("k", "f()", 8, 0.5),)))
+    rates = RateMeter().rates(snapshot(104, calls=8, hits=3, misses=1, programs=(Called("k", "f()", 8, 0.5),)))
     assert (rates.seconds, rates.calls_per_second, rates.hit_rate) == (4, 2, 0.75)
     assert [(hot.key, hot.calls, hot.seconds) for hot in rates.hottest] == [("k", 8, 0.5)]
 
 
 def test_what_was_counted_before_is_left_out() -> None:
-    watch = Watch()
-    assert watch.since == 0
-    watch.rates(snapshot(104, calls=8, hits=3, misses=1))
-    assert watch.since == 104
-    rates = watch.rates(snapshot(106, calls=18, hits=3, misses=1))
+    meter = RateMeter()
+    assert meter.since == 0
+    meter.rates(snapshot(104, calls=8, hits=3, misses=1))
+    assert meter.since == 104
+    rates = meter.rates(snapshot(106, calls=18, hits=3, misses=1))
     assert (rates.seconds, rates.calls, rates.calls_per_second) == (2, 10, 5)
     assert (rates.hits, rates.misses, rates.hit_rate) == (0, 0, None)
 
 
 def test_the_one_that_took_longest_is_the_hottest_and_one_not_called_is_none() -> None:
-    watch = Watch()
-    watch.rates(snapshot(104, programs=(Called("a", "a()", 1, 0.5), Called("b", "b()", 1, 0.5))))
-    rates = watch.rates(snapshot(105, programs=(Called("a", "a()", 9, 0.625), Called("b", "b()", 2, 2.5))))
+    meter = RateMeter()
+    meter.rates(snapshot(104, programs=(Called("a", "a()", 1, 0.5), Called("b", "b()", 1, 0.5))))
+    rates = meter.rates(snapshot(105, programs=(Called("a", "a()", 9, 0.625), Called("b", "b()", 2, 2.5))))
     assert [(hot.key, hot.calls, hot.seconds) for hot in rates.hottest] == [("b", 1, 2), ("a", 8, 0.125)]
-    assert watch.rates(snapshot(106)).hottest == ()
-    rates = watch.rates(snapshot(107, programs=(Called("b", "b()", 3, 2.75),)))
+    assert meter.rates(snapshot(106)).hottest == ()
+    rates = meter.rates(snapshot(107, programs=(Called("b", "b()", 3, 2.75),)))
     assert [(hot.calls, hot.seconds) for hot in rates.hottest] == [(1, 0.25)], "counted from when it was called last"
 
 
 def test_a_program_that_was_made_anew_counts_from_nothing() -> None:
-    watch = Watch()
-    watch.rates(snapshot(104, programs=(Called("a", "a()", 9, 0.5),)))
-    [hot] = watch.rates(snapshot(105, programs=(Called("a", "a()", 2, 0.25),))).hottest
+    meter = RateMeter()
+    meter.rates(snapshot(104, programs=(Called("a", "a()", 9, 0.5),)))
+    [hot] = meter.rates(snapshot(105, programs=(Called("a", "a()", 2, 0.25),))).hottest
     assert (hot.calls, hot.seconds) == (2, 0.25)
 
 
 def test_sessions_come_by_their_calls_since_they_began() -> None:
-    watch = Watch()
+    meter = RateMeter()
     old, new = SessionInfo(7, 100, 50, 0, 0), SessionInfo(8, 109, 40, 0, 0)
-    watch.rates(snapshot(105, sessions=(old,)))
-    rates = watch.rates(snapshot(110, sessions=(SessionInfo(7, 100, 60, 0, 0), new)))
+    meter.rates(snapshot(105, sessions=(old,)))
+    rates = meter.rates(snapshot(110, sessions=(SessionInfo(7, 100, 60, 0, 0), new)))
     assert [(busy.session.pid, busy.calls_per_second) for busy in rates.sessions] == [(8, 40), (7, 2)]
 
 
 def test_of_another_daemon_nothing_is_known() -> None:
-    watch = Watch()
-    watch.rates(snapshot(104, calls=8, programs=(Called("a", "a()", 1, 0.5),)))
-    rates = watch.rates(snapshot(102, pid=2, calls=6, programs=(Called("a", "a()", 3, 0.75),)))
+    meter = RateMeter()
+    meter.rates(snapshot(104, calls=8, programs=(Called("a", "a()", 1, 0.5),)))
+    rates = meter.rates(snapshot(102, pid=2, calls=6, programs=(Called("a", "a()", 3, 0.75),)))
     assert (rates.seconds, rates.calls) == (2, 6)
     assert [hot.calls for hot in rates.hottest] == [3]
     assert rates.calls_per_second == pytest.approx(3)

@@ -9,9 +9,9 @@ from jitserver.cache.catalog import CATALOG, Catalog
 from jitserver.cache.store import QUARANTINE
 from jitserver.doctor import cache as cache_module
 from jitserver.doctor.cache import cache
-from jitserver.doctor.finding import Scene
+from jitserver.doctor.finding import DaemonState
 
-HERE = Scene(Address(Path("/nowhere/d.sock")))
+HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 
 @pytest.fixture

@@ -12,25 +12,25 @@ from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import daemon
 from jitserver.doctor.call import call
-from jitserver.doctor.checks import CHECKS, examined
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.checks import CHECKS, findings_of
+from jitserver.doctor.finding import DaemonState, Finding
 
-HERE = Scene(Address(Path("/nowhere/d.sock")), reason="no daemon answers")
+HERE = DaemonState(Address(Path("/nowhere/d.sock")), reason="no daemon answers")
 
 
-def running(**said: Any) -> Scene:
+def running(**said: Any) -> DaemonState:
     return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
 
 
 def test_a_check_that_cannot_be_made_is_a_finding_and_the_next_one_is_made() -> None:
-    def broken_check(scene: Scene) -> NoReturn:
+    def broken_check(state: DaemonState) -> NoReturn:
         raise FileNotFoundError("/proc/x")
 
-    def late_check(scene: Scene) -> Any:
+    def late_check(state: DaemonState) -> Any:
         yield Finding("late", "ok", "")
         raise DaemonLost("it went away")
 
-    found = list(examined(HERE, [broken_check, late_check, daemon.answers]))
+    found = list(findings_of(HERE, [broken_check, late_check, daemon.answers]))
     assert [(one.check, one.level) for one in found] == [
         ("broken check", "warning"),
         ("late", "ok"),
@@ -41,12 +41,12 @@ def test_a_check_that_cannot_be_made_is_a_finding_and_the_next_one_is_made() -> 
 
 def test_every_finding_that_is_not_well_says_what_to_do() -> None:
     assert len(set(CHECKS)) == len(CHECKS) > 12
-    assert all(found.do for found in examined(HERE) if found.level != "ok")
+    assert all(found.do for found in findings_of(HERE) if found.level != "ok")
 
 
 def test_a_daemon_that_does_not_answer_as_it_should_is_a_problem() -> None:
     assert daemon.answers(HERE).level == "warning"
-    assert daemon.answers(dataclasses.replace(HERE, amiss=True)).level == "problem"
+    assert daemon.answers(dataclasses.replace(HERE, is_broken=True)).level == "problem"
     assert daemon.answers(running(pid=4711)).says.startswith("pid 4711 answers")
 
 

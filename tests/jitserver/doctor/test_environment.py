@@ -16,22 +16,22 @@ from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import environment
 from jitserver.doctor import versions as versions_module
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 from jitserver.doctor.versions import versions
 
-HERE = Scene(Address(Path("/nowhere/d.sock")))
+HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 
-def running(**said: Any) -> Scene:
+def running(**said: Any) -> DaemonState:
     return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
 
 
 @pytest.fixture
-def process_with() -> Iterator[Callable[..., Scene]]:
+def process_with() -> Iterator[Callable[..., DaemonState]]:
     """Processes with these settings, in the place of daemons."""
     made = []
 
-    def start(**settings: str) -> Scene:
+    def start(**settings: str) -> DaemonState:
         env = {**os.environ, **settings}
         program = "import sys; print(flush=True); sys.stdin.read()"
         process = subprocess.Popen(
@@ -72,7 +72,7 @@ def test_a_value_that_makes_no_sense_is_a_problem(monkeypatch: pytest.MonkeyPatc
     assert levels(environment.settings(HERE)) == ["problem", "ok"]
 
 
-def test_a_daemon_with_other_settings_of_a_whole_process_is_told(process_with: Callable[..., Scene]) -> None:
+def test_a_daemon_with_other_settings_of_a_whole_process_is_told(process_with: Callable[..., DaemonState]) -> None:
     assert levels(environment.settings_of_daemon(HERE)) == []
     assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
     [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))

@@ -13,15 +13,15 @@ import pytest
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import machine
-from jitserver.doctor.finding import Finding, Scene
+from jitserver.doctor.finding import DaemonState, Finding
 from jitserver.platform import memory_limits
 
 NOTHING = dict.fromkeys(Status.__struct_fields__, 0)
-HERE = Scene(Address(Path("/nowhere/d.sock")))
+HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 
 @pytest.fixture
-def short_of_files() -> Iterator[Scene]:
+def short_of_files() -> Iterator[DaemonState]:
     """A process that may open few files, in the place of a daemon."""
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); "
     wait = "print(flush=True); sys.stdin.read()"
@@ -30,11 +30,11 @@ def short_of_files() -> Iterator[Scene]:
     )
     assert process.stdout is not None
     process.stdout.readline()
-    yield Scene(HERE.address, Status(**{**NOTHING, "pid": process.pid}))
+    yield DaemonState(HERE.address, Status(**{**NOTHING, "pid": process.pid}))
     process.communicate()
 
 
-def test_limits_are_those_of_the_daemon_and_without_one_ours(short_of_files: Scene) -> None:
+def test_limits_are_those_of_the_daemon_and_without_one_ours(short_of_files: DaemonState) -> None:
     found = machine.open_files(short_of_files)
     assert found.level == "warning"
     assert found.says.endswith("of 256 in use")
@@ -77,8 +77,8 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def check(membership: str) -> Finding:
         (tmp_path / "cgroup").write_text(membership)
-        scene: Any = SimpleNamespace(process=tmp_path)
-        return machine.control_group(scene)
+        state: Any = SimpleNamespace(process=tmp_path)
+        return machine.control_group(state)
 
     return check
 

@@ -41,13 +41,13 @@ def test_once_a_call_is_done_jax_lets_go_of_its_arguments(
     del value
 
     def is_right() -> bool:  # a result that is the argument's own bytes holds them, and nothing else does
-        device_arrays.let_go()
+        device_arrays.release_host_buffers()
         base = whole()
         return (base is not None) == any(base is not None and _is_within(result, base) for result in results)
 
     until(is_right, "jax to let go")  # at once, but for a thread of its own that runs the program
     results.clear()
-    device_arrays.let_go()
+    device_arrays.release_host_buffers()
     assert whole() is None
 
 
@@ -55,11 +55,11 @@ def test_an_array_that_is_the_hosts_bytes_holds_them() -> None:
     value, whole = argument("float32")
     array = device_arrays.resident(np.asarray(value).view(np.uint8).reshape(-1), Spec(SHAPE, "float32"))
     del value
-    device_arrays.let_go()
+    device_arrays.release_host_buffers()
     base = whole()
     assert (base is not None) == (array.unsafe_buffer_pointer() == (base.ctypes.data if base is not None else None))
     del array, base
-    device_arrays.let_go()
+    device_arrays.release_host_buffers()
     assert whole() is None
 
 

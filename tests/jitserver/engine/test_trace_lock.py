@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from jitserver.engine import trace_lock
-from jitserver.engine.trace_lock import Busy, Turns
+from jitserver.engine.trace_lock import Busy, TraceLock
 
 
 def test_one_waits_for_the_other() -> None:
-    traces, said = Turns(), []
+    traces, said = TraceLock(), []
     first_is_in, first_may_go = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -34,7 +34,7 @@ def test_one_waits_for_the_other() -> None:
 
 def test_a_long_trace_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_lock, "_PATIENCE_SECONDS", 0.0)
-    traces = Turns()
+    traces = TraceLock()
     with traces.taken(), pytest.raises(Busy, match="busy with a long trace"), traces.taken():
         raise AssertionError("two at once")
     with traces.taken():
@@ -42,7 +42,7 @@ def test_a_long_trace_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_raises_lets_the_next_one_in() -> None:
-    traces = Turns()
+    traces = TraceLock()
     with pytest.raises(KeyError), traces.taken():
         raise KeyError
     with traces.taken():

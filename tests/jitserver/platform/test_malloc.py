@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from jitserver.platform import malloc
-from jitserver.platform.malloc import IDLE_SECONDS, Keeper
+from jitserver.platform.malloc import IDLE_SECONDS, IdleTrim
 
 PROGRAM = """
 import json, sys, threading
@@ -48,7 +48,7 @@ def test_freed_memory_is_kept_and_then_given_back() -> None:
 
 def test_memory_is_given_back_once_after_each_spell_of_work() -> None:
     given: list[float] = []
-    keeper = Keeper(lambda: given.append(now))
+    keeper = IdleTrim(lambda: given.append(now))
     for now in (0.0, IDLE_SECONDS, 2 * IDLE_SECONDS):
         keeper.tick(0, now)
     assert given == []  # there was no work

@@ -29,5 +29,5 @@ def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: py
     assert may_begin()
     sessions.begin(os.getpid())[0]._connected.clear()  # it waits for its client
     assert may_begin()
-    daemon._end(leaves_sessions=True)
+    daemon._request_shutdown(save_sessions=True)
     assert not may_begin()

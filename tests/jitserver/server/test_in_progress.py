@@ -3,7 +3,7 @@
 import contextlib
 
 from jitclient.wire.messages import Lookup, Prepare, Signature, Spec
-from jitserver.server.in_progress import Makings
+from jitserver.server.in_progress import InProgress
 
 
 def request(key: str) -> Prepare:
@@ -16,14 +16,14 @@ def key_of(lookup: Lookup) -> str:
 
 
 def test_those_who_ask_for_the_same_are_told_together_the_one_at_work_first() -> None:
-    makings, said = Makings(), []
+    in_progress, said = InProgress(), []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(makings.asked(request("a"), 1, said.append))
-        say = stack.enter_context(makings.asked(request("a"), 2, said.append))
-        stack.enter_context(makings.asked(request("b"), 3, said.append))
+        stack.enter_context(in_progress.asked(request("a"), 1, said.append))
+        say = stack.enter_context(in_progress.asked(request("a"), 2, said.append))
+        stack.enter_context(in_progress.asked(request("b"), 3, said.append))
         say("tracing")
         say("compiling")
-        first, second = makings.now(key_of)
+        first, second = in_progress.now(key_of)
     assert said == ["tracing", "compiling"]
     assert (first.key, first.label, first.phase, first.pids) == ("a", "step(f32[2,3])", "compiling", (2, 1))
     assert (second.key, second.phase, second.pids) == ("b", "loading", (3,))
@@ -31,8 +31,8 @@ def test_those_who_ask_for_the_same_are_told_together_the_one_at_work_first() ->
 
 
 def test_what_has_ended_or_failed_is_told_no_more() -> None:
-    makings = Makings()
-    with contextlib.suppress(ZeroDivisionError), makings.asked(request("a"), 1, print):
-        assert len(makings.now(key_of)) == 1
+    in_progress = InProgress()
+    with contextlib.suppress(ZeroDivisionError), in_progress.asked(request("a"), 1, print):
+        assert len(in_progress.now(key_of)) == 1
         raise ZeroDivisionError
-    assert makings.now(key_of) == []
+    assert in_progress.now(key_of) == []

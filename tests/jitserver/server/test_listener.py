@@ -19,7 +19,7 @@ from jitclient.wire.messages import Verb
 from jitclient.wire.stream import WireStream
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import connection as connection_module
-from jitserver.server.listener import Acceptor
+from jitserver.server.listener import Listener
 from jitserver.sessions.registry import Sessions
 
 
@@ -47,34 +47,34 @@ def address(short_path: Path) -> Address:
 
 @pytest.fixture
 def serving(address: Address) -> Iterator[Any]:
-    started: list[tuple[Acceptor, threading.Thread]] = []
+    started: list[tuple[Listener, threading.Thread]] = []
 
-    def start(refusals: int = 0, door: socket.socket | None = None) -> Acceptor:
-        listener: Any = Short(door or address.listen(), refusals)
-        acceptor = Acceptor(Service(), lambda *_: None, lambda *_: None, Sessions(), listener, Pool(0))  # type: ignore[arg-type,return-value]
-        thread = threading.Thread(target=acceptor.start)
+    def start(refusals: int = 0, door: socket.socket | None = None) -> Listener:
+        sock: Any = Short(door or address.listen(), refusals)
+        listener = Listener(Service(), lambda *_: None, lambda *_: None, Sessions(), sock, Pool(0))  # type: ignore[arg-type,return-value]
+        thread = threading.Thread(target=listener.start)
         thread.start()
-        started.append((acceptor, thread))
-        return acceptor
+        started.append((listener, thread))
+        return listener
 
     yield start
-    for acceptor, thread in started:
-        acceptor.close()
+    for listener, thread in started:
+        listener.close()
         thread.join(10)
         assert not thread.is_alive()
 
 
 def test_want_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
-    acceptor = serving(refusals=2)
+    listener = serving(refusals=2)
     with address.connect():
-        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
-    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
+        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+    until(lambda: not listener.clients, "the connection to go", seconds=10)
 
 
 def test_want_of_threads_costs_one_connection_only(
     serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acceptor = serving()
+    listener = serving()
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -84,7 +84,7 @@ def test_want_of_threads_costs_one_connection_only(
         with address.connect() as refused:
             assert refused.recv(1) == b""
     with address.connect():
-        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
+        until(lambda: listener.clients, "the connection to be taken", seconds=10)
 
 
 def test_another_users_process_is_turned_away(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,30 +104,30 @@ def test_nobody_is_let_in_over_a_network(serving: Any) -> None:
 
 
 def test_a_connection_that_it_is_handed_is_served(serving: Any, until: Any) -> None:
-    acceptor = serving()
+    listener = serving()
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sock:
-        acceptor.admit(door.accept()[0], pid=0)
+        listener.admit(door.accept()[0], pid=0)
         client = ClientConnection(WireChannel(WireStream(sock)))
         with pytest.raises(ProtocolError, match="exposed_status"):  # the service of these tests has no verbs
             client.request(Verb.STATUS, b"")
         client.close()
-    until(lambda: not acceptor.clients, "the connection to go", seconds=10)
+    until(lambda: not listener.clients, "the connection to go", seconds=10)
 
 
 def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, address: Address, until: Any) -> None:
-    acceptor = serving()
+    listener = serving()
     with address.connect() as inside:
-        until(lambda: acceptor.clients, "the connection to be taken", seconds=10)
-        acceptor.close_door()
+        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+        listener.stop_accepting()
         with pytest.raises(ConnectionError):
             address.connect()
-        assert acceptor.clients
-        acceptor.close()
+        assert listener.clients
+        listener.close()
         assert inside.recv(1) == b""
 
 
 def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, address: Address) -> None:
-    acceptor = serving()
+    listener = serving()
 
     class Late:
         """The signal to close, which comes when whoever knocked has shown the other thread that the door is closed."""
@@ -139,12 +139,12 @@ def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, 
         def _send(self, data: bytes) -> int:
             with contextlib.suppress(DaemonUnavailable):  # the other thread may have come to it by itself
                 address.connect().close()
-            assert acceptor._door_closed.wait(10)
+            assert listener._accepts_no_more.wait(10)
             return self._signal.send(data)
 
-    acceptor._close_signal = Late(acceptor._close_signal)
-    acceptor.close_door()
-    assert acceptor._closing.fileno() == -1
+    listener._close_signal = Late(listener._close_signal)
+    listener.stop_accepting()
+    assert listener._closing.fileno() == -1
 
 
 def test_a_peer_that_never_says_hello_is_shown_the_door(

@@ -328,7 +328,7 @@ def test_a_session_that_is_saved_meanwhile_is_left_as_it_was(engine: Engine) -> 
     left: list[dict[int, Any]] = []
 
     def run(x: Any) -> Any:
-        left.append(daemon.session.leave_behind()[1])
+        left.append(daemon.session.hand_over()[1])
         return [jnp.asarray(x)]
 
     daemon = Daemon(engine, made=[program(lambda x: [jnp.asarray(x)], [F3], [F3]), program(run, [F3], [F3])])

@@ -104,7 +104,7 @@ def test_a_daemon_that_leaves_takes_nothing_along_that_was_dropped(run: OldRun) 
     run.begin()
     run.drop(run.old)
     run.session.freeze()
-    assert run.session.leave_behind()[1] == {}
+    assert run.session.hand_over()[1] == {}
 
 
 def test_the_old_connection_begins_no_more(run: OldRun) -> None:

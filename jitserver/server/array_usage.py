@@ -11,7 +11,7 @@ from jitserver.platform.process_watch import command_line
 from jitserver.sessions.session import Session
 
 
-def holdings(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
+def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
     """Each holder, the largest first. An array that a name holds is no session's."""
     found: dict[int, Any] = {}  # holds them, so that no number is given twice
 
@@ -49,7 +49,7 @@ def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
 
 
 def _nbytes(engine: Engine, tree: NamedTree) -> int:
-    if tree.away is not None:
+    if tree.on_disk is not None:
         return sum(map(nbytes_of, tree.specs))
     return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
 
