@@ -1,3 +1,3 @@
-"""jitserver: the daemon that keeps JAX functions compiled, and the command line that looks into it."""
+"""jitserver: the daemon that keeps JAX functions compiled, and its command line."""
 
 from jitclient.version import __version__ as __version__

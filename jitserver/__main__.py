@@ -1,4 +1,4 @@
-"""`python -m jitserver` is the command `jitserver`."""
+"""`python -m jitserver` runs the command `jitserver`."""
 
 from jitserver.cli import main
 

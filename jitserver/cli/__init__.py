@@ -1,4 +1,4 @@
-"""The command line: just another client, which imports jax in `serve` alone."""
+"""The command line: just another client. Only `serve` imports jax."""
 
 import importlib
 from typing import Any
@@ -26,7 +26,7 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Loads the module of a command when the command is used, so that each is as quick as it can be."""
+    """Imports the module of a command only when the command is used, so that each starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)

@@ -11,13 +11,13 @@ from jitserver.cli.common import ago, ask, json_option, print_table, report, sec
 
 @click.group()
 def arrays() -> None:
-    """See who holds the arrays that live on the daemon, and let go of kept ones."""
+    """See who holds the arrays that live on the daemon, and remove named arrays."""
 
 
 @arrays.command("ls")
 @json_option
 def list_arrays() -> None:
-    """List the kept trees and the sessions that hold arrays, the largest first."""
+    """List the named arrays and the sessions that hold arrays, the largest first."""
     found: Holdings = ask(Verb.ARRAYS, None, Holdings)
     report(found, lambda: _print(found))
 
@@ -26,9 +26,9 @@ def list_arrays() -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
 def rm(names: tuple[str, ...]) -> None:
-    """Forget what is kept under each NAME.
+    """Remove the arrays under each NAME.
 
-    A program that holds handles on it keeps those. What a session owns goes when its program lets go of it, or ends.
+    Handles that programs hold on them stay valid. The arrays of a session are freed when its program deletes or ends.
     """
     gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo])]
     missing = sorted(set(names) - {one.name for one in gone})

@@ -1,4 +1,4 @@
-"""`jitserver cache ls|rm|clear|pin|unpin|gc`; its `show` and `why` are in a file of their own."""
+"""`jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py."""
 
 import fnmatch
 from collections.abc import Callable
@@ -25,8 +25,8 @@ _ORDERS: dict[str, Callable[[EntryInfo], float]] = {
 def cache() -> None:
     """See and manage the cached programs.
 
-    KEY is the beginning of a key, or the name of a function: of all its programs. `ls`, `show` and `why` also tell what
-    is on the disk while no daemon runs.
+    KEY is the beginning of a key, or the name of a function, which means all its programs. If no daemon runs, `ls`,
+    `show` and `why` read the cache on the disk.
     """
 
 
@@ -40,14 +40,14 @@ cache.add_command(why)
     type=click.Choice(list(_ORDERS)),
     default="last",
     show_default=True,
-    help="What comes first: most time saved, largest, most hits, or used last.",
+    help="Order: most time saved, largest, most hits, or most recently used first.",
 )
-@click.option("--match", metavar="GLOB", help="Only those whose function or label matches, as in 'step*'.")
+@click.option("--match", metavar="GLOB", help="Only programs whose function or label matches, such as 'step*'.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"So many at most; 0: all. [default: {_MOST_ROWS}; with --json: all]",
+    help=f"Show at most N; 0: all. [default: {_MOST_ROWS}; with --json: all]",
 )
 @json_option
 def list_entries(sort: str, match: str | None, limit: int | None) -> None:
@@ -79,7 +79,7 @@ def clear() -> None:
 @click.argument("key", shell_complete=complete_key)
 @json_option
 def pin(key: str) -> None:
-    """Have the programs of KEY stay in the cache, whatever it lacks room for."""
+    """Keep the programs of KEY in the cache, even when it is full."""
     _pin(key, True)
 
 
@@ -87,14 +87,14 @@ def pin(key: str) -> None:
 @click.argument("key", shell_complete=complete_key)
 @json_option
 def unpin(key: str) -> None:
-    """Let the programs of KEY go again when there is no room for them."""
+    """Allow the programs of KEY to be evicted again."""
     _pin(key, False)
 
 
 @cache.command()
 @json_option
 def gc() -> None:
-    """Delete what the cache needs no longer: what is over its bounds, and files that no program has."""
+    """Delete programs over the limits of the cache, and files that belong to no program."""
     freed: int = ask(Verb.COLLECT, None, int)
     report({"freed_bytes": freed}, lambda: click.echo(f"freed {size(freed)}"))
 
@@ -111,7 +111,7 @@ def _report_done(what: str, keys: list[str]) -> None:
 def _print(found: list[EntryInfo], more: int) -> None:
     print_table(["key", "program", "made in", "hits", "saved", "size", "last used", ""], list(map(_row, found)))
     if more:
-        click.echo(f"and {more:,} more: --limit N shows as many, --match GLOB those that you mean")
+        click.echo(f"and {more:,} more: show them with --limit N, or select some with --match GLOB")
 
 
 def _matches(entry: EntryInfo, glob: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the commands share: where the daemon is, asking it, and printing for people and for programs."""
+"""Shared by all commands: find the daemon, ask it, and print for people or as JSON."""
 
 import datetime
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NOT_RUNNING = 3
-"""Exit status of a command that needs a daemon where none runs (as systemctl's)."""
+"""Exit status of a command that needs a daemon if none runs (like systemctl's)."""
 
 Command = Callable[..., Any]
 
@@ -55,7 +55,7 @@ def report(value: Any, show: Callable[[], object]) -> None:
 
 
 def home() -> Address:
-    """Where a daemon is started: the address that the user named, or their own."""
+    """The address at which a daemon is started: JITSERVER_ADDRESS, or the user's default."""
     return default_addresses(settings().address)[0]
 
 
@@ -66,7 +66,7 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: none runs. A command that does not catch it ends with status 3.
     """
     unit = systemctl.waiting()
-    if unit is not None:  # to connect would start it
+    if unit is not None:  # connecting would start it
         raise DaemonUnavailable(f"{unit.service} starts at the first call")
     return handshake.ask(settings(), verb, message, answer)
 
@@ -82,12 +82,12 @@ def not_running(reason: str) -> NoReturn:
 
 def print_json(value: Any) -> None:
     """Prints JSON on stdout; messages become objects with their fields' names."""
-    text = json.dumps(value, default=msgspec.structs.asdict)  # which is slow if it indents: seconds for a large cache
+    text = json.dumps(value, default=msgspec.structs.asdict)  # indenting here would take seconds for a large cache
     click.echo(msgspec.json.format(text, indent=2))
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Prints a table for people. What is too wide for the terminal is folded."""
+    """Prints a table for people. A table that is too wide for the terminal is folded."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     header, *lines = ["  " + "   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows)]
     width = 2 + sum(widths) + 3 * (len(widths) - 1)
@@ -98,14 +98,14 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
 
 
 def _is_plain(width: int, rows: Iterable[list[str]]) -> bool:
-    """Whether a table needs nothing of rich, which takes as long to load as all else that a short command does."""
+    """Whether a table can be printed without rich, whose import doubles the time of a short command."""
     shown = sys.stdout.encoding.lower().startswith("utf")
     fits = not sys.stdout.isatty() or width + 2 <= shutil.get_terminal_size().columns
     return shown and fits and all(cell.isascii() and cell.isprintable() for row in rows for cell in row)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
-    """A table as all commands show theirs."""
+    """A table in the style of all commands."""
     from rich import box
     from rich.table import Table
 
@@ -116,12 +116,12 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
 
 
 def console() -> "Console":
-    """What prints on stdout; lines are not cut where that is no terminal."""
+    """A console on stdout. It does not cut lines unless stdout is a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def ago(moment: float) -> str:
-    """How long ago a moment was, for people."""
+    """How long ago a moment was: `3 min ago`."""
     return seconds(max(0.0, datetime.datetime.now().timestamp() - moment)) + " ago"

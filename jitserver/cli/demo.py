@@ -1,4 +1,4 @@
-"""`jitserver demo`: one program, run in two fresh processes, and what the second one did not have to do."""
+"""`jitserver demo`: runs one program in two fresh processes, and shows which work the second one saved."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ _COUNTED = ("captures_loaded", "traces", "compiles")
 @click.option("--steps", default=10, show_default=True, help="Training steps in each process.")
 @json_option
 def demo(layers: int, steps: int) -> None:
-    """Train a small transformer in a fresh process, twice, and show what the second run was spared."""
+    """Train a small transformer in two fresh processes, and show which work the second one saved."""
     address = home()
     pid = launched(address, IDLE_EXIT_SECONDS)
     say = (lambda text: None) if wants_json() else click.echo
@@ -43,7 +43,7 @@ def demo(layers: int, steps: int) -> None:
 
 
 def _run(salt: int, layers: int, steps: int) -> dict[str, Any]:
-    """Runs the program in a fresh process; its own times, and what the daemon counted meanwhile."""
+    """Runs the program in a fresh process; returns its own times, and what the daemon counted meanwhile."""
     before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
     done = subprocess.run(

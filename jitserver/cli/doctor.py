@@ -20,21 +20,21 @@ _FAILED = 1
 @click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
 @json_option
 def doctor(start: bool) -> None:
-    """Check all that a daemon and its clients need, and say what to do where something is is_broken.
+    """Check what a daemon and its clients need, and say how to fix what is wrong.
 
-    Versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices; and where a
-    daemon runs, a real call from a fresh process, which runs nothing itself.
+    Checks versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices. If a
+    daemon runs, also makes a real call from a fresh process, which must not run it locally.
 
-    Exit status: 0 all is well, or there are only warnings; 1 there is a problem; 3 there is none, but no daemon runs.
+    Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
-    from jitserver.doctor.checks import findings_of  # what the checks need takes a while to import
+    from jitserver.doctor.checks import findings_of  # imports much
 
     try:
         state = _scene(start)
         findings = list(findings_of(state))
         runs = state.status is not None
-    except (SettingsError, OSError) as error:  # there can be no address
-        runs, findings = False, [Finding("settings", "problem", str(error), "correct that, then ask again")]
+    except (SettingsError, OSError) as error:  # there is no usable address
+        runs, findings = False, [Finding("settings", "problem", str(error), "correct it, then run this again")]
     report(
         {"running": runs, "checks": [dataclasses.asdict(found) for found in findings]},
         lambda: print_table(["", "check", "found"], [_row(found) for found in findings]),

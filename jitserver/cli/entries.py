@@ -1,4 +1,4 @@
-"""The cached programs as commands find them: the daemon's, or those on the disk where none runs."""
+"""The cached programs for commands: from the daemon, or from the disk if none runs."""
 
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ _SHORT = 12
 
 
 def entries(prefix: str) -> list[EntryInfo]:
-    """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty.
+    """The programs whose key starts with `prefix`, or whose function has that name; all if it is empty.
 
     Raises:
         DaemonUnavailable: no daemon runs, and no program is on the disk.
@@ -32,31 +32,31 @@ def entries(prefix: str) -> list[EntryInfo]:
 
 
 def some(prefix: str) -> list[EntryInfo]:
-    """Those programs; ends the command with status 1 where there is none."""
+    """The same programs; ends the command with status 1 if there are none."""
     check(prefix)
     return not_empty(entries(prefix), prefix)
 
 
 def check(prefix: str) -> None:
-    """Refuses an empty KEY, which would mean all programs."""
+    """Refuses an empty KEY, which would match all programs."""
     if not prefix:
         raise click.UsageError("KEY must not be empty")
 
 
 def not_empty(found: list[Found], prefix: str) -> list[Found]:
-    """What was found of a KEY; ends the command with status 1 where it is nothing."""
+    """The programs found for a KEY; ends the command with status 1 if there are none."""
     if not found:
         raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
     return found
 
 
 def newest(prefix: str) -> EntryInfo:
-    """The one of those programs that was made last."""
+    """The most recently made of these programs."""
     return max(some(prefix), key=lambda entry: entry.created)
 
 
 def listed(prefix: str) -> list[EntryInfo]:
-    """The daemon's programs, however many messages they take.
+    """The daemon's programs, in as many messages as they need.
 
     Raises:
         DaemonUnavailable: none runs.
@@ -70,12 +70,12 @@ def listed(prefix: str) -> list[EntryInfo]:
 
 
 def short(entry: EntryInfo) -> str:
-    """Enough of its key to name it."""
+    """The beginning of its key, long enough to name it."""
     return entry.key[:_SHORT]
 
 
 def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of functions and, once a key is begun, keys."""
+    """Completes names of functions and, after the first character, keys."""
     try:
         found = entries("")
     except JitserverError:

@@ -1,4 +1,4 @@
-"""`jitserver install` and `uninstall`: have systemd run the daemon, or no longer."""
+"""`jitserver install` and `uninstall`: the daemon as a systemd service."""
 
 import click
 
@@ -11,19 +11,19 @@ from jitserver.systemd import install as units
 from jitserver.systemd.target import Target, chosen
 
 _system_option = click.option(
-    "--system", "user", metavar="USER", help="In the system's systemd, for USER, instead of in your own."
+    "--system", "user", metavar="USER", help="Use the system's systemd, for USER, instead of your own."
 )
 
 
 @click.command()
 @_system_option
-@click.option("--dry-run", is_flag=True, help="Print the units, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the units without installing them.")
 @json_option
 def install(user: str | None, dry_run: bool) -> None:
-    """Have systemd open the daemon's socket, and start the daemon at the first call.
+    """Let systemd open the daemon's socket and start the daemon at the first call.
 
-    The daemon belongs to this Python environment and to the process-only settings of this shell (XLA_FLAGS,
-    JAX_PLATFORMS, visible devices): an environment with others has a daemon and units of its own.
+    The daemon belongs to this Python environment and to the settings of this shell that hold for a whole process
+    (XLA_FLAGS, JAX_PLATFORMS, visible devices). Other environments get their own daemon and units.
     """
     target = _target(user)
     planned = units.plan(target)
@@ -37,7 +37,7 @@ def install(user: str | None, dry_run: bool) -> None:
     if not wants_json():
         click.echo(f"the first call starts the daemon; `{_command('uninstall', user)}` undoes this")
         if not user:
-            click.echo("it ends when you log out, unless you `loginctl enable-linger`")
+            click.echo("it stops when you log out, unless you run `loginctl enable-linger`")
 
 
 @click.command()
@@ -48,16 +48,14 @@ def uninstall(user: str | None) -> None:
     done = units.uninstall(_target(user))
     _report(done)
     if done.kept_for and not wants_json():
-        click.echo(f"the files stay: they serve {', '.join(done.kept_for)} too")
+        click.echo(f"the files stay, because {', '.join(done.kept_for)} use them too")
 
 
 def _target(user: str | None) -> Target:
     target = chosen(user)
     named = settings().address
     if named is not None and Address.parse(named) != target.address:
-        raise SettingsError(
-            f"JITSERVER_ADDRESS={named!r} names another place than systemd's {target.address}: unset it"
-        )
+        raise SettingsError(f"JITSERVER_ADDRESS={named!r} is not the address of the unit, {target.address}: unset it")
     return target
 
 

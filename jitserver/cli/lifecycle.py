@@ -41,15 +41,15 @@ def start() -> None:
 @click.command()
 @json_option
 def stop() -> None:
-    """Drain and stop the daemon: running calls finish first. Arrays that it holds are lost."""
+    """Stop the daemon after running calls have finished. The arrays that it holds are lost."""
     unit = installed()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
         systemctl.stop(unit)
         if unit.user is None:
-            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms, and is rarely needed
+            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms
 
-            forget_sessions(str(unit.address))  # to systemd, a stop is like a restart
+            forget_sessions(str(unit.address))  # the daemon saved them: it cannot tell systemd's stop from a restart
         _report("stopped", **facts)
         return
     _report("stopped", pid=_end(home(), _tell_to_stop), address=str(home()))
@@ -58,7 +58,7 @@ def stop() -> None:
 @click.command()
 @json_option
 def restart() -> None:
-    """Stop the daemon if one runs, and start one, which goes on with the arrays of running programs."""
+    """Stop the daemon if one runs, and start a new one, which restores the arrays of running programs."""
     unit = installed()
     if unit is not None:
         give_way(unit)
@@ -72,7 +72,7 @@ def restart() -> None:
 @click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
 @json_option
 def logs(lines: int) -> None:
-    """Print what the daemon wrote last."""
+    """Print the end of the daemon's log."""
     unit = installed()
     if unit is not None:
         source, text = {"unit": unit.service}, systemctl.journal(unit, lines)
@@ -95,7 +95,7 @@ def launched(address: Address, idle_exit: float | None = None, first: Callable[[
 
 
 def give_way(unit: Target) -> None:
-    """Ends a daemon that somebody else than systemd started where the socket of the unit is to be."""
+    """Ends a daemon that was started without systemd at the address of the unit."""
     if unit.user is not None or systemctl.is_active(unit, unit.socket):
         return
     with contextlib.suppress(DaemonUnavailable):
@@ -112,14 +112,14 @@ def _facts(unit: Target) -> dict[str, Any]:
 
 
 def _tell_to_stop(address: Address) -> int:
-    """Has the daemon there end, and its sessions with it; returns its process id."""
+    """Tells the daemon to end without saving its sessions; returns its process id."""
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     return int(address.lock_path.read_text())
 
 
 def _terminate(address: Address) -> int:
-    """Has the daemon there end, and leave its sessions to the next one; returns its process id."""
-    with address.connect() as sock:  # who listens there has its number in the lock
+    """Tells the daemon to end and to save its sessions for the next one; returns its process id."""
+    with address.connect() as sock:  # the lock file holds the process id of the daemon that listens
         pid = int(address.lock_path.read_text())
         if peer(sock).pid not in (0, pid):
             raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
@@ -128,9 +128,9 @@ def _terminate(address: Address) -> int:
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:
-    """Tells the daemon there to end, waits until it has let go of its address, and returns its process id.
+    """Tells the daemon to end, waits until it has released its address, and returns its process id.
 
-    Asks for nothing that only a daemon of this version understands.
+    Also works for daemons of other versions.
 
     Raises:
         DaemonUnavailable: none runs there.

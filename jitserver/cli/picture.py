@@ -1,4 +1,4 @@
-"""What `jitserver top` shows to people."""
+"""The display of `jitserver top`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _WIDEST = 48
 
 
 def picture(found: Snapshot, rates: Rates) -> "Group":
-    """One picture: what is nothing is left out."""
+    """The whole display, without empty tables."""
     from rich.console import Group
 
     daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"

@@ -1,4 +1,4 @@
-"""What a daemon did between one snapshot of it and the next."""
+"""What a daemon did between two snapshots."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 
 @dataclasses.dataclass(frozen=True)
 class Hot:
-    """A program and its calls in a while: how many, and their seconds."""
+    """A program with the number and the duration of its recent calls."""
 
     key: str
     label: str
@@ -25,12 +25,12 @@ class Busy:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What happened within so many `seconds`.
+    """What happened within `seconds`.
 
     Attributes:
-        hit_rate: of the programs that were asked for, the share that was found; None where none was asked for.
+        hit_rate: the share of requested programs that was found; None if none was requested.
         sessions: the busiest first.
-        hottest: the programs that were called, the one that took longest first.
+        hottest: the called programs, the most time-consuming first.
     """
 
     seconds: float
@@ -44,20 +44,20 @@ class Rates:
 
 
 class RateMeter:
-    """Compares each snapshot with the one before it; the first one tells of all that was since the daemon started."""
+    """Compares each snapshot with the previous one, and the first with the start of the daemon."""
 
     def __init__(self) -> None:
         self._before: Snapshot | None = None
-        self._called: dict[str, Called] = {}  # a snapshot has only what was called since the one before
+        self._called: dict[str, Called] = {}  # by key: a snapshot has only what was called since the previous one
 
     @property
     def since(self) -> float:
-        """What the next snapshot is to be asked for."""
+        """The moment since which the next snapshot should list calls."""
         return self._before.now if self._before is not None else 0.0
 
     def rates(self, after: Snapshot) -> Rates:
         """What happened since the last snapshot."""
-        if self._before is not None and self._before.status.pid != after.status.pid:  # of another daemon
+        if self._before is not None and self._before.status.pid != after.status.pid:  # the daemon was restarted
             self._before, self._called = None, {}
         earlier, now = self._before.status if self._before is not None else None, after.status
         seconds = max(after.now - self._before.now if self._before is not None else now.uptime_s, 1e-9)
@@ -93,6 +93,6 @@ class RateMeter:
 
 
 def _since(before: Called | None, after: Called) -> Hot:
-    if before is None or before.calls > after.calls:  # it was made anew
+    if before is None or before.calls > after.calls:  # it was made again
         return Hot(after.key, after.label, after.calls, after.seconds)
     return Hot(after.key, after.label, after.calls - before.calls, after.seconds - before.seconds)

@@ -24,7 +24,7 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
     "--idle-exit",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="End when idle for so long, without kept arrays.",
+    help="End after so long without clients and named arrays.",
 )
 @click.option(
     "--drain",
@@ -32,36 +32,34 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running calls may take to finish at the end.",
+    help="How long running calls may take to finish on shutdown.",
 )
 @click.option(
     "--most-classes",
     type=click.IntRange(min=0),
     default=10_000,
     show_default=True,
-    help="Begin anew, when idle, beyond so many user classes: JAX never forgets one.",
+    help="Restart when idle with more than so many user classes, which JAX never frees.",
 )
 @_mebibytes(
     "--shared-memory",
     0,
-    "Memory to share with clients at most; 0: arrays go over the socket.",
+    "Limit of the memory shared with clients; 0: arrays go over the socket.",
     "a quarter of the machine's",
 )
 @_mebibytes(
     "--array-memory",
     1,
-    "Arrays that live here at most.",
+    "Memory budget of the arrays.",
     "90 % of the accelerators' memory; on the CPU half of the machine's",
 )
-@_mebibytes("--program-memory", 1, "Memory that programs may take, about.", "an eighth of the machine's")
-@_mebibytes("--disk", 0, "What the cache may take on the disk; 0: nothing.", "a tenth of what is free, 10 GiB at most")
-@click.option(
-    "--prewarm/--no-prewarm", default=True, help="Load programs from the disk before anybody asks. [default: yes]"
-)
+@_mebibytes("--program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
+@_mebibytes("--disk", 0, "Limit of the cache on the disk; 0: no disk cache.", "a tenth of what is free, 10 GiB at most")
+@click.option("--prewarm/--no-prewarm", default=True, help="Load programs from the disk at the start. [default: yes]")
 def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int, **more: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
 
-    SIGTERM and Ctrl-C drain it: no new calls, running ones finish, and the next daemon goes on with the arrays.
+    On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
     """
     from jitserver.platform.malloc import keep_freed
     from jitserver.server.process_setup import notice_reads, prepare_process, share_the_interpreter
@@ -78,15 +76,15 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
     try:
         restarts = Daemon(options).run()
-    except JitserverError:  # some are OSErrors too; the command line says these well
+    except JitserverError:  # some are OSErrors, too; the command line prints them
         raise
-    except OSError:  # click would say nothing of a broken pipe
+    except OSError:  # click would hide a broken pipe
         logging.exception("the daemon failed")
         sys.exit(1)
     logging.shutdown()
     if restarts:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)
-    os._exit(0)  # a thread that is still compiling would crash on the way out of the interpreter
+    os._exit(0)  # a thread that still compiles would crash during the interpreter's shutdown
 
 
 def _given(prewarm: bool, **mebibytes: int | None) -> dict[str, Any]:

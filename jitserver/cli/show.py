@@ -1,4 +1,4 @@
-"""`jitserver cache show|why`: all about one program."""
+"""`jitserver cache show|why`: the details of one program."""
 
 import datetime
 from typing import Any
@@ -20,22 +20,22 @@ _FROM_ANALYSIS = ("flops", "bytes accessed", "transcendentals")
 
 @click.command()
 @click.argument("key", shell_complete=complete_key)
-@click.option("--hlo", is_flag=True, help="The text of what was compiled, after XLA's optimizations.")
-@click.option("--stablehlo", is_flag=True, help="The text of what was given to XLA.")
-@click.option("--jaxpr", is_flag=True, help="The text of what JAX traced.")
+@click.option("--hlo", is_flag=True, help="Show the compiled program, after XLA's optimizations.")
+@click.option("--stablehlo", is_flag=True, help="Show the input of XLA.")
+@click.option("--jaxpr", is_flag=True, help="Show what JAX traced.")
 @json_option
 def show(key: str, **texts: bool) -> None:
-    """Show all that is known of the programs whose key starts with KEY, or whose function has that name.
+    """Show the programs whose key starts with KEY, or whose function has that name.
 
-    With a text, show the text alone, of the program made last. --stablehlo and --jaxpr trace the function again, on the
-    daemon, out of what the cache keeps of it. Where no daemon runs, what the compiler knows is left out.
+    --hlo, --stablehlo and --jaxpr show only that text, of the most recently made program. --stablehlo and --jaxpr trace
+    the function again, on the daemon, from the cached capture. Without a daemon, the compiler's analysis is missing.
     """
     wanted = [name for name, is_wanted in texts.items() if is_wanted]
     if wanted:
         _show_texts(newest(key), wanted)
         return
     found = some(key)
-    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # a program is loaded for it
+    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # it loads the program
     both = list(zip(found, analyses, strict=True))
     report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
 
@@ -45,15 +45,15 @@ def show(key: str, **texts: bool) -> None:
 @click.argument("key2", required=False, shell_complete=complete_key)
 @json_option
 def why(key: str, key2: str | None) -> None:
-    """Say why a program was made instead of found: where it differs from the nearest one that was there before it.
+    """Say why a program was made and not found: where it differs from the most similar one that existed before.
 
-    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; of several
-    programs, the one made last is meant.
+    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; if several
+    programs match, the most recently made one is used.
     """
     wanted, other = newest(key), newest(key2) if key2 is not None else None
     explained = _explained(Why(wanted.key, other.key if other is not None else ""))
     if explained is None or explained.found is None:
-        raise click.ClickException("one of the programs has gone meanwhile")
+        raise click.ClickException("one of the programs was removed meanwhile; see `jitserver cache ls`")
     lines = _answer(explained, explained.found)
     report(explained, lambda: click.echo("\n".join(lines)))
 
@@ -74,14 +74,14 @@ def _show_texts(entry: EntryInfo, wanted: list[str]) -> None:
 def _text(entry: EntryInfo, what: str) -> str:
     found: Inspected | None = ask(Verb.SHOW, Show(entry.key, what), Inspected | None)
     if found is None:
-        raise click.ClickException(f"{entry.label} has gone meanwhile, or nothing is kept of it on the disk")
+        raise click.ClickException(f"{entry.label} was removed meanwhile, or is not on the disk")
     if not found.text:
-        raise click.ClickException(f"{entry.label} has no {what} here: it was traced in its client")
+        raise click.ClickException(f"the daemon has no {what} of {entry.label}, which was traced in its client")
     return found.text
 
 
 def _analysis(entry: EntryInfo) -> dict[str, Any]:
-    """What the compiler knows of a program; nothing where no daemon runs, or it is there no longer."""
+    """The compiler's analysis of a program; empty if no daemon runs or the program was removed."""
     try:
         memory: Inspected | None = ask(Verb.SHOW, Show(entry.key, "memory"), Inspected | None)
         costs: Inspected | None = ask(Verb.SHOW, Show(entry.key, "costs"), Inspected | None)

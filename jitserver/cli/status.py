@@ -10,7 +10,7 @@ from jitserver.cli.common import ask, json_option, print_table, report, seconds,
 @click.command()
 @json_option
 def status() -> None:
-    """Show whether a daemon runs, and what it has done."""
+    """Show whether a daemon runs, and its counters."""
     found: Status = ask(Verb.STATUS, None, Status)
     report({"running": True, **msgspec.structs.asdict(found)}, lambda: _print(found))
 

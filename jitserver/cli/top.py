@@ -29,20 +29,19 @@ Look = Callable[[], tuple[Snapshot, Rates]]
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one picture and end, as into a pipe and with --json.")
+@click.option("--once", is_flag=True, help="Print once and end, as into a pipe and with --json.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Time between two pictures, over which the rates are taken. [default: 1; with a single picture: since the "
-    "daemon started]",
+    help="Time between updates, over which rates are computed. [default: 1; if printed once: since the daemon started]",
 )
 @json_option
 def top(once: bool, interval: float | None) -> None:
-    """Show what the daemon is at: who calls what and how often, what is being made, what memory holds.
+    """Show what the daemon does now: who calls what and how often, what is being compiled, and memory use.
 
-    On a terminal the picture is drawn anew each second; q or Ctrl-C ends it. The seconds of a function are those of its
-    calls; where a device works beside the host, those that it took to hand it the calls.
+    On a terminal the display is updated each second; q or Ctrl-C ends it. The seconds of a function are those of its
+    calls; on an accelerator, those that it took to dispatch them.
     """
     look = functools.partial(_look, RateMeter())
     try:
@@ -89,7 +88,7 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
 
 
 def _show_live(look: Look, interval: float) -> None:
-    shown = picture(*look())  # before the screen changes: there may be no daemon
+    shown = picture(*look())  # before the screen is cleared, as this may fail
     from rich.live import Live
 
     with contextlib.suppress(KeyboardInterrupt), _keys() as is_quit, Live(screen=True, auto_refresh=False) as live:
@@ -100,9 +99,9 @@ def _show_live(look: Look, interval: float) -> None:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Yields what waits for a key, and says whether it was q. Keys come at once, unseen, until this ends, however."""
+    """Yields a function that waits for a key and tells if it was q. Until the end, the terminal does not echo keys."""
     signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would get our screen
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would be left with our screen
     if not sys.stdin.isatty():
         yield _sleep
         return
