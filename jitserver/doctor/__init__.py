@@ -1,1 +1,1 @@
-"""Checks of all that a daemon and its clients need: `jitserver doctor` runs them."""
+"""The checks of `jitserver doctor`: what a daemon and its clients need."""

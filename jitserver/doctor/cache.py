@@ -1,4 +1,4 @@
-"""The cache on the disk: whose it is, whether it can be read, and what of it was damaged."""
+"""The cache on the disk: owner, readability, damaged files."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from jitserver.doctor.finding import DaemonState, Finding
 
 
 def cache(state: DaemonState) -> Iterator[Finding]:
-    """What is loaded from there is trusted: nobody else may write it."""
+    """The folder and the catalog. Files there are trusted, so no other user may write them."""
     there = parts_there()
     if not there:
         yield Finding("cache", "ok", f"{base()}: nothing of this environment yet")
@@ -23,9 +23,12 @@ def cache(state: DaemonState) -> Iterator[Finding]:
     aside = there[0] / QUARANTINE
     damaged = len(list(aside.iterdir())) if aside.is_dir() else 0
     if damaged:
-        says = f"{damaged} files in {aside}: damaged, or of other versions"
+        says = f"{damaged} files in {aside}: damaged, or from other versions"
         yield Finding(
-            "set aside", "warning", says, "nothing, if it happens once: they go after a week; otherwise see to the disk"
+            "set aside",
+            "warning",
+            says,
+            "nothing, if this is rare: they are deleted after a week; if it happens often, check the disk",
         )
 
 
@@ -37,5 +40,7 @@ def _catalog(path: Path) -> Finding:
         found, total = len(catalog.infos()), catalog.total()
         catalog.close()
     except (sqlite3.Error, Damaged) as error:
-        return Finding("catalog", "warning", f"{path}: {error}", "jitserver restart: the daemon begins a new one")
+        return Finding(
+            "catalog", "warning", f"{path}: {error}", "jitserver restart: the daemon then makes a new catalog"
+        )
     return Finding("catalog", "ok", f"{found:,} programs, {size(total)}")

@@ -1,4 +1,4 @@
-"""A real call, from a fresh process that runs nothing itself."""
+"""A real call from a fresh process, which must not run it locally."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _SECONDS = 120.0
 
 
 def call(state: DaemonState) -> Iterator[Finding]:
-    """Whether a function can be sent, made and run, and how long that took."""
+    """Whether a function can be sent, compiled and run, and how long that takes."""
     if state.status is not None:
         yield _made(state.status.address)
 
@@ -34,7 +34,7 @@ def _made(address: str) -> Finding:
         return Finding("call", "problem", f"no answer within {_SECONDS:.0f} s", "jitserver top; jitserver logs")
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        return Finding("call", "problem", f"it failed: {said[-1]}", "jitserver logs; jitserver restart")
+        return Finding("call", "problem", f"the call failed: {said[-1]}", "jitserver logs; jitserver restart")
     times = json.loads(done.stdout.splitlines()[-1])
     first, again = times["first"] * 1000, times["again"] * 1e6
-    return Finding("call", "ok", f"the first one in {first:.0f} ms, from connecting on; another in {again:.0f} us")
+    return Finding("call", "ok", f"the first in {first:.0f} ms, with connecting; a later one in {again:.0f} us")

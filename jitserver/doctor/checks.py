@@ -1,4 +1,4 @@
-"""All checks, in the order in which one is the reason of the next."""
+"""All checks, ordered so that a cause comes before its effects."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -34,7 +34,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """What the checks find, one after the other; one that cannot be made is a finding itself."""
+    """Makes the checks in turn. A check that fails to run is a finding, too."""
     for check in checks:
         name = check.__name__.replace("_", " ")
         try:
@@ -42,5 +42,5 @@ def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterato
             yield from [found] if isinstance(found, Finding) else found
         except JitserverError as error:
             yield Finding(name, "problem", str(error), "see above")
-        except (OSError, KeyError, ValueError) as error:  # the kernel of another system tells other things
-            yield Finding(name, "warning", f"cannot be looked into: {error}", "nothing, if this is not Linux")
+        except (OSError, KeyError, ValueError) as error:  # other systems have other files
+            yield Finding(name, "warning", f"cannot be checked: {error}", "nothing, if this is not Linux")

@@ -1,4 +1,4 @@
-"""The daemon: whether it answers, what it computes on, and who starts it."""
+"""The daemon: whether it answers, its devices, and its systemd units."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/de
 
 
 def answers(state: DaemonState) -> Finding:
-    """Whether one runs."""
+    """Whether a daemon runs and answers."""
     if state.status is None:
         if state.is_broken:
             return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
@@ -21,7 +21,7 @@ def answers(state: DaemonState) -> Finding:
 
 
 def devices(state: DaemonState) -> Iterator[Finding]:
-    """What it computes on: the CPU only where there is nothing better."""
+    """The devices of the daemon: accelerators, if the machine has some."""
     if state.status is None:
         return
     names = state.status.devices
@@ -34,10 +34,10 @@ def devices(state: DaemonState) -> Iterator[Finding]:
 
 
 def systemd(state: DaemonState) -> Finding:
-    """The units of this environment, where there are any."""
+    """The units of this environment, if there are any."""
     unit = installed()
     if unit is None:
-        return Finding("systemd", "ok", "no unit for this environment, or no systemd; `jitserver install` makes one")
+        return Finding("systemd", "ok", "no unit for this environment, or no systemd; `jitserver install` makes units")
     states = systemctl.states(unit)
     says = ", ".join(f"{name} is {state}" for name, state in states.items())
     return verdict("systemd", "failed" not in states.values(), says, "jitserver logs; jitserver restart", "problem")

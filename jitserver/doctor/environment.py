@@ -1,4 +1,4 @@
-"""Settings of this shell, and where the daemon's differ."""
+"""The settings of this shell, and how the daemon's differ."""
 
 import dataclasses
 import difflib
@@ -17,39 +17,39 @@ _LIKENESS = 0.8
 
 
 def settings(state: DaemonState) -> Iterator[Finding]:
-    """What is set, and whether it means something."""
+    """The variables that are set, and whether they exist and have valid values."""
     made = {name: os.environ[name] for name in sorted(os.environ) if _is_setting(name)}
     try:
         Settings.from_environment()
     except SettingsError as error:
-        yield Finding("settings", "problem", str(error), "correct it, or unset it")
+        yield Finding("settings", "problem", str(error), "correct or unset it")
     for name in made:
         meant = difflib.get_close_matches(name.removeprefix(_OURS), _KNOWN, 1, _LIKENESS) if _is_ours(name) else []
         if meant and name.removeprefix(_OURS) not in _KNOWN:
-            yield Finding("settings", "warning", f"{name} means nothing", f"was it to be {_OURS}{meant[0]}?")
+            yield Finding("settings", "warning", f"{name} is no setting", f"did you mean {_OURS}{meant[0]}?")
     yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
 
 
 def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
-    """Those that only a whole process can have are the daemon's, whatever this shell says."""
+    """Settings that hold for a whole process: calls use the daemon's, not those of this shell."""
     check = "its settings"
     if state.status is None:
         return
     try:
         words = Path(f"{state.process}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError as error:
-        yield Finding(check, "ok", f"not to be seen: {error.strerror}")
+        yield Finding(check, "ok", f"not readable: {error.strerror}")
         return
     there = dict(word.split("=", 1) for word in words if "=" in word)
     if not there:
-        yield Finding(check, "ok", "not to be seen")
+        yield Finding(check, "ok", "not readable")
         return
     pairs = {name: (_said(os.environ, name), _said(there, name)) for name in PROCESS_SETTINGS}
     differ = [
         f"{name} is {ours!r} here and {theirs!r} there" for name, (ours, theirs) in pairs.items() if ours != theirs
     ]
-    says = ", ".join(differ) or "as here, where only a whole process can have them"
-    yield verdict(check, not differ, says, "jitserver restart, with those that you want; or unset them here")
+    says = ", ".join(differ) or "those that hold for a whole process are as here"
+    yield verdict(check, not differ, says, "jitserver restart with the values that you want, or unset them here")
 
 
 def _said(environment: Mapping[str, str], name: str) -> str:

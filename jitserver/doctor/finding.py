@@ -1,4 +1,4 @@
-"""What a check says, and what it looks at."""
+"""The input and the result of a check."""
 
 import dataclasses
 from typing import Literal
@@ -11,11 +11,11 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        says: what is the case.
-        do: what to do about it; empty where all is well.
+        says: the state that was found.
+        do: how to fix it; empty if there is nothing to fix.
     """
 
     check: str
@@ -26,14 +26,14 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonState:
-    """What the checks look at.
+    """The daemon as the checks see it.
 
     Attributes:
-        address: of the daemon; where one is started if none runs.
-        status: of the daemon that runs, if one does.
-        seconds: that it took to answer.
-        reason: why none runs, or does not answer.
-        is_broken: whether that is more than that none was started.
+        address: of the daemon, or at which it would be started.
+        status: of the running daemon, or None.
+        seconds: how long it took to answer.
+        reason: why there is no status.
+        is_broken: whether something is wrong, beyond that no daemon was started.
     """
 
     address: Address
@@ -44,10 +44,10 @@ class DaemonState:
 
     @property
     def process(self) -> str:
-        """The folder where the kernel tells of the daemon, or of this process, whose limits a daemon would have."""
+        """The folder in /proc of the daemon, or of this process, whose limits a new daemon would have."""
         return f"/proc/{self.status.pid if self.status is not None else 'self'}"
 
 
 def verdict(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
-    """A finding that is well if it `fits`, and otherwise says what to do."""
+    """A finding of level "ok" if it `fits`; otherwise one that says what to do."""
     return Finding(check, "ok", says) if fits else Finding(check, otherwise, says, do)

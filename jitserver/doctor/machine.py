@@ -1,4 +1,4 @@
-"""What the machine gives: disk, memory, and the limits of a process."""
+"""The resources of the machine: disk, memory, and limits of processes."""
 
 import os
 import re
@@ -24,19 +24,19 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 
 def disk(state: DaemonState) -> Iterator[Finding]:
-    """Room for the cache and the log."""
+    """Free disk space for the cache and the log."""
     folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
     for folder in folders.values():
         free = shutil.disk_usage(folder).free
         says = f"{size(free)} free at {folder}"
         if free < _NO_DISK:
-            yield Finding("disk", "problem", says, "make room: programs are kept in memory only")
+            yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")
         else:
-            yield verdict("disk", free >= _LITTLE_DISK, says, "make room: few programs fit")
+            yield verdict("disk", free >= _LITTLE_DISK, says, "free disk space: few programs fit")
 
 
 def open_files(state: DaemonState) -> Finding:
-    """Each client takes descriptors of the daemon's: for its connection, its life and its shared memory."""
+    """File descriptors: the daemon needs several for each client (connection, process, shared memory)."""
     told = re.search(r"^Max open files +(\d+)", Path(f"{state.process}/limits").read_text(), re.MULTILINE)
     limit = int(told[1]) if told else sys.maxsize  # "unlimited"
     used = len(os.listdir(f"{state.process}/fd"))
@@ -46,21 +46,21 @@ def open_files(state: DaemonState) -> Finding:
 
 
 def memory_maps(state: DaemonState) -> Finding:
-    """Each compiled program takes about three; a process that has no more left dies."""
+    """Memory maps: each compiled program needs about three, and a process that runs out of them dies."""
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
     used = Path(f"{state.process}/maps").read_bytes().count(b"\n")
     fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
     says = f"{used:,} of {limit:,} in use"
-    return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, and keep it in /etc/sysctl.d")
+    return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, also in /etc/sysctl.d")
 
 
 def memory(state: DaemonState) -> Finding:
-    """What the machine has left."""
+    """Free memory of the machine."""
     told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     free, total = int(told["MemAvailable"]) << 10, int(told["MemTotal"]) << 10
     fits = free >= _LITTLE_MEMORY * total
     return verdict(
-        "memory", fits, f"{size(free)} of {size(total)} free", "end something: the kernel may end the daemon"
+        "memory", fits, f"{size(free)} of {size(total)} free", "end other programs, or the kernel may end the daemon"
     )
 
 
@@ -73,9 +73,9 @@ def control_group(state: DaemonState) -> Finding:
     limit, (used, killed) = tightest.limit, _usage(tightest)
     says = f"{size(used)} of {size(limit)} in use"
     if killed:
-        says += f"; the kernel has ended {killed} processes for want of memory"
+        says += f"; the kernel has ended {killed} processes that needed more"
     fits = used < _NEARLY * limit and not killed
-    return verdict("control group", fits, says, "raise the limit of the container or unit (MemoryMax=)")
+    return verdict("control group", fits, says, "raise the memory limit of the container or unit (MemoryMax=)")
 
 
 def _usage(group: LimitedGroup) -> tuple[int, int]:

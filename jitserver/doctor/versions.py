@@ -1,4 +1,4 @@
-"""Versions here, and those that the daemon has loaded."""
+"""The versions in this environment, and those that the daemon has loaded."""
 
 import importlib.metadata
 import platform
@@ -10,7 +10,7 @@ _MUST_AGREE = ("Python", "jax", "jaxlib")
 
 
 def versions(state: DaemonState) -> Finding:
-    """What this environment has must be what the daemon has loaded: it refuses clients that loaded another jax."""
+    """Compares both: a daemon refuses clients that have loaded another version of jax."""
     here = {"jitserver": __version__, "Python": platform.python_version()}
     here |= {name: _installed(name) for name in ("jax", "jaxlib")}
     says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
@@ -18,7 +18,7 @@ def versions(state: DaemonState) -> Finding:
     if status is None:
         if here["jax"] and here["jaxlib"]:
             return Finding("versions", "ok", says)
-        return Finding("versions", "problem", says, "pip install 'jitserver[server]', or [cuda13]: a daemon needs jax")
+        return Finding("versions", "problem", says, "a daemon needs jax: pip install 'jitserver[server]', or [cuda13]")
     there = {"jitserver": status.version, "Python": status.python, **status.packages}
     differ = [name for name, version in here.items() if version and there.get(name) != version]
     if not differ:

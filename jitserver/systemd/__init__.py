@@ -1,1 +1,1 @@
-"""Daemons that systemd runs: whose units they are, their text, and the commands that drive them."""
+"""Daemons as systemd services: their units, and the commands of systemd."""

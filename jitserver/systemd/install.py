@@ -1,4 +1,4 @@
-"""Putting units where systemd finds them, and taking them away."""
+"""Installs and removes unit files."""
 
 import contextlib
 import dataclasses
@@ -18,19 +18,19 @@ _PROBE = "import importlib.util, jitserver, sys; sys.exit(importlib.util.find_sp
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What was done. `files` are those that the target's units have, or had."""
+    """What was done. `files` are the unit files of the target, even if they were removed."""
 
     result: Literal["installed", "updated", "unchanged", "uninstalled", "nothing to uninstall"]
     target: Target
     files: tuple[Path, ...]
-    kept_for: tuple[str, ...] = ()  # other users' units that go by the same files
+    kept_for: tuple[str, ...] = ()  # units of other users that use the same files
 
 
 def plan(target: Target) -> dict[Path, str]:
     """The files that `install` would write.
 
     Raises:
-        SystemdError: systemd does not run, or could not run a daemon of this environment.
+        SystemdError: systemd is not running, or could not run a daemon of this environment.
     """
     version = systemctl.check_manager(target)
     _probe(target)
@@ -39,7 +39,7 @@ def plan(target: Target) -> dict[Path, str]:
 
 
 def install(target: Target, planned: dict[Path, str]) -> Done:
-    """Writes the planned files, and has the socket opened now and whenever systemd starts. Harmless to repeat."""
+    """Writes the planned files, and enables and starts the socket. Idempotent."""
     was_there = all(path.exists() for path in planned) and target.enabled_link.is_symlink()
     changed = [path for path, text in planned.items() if not path.exists() or path.read_text() != text]
     for path in changed:
@@ -48,9 +48,9 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
     if not systemctl.is_known(target):
         for path in changed:
             path.unlink()
-        raise SystemdError(f"systemd looks for no units in {target.folder}: XDG_CONFIG_HOME is another for it")
+        raise SystemdError(f"systemd does not read units from {target.folder}: it has another XDG_CONFIG_HOME")
     if changed and was_there:
-        # A socket takes a new description only when it is opened anew, and that ends the service too.
+        # A socket unit must be restarted to take a new description, which ends the service, too.
         systemctl.stop(target)
     systemctl.systemctl(target, "enable", target.socket)
     systemctl.systemctl(target, "start", target.socket)
@@ -59,12 +59,12 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
 
 
 def uninstall(target: Target) -> Done:
-    """Stops and forgets the units, and removes their files unless other users' units go by them."""
+    """Stops and disables the units, and removes their files unless other users' units need them."""
     systemctl.check_manager(target)
     files = tuple(target.files.values())
     if not target.enabled_link.is_symlink() and (target.others() or not any(path.exists() for path in files)):
         return Done("nothing to uninstall", target, files)
-    if systemctl.is_active(target):  # else it may even be a unit that systemd could not read
+    if systemctl.is_active(target):  # otherwise systemd may be unable even to read the unit
         systemctl.stop(target)
     systemctl.systemctl(target, "disable", target.socket)
     kept_for = tuple(target.others())
@@ -73,13 +73,13 @@ def uninstall(target: Target) -> Done:
             path.unlink(missing_ok=True)
     systemctl.systemctl(target, "daemon-reload")
     if target.user:
-        with contextlib.suppress(OSError):  # other users' sockets are in there
+        with contextlib.suppress(OSError):  # it has sockets of other users
             target.address.path.parent.rmdir()
     return Done("uninstalled", target, files, kept_for)
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file that is there either as a whole or not at all."""
+    """Writes a file atomically."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -93,9 +93,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _probe(target: Target) -> None:
-    """Makes sure that the user of the daemon can run it, rather than let systemd try for ever."""
+    """Makes sure that the user of the daemon can run it: systemd would retry for ever."""
     if not render.is_fit(sys.executable):
-        raise SystemdError(f"systemd runs no program whose path has quotes or backslashes: {sys.executable}")
+        raise SystemdError(f"systemd cannot run a program whose path has quotes or backslashes: {sys.executable}")
     as_user: dict[str, Any] = {"env": render.process_settings()}
     if target.user:
         found = pwd.getpwnam(target.user)
@@ -111,4 +111,6 @@ def _probe(target: Target) -> None:
     if done.stderr:
         raise SystemdError(f"{who} cannot run jitserver with {sys.executable}: {done.stderr.splitlines()[-1]}")
     if done.returncode:
-        raise SystemdError(f"{sys.executable} has no jax: `pip install 'jitserver[server]'` there first")
+        raise SystemdError(
+            f"{sys.executable} has no jax: run `pip install 'jitserver[server]'` in that environment first"
+        )

@@ -1,4 +1,4 @@
-"""What we ask of systemctl and journalctl, and the environment that they need for it."""
+"""Calls of systemctl and journalctl."""
 
 import os
 import re
@@ -18,7 +18,7 @@ class UnitError(SystemdError):
 
 
 def check_manager(target: Target) -> int:
-    """The version of the systemd that runs the target's units.
+    """The version of the systemd that manages the target's units.
 
     Raises:
         SystemdError: the machine was not booted with systemd, or no systemd runs for this user.
@@ -28,7 +28,7 @@ def check_manager(target: Target) -> int:
     folder = manager_folder(target)
     if not folder.is_dir():
         raise SystemdError(
-            f"no systemd runs for this user: there is no {folder}. Log in anew, or let one run at all times: "
+            f"no systemd runs for this user: there is no {folder}. Log in again, or keep one running: "
             f"`sudo loginctl enable-linger {os.environ.get('USER', '')}`".rstrip(" `")
             + "`"
         )
@@ -37,7 +37,7 @@ def check_manager(target: Target) -> int:
 
 
 def systemctl(target: Target, *arguments: str) -> str:
-    """Runs systemctl on the target's units, and returns what it printed.
+    """Runs systemctl for the target's systemd; returns its output.
 
     Raises:
         SystemdError: it failed.
@@ -53,10 +53,10 @@ def systemctl(target: Target, *arguments: str) -> str:
 
 
 def start(target: Target, *verbs: str) -> None:
-    """Starts the socket and then runs systemctl's `verbs` on the service: when it returns, the daemon serves.
+    """Starts the socket, then runs systemctl's `verbs` on the service. Afterwards the daemon serves.
 
     Raises:
-        UnitError: it does not; the message ends with what it said last.
+        UnitError: it does not; the message ends with its last log lines.
     """
     systemctl(target, "start", target.socket)
     try:
@@ -66,12 +66,12 @@ def start(target: Target, *verbs: str) -> None:
 
 
 def stop(target: Target) -> None:
-    """Drains and stops the service, and closes its socket: the service alone would be started again."""
+    """Stops the service and its socket, which would start the service again."""
     systemctl(target, "stop", target.socket, target.service)
 
 
 def is_active(target: Target, *units: str) -> bool:
-    """Whether one of the units is up, coming up, or waits to be started again."""
+    """Whether one of the units runs, starts, or waits for a restart."""
     return any(state not in _DOWN for state in _show(target, "ActiveState", units or (target.socket, target.service)))
 
 
@@ -81,27 +81,27 @@ def is_known(target: Target) -> bool:
 
 
 def states(target: Target) -> dict[str, str]:
-    """What systemd says of the target's units: "active", "failed", ..."""
+    """The states of the target's units by name: "active", "failed", ..."""
     units = (target.socket, target.service)
     return dict(zip(units, _show(target, "ActiveState", units), strict=True))
 
 
 def waiting() -> Target | None:
-    """The target whose socket is open while no daemon runs, if there is one: to connect there starts the daemon."""
+    """The target, if its socket is open and its daemon does not run: connecting would start the daemon."""
     target = installed()
     if target is None:
         return None
-    socket, service = states(target).values()  # in one question, as each is a process
+    socket, service = states(target).values()  # one call for both, as each call is a process
     return target if socket not in _DOWN and service in _DOWN else None
 
 
 def main_pid(target: Target) -> int | None:
-    """The process of the daemon, if one runs."""
+    """The process id of the daemon, if it runs."""
     return int(_show(target, "MainPID", (target.service,))[0]) or None
 
 
 def journal(target: Target, lines: int) -> list[str]:
-    """What the daemon wrote last, and systemd about it."""
+    """The last log lines of the daemon, with those of systemd about it."""
     unit = ["--unit"] if target.user else ["--user", "--unit"]
     done = _run(target, ["journalctl", *unit, target.service, "--lines", str(lines), "--no-pager", "--quiet"])
     if done.returncode != 0:
@@ -114,7 +114,7 @@ def _show(target: Target, name: str, units: Sequence[str]) -> list[str]:
 
 
 def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]:
-    # Without it, as after `su`, systemctl and journalctl find no manager, though there is one.
+    # After `su` this variable is missing, and systemctl and journalctl do not find the user's manager.
     found = {} if target.user else {"XDG_RUNTIME_DIR": str(manager_folder(target).parent)}
     try:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Whose daemon systemd is to run: a user's own, or one of the system's for a user."""
+"""Which units to manage: a user's own, or those of the system for a user."""
 
 import dataclasses
 import os
@@ -23,8 +23,8 @@ class Target:
     """The daemon of one environment for one user.
 
     Attributes:
-        user: as whom the system's systemd runs it, or None: it is run by the systemd of the user who asks.
-        digest: names the environment.
+        user: the user for whom the system's systemd runs it; None: the current user's systemd runs it.
+        digest: identifies the environment.
     """
 
     user: str | None = None
@@ -32,47 +32,47 @@ class Target:
 
     @property
     def scope(self) -> str:
-        """Which systemd: `user` or `system`."""
+        """`user` or `system`: which systemd manages the units."""
         return "system" if self.user else "user"
 
     @property
     def socket(self) -> str:
-        """The unit that listens."""
+        """The name of the socket unit."""
         return f"{self._stem}{self.user or ''}.socket"
 
     @property
     def service(self) -> str:
-        """The unit that serves."""
+        """The name of the service unit."""
         return f"{self._stem}{self.user or ''}.service"
 
     @property
     def folder(self) -> Path:
-        """Where systemd looks for the files of its units."""
+        """The folder of the unit files."""
         if self.user:
             return _SYSTEM_UNITS
-        # Not platformdirs, which on other systems than Linux has another opinion of where it is.
+        # Not platformdirs, which has another folder on systems other than Linux.
         chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
         return (chosen if chosen.is_absolute() else Path.home() / ".config") / "systemd" / "user"
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files of the units, by suffix. All users of a system's template share them."""
+        """The unit files by suffix. All users share those of the system."""
         return {suffix: self.folder / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
 
     @property
     def enabled_link(self) -> Path:
-        """What `systemctl enable` makes."""
+        """The link that `systemctl enable` makes."""
         return self.folder / "sockets.target.wants" / self.socket
 
     @property
     def address(self) -> Address:
-        """Where its socket is."""
+        """The address of the socket."""
         if self.user:
             return Address.parse(f"unix:/run/jitserver/{self.digest}/{self.user}.sock")
         return Address.parse(f"unix:{runtime_folder() / f'{self.digest}.sock'}")
 
     def others(self) -> list[str]:
-        """Other users of the same files."""
+        """The socket units of other users that use the same files."""
         links = self.enabled_link.parent.glob(f"{self._stem}?*.socket") if self.user else ()
         return sorted(link.name for link in links if link.name != self.socket)
 
@@ -82,7 +82,7 @@ class Target:
 
 
 def chosen(user: str | None) -> Target:
-    """The target that `--system USER` names, or without it the user's own.
+    """The target for `--system USER`, or without it the user's own.
 
     Raises:
         SystemdError: a daemon cannot run as that user, or we are not root, who alone changes the system's units.
@@ -94,16 +94,16 @@ def chosen(user: str | None) -> Target:
     except KeyError:
         raise SystemdError(f"there is no user {user!r} on this machine") from None
     if found.pw_uid == 0:
-        raise SystemdError("a daemon runs the code of whoever calls it, so it never runs as root: name another user")
+        raise SystemdError("a daemon runs the code of its callers, so it never runs as root: name another user")
     if not re.fullmatch(r"\w[\w.-]*", user, re.ASCII):
-        raise SystemdError(f"{user!r} cannot be part of a unit's name: letters, digits, '_', '-' and '.' can")
+        raise SystemdError(f"{user!r} cannot be part of a unit's name: only letters, digits, '_', '-' and '.' can")
     if os.geteuid() != 0:
-        raise SystemdError(f"the system's units are root's to change: try `sudo jitserver ... --system {user}`")
+        raise SystemdError(f"only root can change the system's units: try `sudo jitserver ... --system {user}`")
     return Target(user)
 
 
 def installed() -> Target | None:
-    """The target whose units run the daemon of this environment for the user who asks, if there is one."""
+    """The target whose units run the daemon of this environment for the current user, if they are installed."""
     named = settings().address
     for target in (Target(), Target(pwd.getpwuid(os.getuid()).pw_name)):
         is_meant = named is None or Address.parse(named) == target.address
@@ -113,5 +113,5 @@ def installed() -> Target | None:
 
 
 def manager_folder(target: Target) -> Path:
-    """The folder that is there while the systemd of the target runs."""
+    """A folder that exists while the systemd of the target runs."""
     return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"

@@ -62,7 +62,7 @@ def test_a_name_that_was_mistyped_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("JITSERVER_FALBACK", "local")
     monkeypatch.setenv("JITSERVER_SERVE_DRAIN", "3")  # an option of the command line
     first, second = environment.settings(HERE)
-    assert (first.level, first.says) == ("warning", "JITSERVER_FALBACK means nothing")
+    assert (first.level, first.says) == ("warning", "JITSERVER_FALBACK is no setting")
     assert "JITSERVER_FALLBACK" in first.do
     assert second.level == "ok"
 
