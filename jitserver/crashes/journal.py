@@ -76,7 +76,7 @@ class Journal:
             _count_dead(folder, stem, strikes)
             path, memory = _new(folder, stem)
         except OSError as error:
-            log.warning("there is no crash journal: %s", error)
+            log.warning("no crash journal: %s", error)
             return cls(strikes)
         return cls(strikes, path, memory)
 

@@ -1,1 +1,1 @@
-"""The daemon: its life, its connections, and the answers to what they ask."""
+"""The daemon: its lifecycle, its connections, and how it answers their requests."""

@@ -1,4 +1,4 @@
-"""Who holds the arrays that live on this daemon."""
+"""Which names and sessions hold the arrays of this daemon."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,8 +12,8 @@ from jitserver.sessions.session import Session
 
 
 def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
-    """Each holder, the largest first. An array that a name holds is no session's."""
-    found: dict[int, Any] = {}  # holds them, so that no number is given twice
+    """All holders, the largest first. An array under a name does not count for sessions."""
+    found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
     def count(arrays: Iterable[Any]) -> tuple[int, int]:
         new = {id(array): array for array in arrays if id(array) not in found}
@@ -36,7 +36,7 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: 
 
 
 def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
-    """What a name holds, for people."""
+    """Describes the tree under a name for people."""
     return KeptInfo(
         name=name,
         label=tree.label,
@@ -55,7 +55,7 @@ def _nbytes(engine: Engine, tree: NamedTree) -> int:
 
 
 def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
-    """Whether a session has a handle on one of its arrays, also while they are on the disk."""
+    """Whether a session has a handle on one of the tree's arrays, in memory or on the disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)
 

@@ -1,4 +1,4 @@
-"""The daemon's life in four steps: start, serve, drain, stop."""
+"""The daemon's lifecycle in four steps: start, serve, drain, stop."""
 
 import contextlib
 import dataclasses
@@ -48,30 +48,29 @@ log = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
-_SAVING_SECONDS = 10.0  # to write arrays to the disk, at least, however long running calls took
+_SAVING_SECONDS = 10.0  # the least time for saving arrays, however long running calls took
 
 
 def _program_share() -> int:
-    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
+    """Default memory limit for programs: an eighth of what this process may use."""
     return memory_limits.memory_bytes() // 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a daemon runs.
+    """Options of a daemon.
 
     Attributes:
         address: where it listens, unless systemd hands it a socket.
-        idle_exit: seconds without a session and without kept arrays after which it ends; None: never.
-        drain: seconds that running calls are given when it is told to end, and then the arrays of live sessions to get
-            to the disk.
-        most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
-        shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
-        array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
-        program_bytes: about so much memory programs take at most.
-        program_maps: so many memory maps the process has at most, most of which are programs'.
-        disk_bytes: so much the cache takes on the disk at most; None: a share of what is free.
-        prewarm: whether it loads programs from the disk before anybody asks.
+        idle_exit: seconds without sessions and named arrays after which it ends; None: never.
+        drain: seconds for running calls to finish on shutdown, and then for saving the arrays of sessions.
+        most_classes: the number of user classes, which JAX never frees, beyond which the daemon restarts when idle.
+        shared_bytes: limit of the memory shared with clients; 0: arrays go over the socket.
+        array_bytes: memory budget of arrays; None: a share of the memory of the devices, or of the machine.
+        program_bytes: approximate memory limit of programs.
+        program_maps: limit of the memory maps of the process, most of which belong to programs.
+        disk_bytes: limit of the cache on the disk; None: a share of what is free.
+        prewarm: whether to load programs from the disk at the start.
     """
 
     address: Address
@@ -87,13 +86,13 @@ class Options:
 
 
 class Daemon:
-    """One daemon process. `run` goes through its whole life."""
+    """One daemon process. `run` goes through its whole lifecycle."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._shutdown_requested = threading.Event()
         self._restarts = False
-        self._saves_sessions = False  # to the daemon that follows
+        self._saves_sessions = False
         self._idle_trim = IdleTrim()
         self._lock: IO[str] | None = None
         self._file: os.stat_result | None = None  # of the socket that is ours to remove
@@ -102,10 +101,10 @@ class Daemon:
         self._checkpoint: Checkpoint | None = None
 
     def run(self) -> bool:
-        """Starts, serves until told to end, drains and stops; returns whether it is to begin anew.
+        """Starts, serves until shutdown is requested, drains and stops; returns whether to start again.
 
         Raises:
-            AddressTaken: another daemon serves there.
+            AddressTaken: another daemon serves at the address.
         """
         self.start()
         try:
@@ -113,12 +112,12 @@ class Daemon:
             self.drain()
         finally:
             self.stop()
-        return self._restarts and self._lock is not None  # where systemd listens, systemd starts it again
+        return self._restarts and self._lock is not None  # systemd restarts a daemon that it started
 
     # ---- the four steps
 
     def start(self) -> None:
-        """Takes the address, brings the engine up, then opens the door: whoever can connect is served at once."""
+        """Takes the address, starts the engine, then listens: a client that can connect is served at once."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
         client_process.become_daemon()
@@ -132,7 +131,7 @@ class Daemon:
         stop = functools.partial(self._request_shutdown, save_sessions=False)
         self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
-        gc.freeze()  # what lives for ever is not looked at again: p99 under load 2.4 -> 0.15 ms (FINDINGS)
+        gc.freeze()  # the collector then skips permanent objects: p99 under load 2.4 -> 0.15 ms
         self._service.address = str(_address_of(inherited, self.options.address))
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
@@ -153,7 +152,7 @@ class Daemon:
         sd_notify.notify("READY=1")
 
     def serve(self) -> None:
-        """Waits until a signal, a client's `stop`, or long idleness says that it is over."""
+        """Serves until a signal, a client's `stop`, or the idle timeout."""
         every = sd_notify.watchdog_seconds()
         watchdog = self._watchdog(every) if every is not None else None
         while not self._shutdown_requested.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
@@ -163,39 +162,39 @@ class Daemon:
             self._service.naming.expire()
             self._keep_cache_tidy()
             if class_count() > self.options.most_classes and not self._service.sessions.all():
-                log.info("beginning anew: JAX holds %d user classes", class_count())
+                log.info("restarting: JAX holds %d user classes", class_count())
                 self._restart()
             elif self._is_idle():
                 log.info("idle for %.0f s", self.options.idle_exit)
                 return
 
     def drain(self) -> None:
-        """Takes nothing new, gives running calls time to finish, and leaves the sessions to the next daemon."""
+        """Accepts nothing new, gives running calls time to finish, and saves the sessions for the next daemon."""
         sd_notify.notify("STOPPING=1")
-        self._service.engine.journal.end()  # now: who supervises us may lose patience
+        self._service.engine.journal.end()  # now: a supervisor may kill us while we drain
         self._service.draining = True
-        self._service.refuses_calls = not self._saves_sessions  # else they wait for the next daemon
+        self._service.refuses_calls = not self._saves_sessions  # otherwise clients repeat them at the next daemon
         if self._restarts and self._lock is not None:
-            launch.keep_start(self.options.address)  # clients wait for us, and start no other
-        self._working()  # nothing begins once the door is closed
+            launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
+        self._working()  # freezes the sessions: no Run begins after this
         self._stop_accepting()
         deadline = time.monotonic() + self.options.drain
         while self._working() and time.monotonic() < deadline:
             time.sleep(0.05)
         left = self._working()
         if left:
-            log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
+            log.warning("shutdown: %d calls did not finish within %.0f s", left, self.options.drain)
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._saves_sessions:
             self._listener.close_connections()  # what still runs changes nothing that is saved, and nobody waits for it
         if self._checkpoint is not None:
-            left_behind = self._service.sessions.all() if self._saves_sessions else []
-            self._checkpoint.save(self._service.naming.named, left_behind, most)
+            saved = self._service.sessions.all() if self._saves_sessions else []
+            self._checkpoint.save(self._service.naming.named, saved, most)
         if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
-            log.warning("the disk did not take all programs in time")
+            log.warning("shutdown: not all programs were written to the disk in time")
 
     def stop(self) -> None:
-        """Ends all connections and lets go of the address."""
+        """Closes all connections and releases the address."""
         self._stop_accepting()
         self._listener.close()
         if not self._saves_sessions:
@@ -214,7 +213,7 @@ class Daemon:
             most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
             store = Store(part, most, memory.lets_go)
         except (OSError, SettingsError) as error:
-            log.warning("there can be no cache on the disk: %s", error)
+            log.warning("no cache on the disk: %s", error)
             store = Store(Path(), 0)
         if store.most_bytes:
             xla_cache.keep_in(store.texts, lambda: counters.add(text_hits=1))
@@ -234,7 +233,7 @@ class Daemon:
         self._idle_trim.tick(counters.calls + counters.dry_runs, now)
 
     def _request_shutdown(self, save_sessions: bool) -> None:
-        if not self._shutdown_requested.is_set():  # whoever says it first
+        if not self._shutdown_requested.is_set():  # the first request decides
             self._saves_sessions = save_sessions
             self._shutdown_requested.set()
 
@@ -251,12 +250,12 @@ class Daemon:
 
     def _working(self) -> int:
         if self._saves_sessions:
-            self._service.sessions.freeze()  # each time: somebody may have come through the door at the last moment
+            self._service.sessions.freeze()  # each time, as a client may have connected at the last moment
         return self._listener.pulse.working()
 
     def _stop_accepting(self) -> None:
         path = self.options.address.path
-        # Where systemd listens, by now or from the beginning, the file is systemd's.
+        # If systemd listens here, since the start or since an installation, the file is not ours.
         if self._file is not None and path.exists() and os.path.samestat(path.stat(), self._file):
             path.unlink(missing_ok=True)
         self._listener.stop_accepting()
@@ -282,7 +281,7 @@ def _checkpoint(address: str) -> Checkpoint | None:
     try:
         return Checkpoint.at(address)
     except (OSError, SettingsError) as error:
-        log.warning("no arrays can be taken back, or left for the next daemon: %s", error)
+        log.warning("no checkpoint: arrays are neither restored nor saved: %s", error)
         return None
 
 
@@ -290,12 +289,12 @@ def _begun_journal() -> Journal:
     try:
         return Journal.begin(runtime_folder(), folder.part())
     except (OSError, SettingsError) as error:
-        log.warning("there is no crash journal: %s", error)
+        log.warning("no crash journal: %s", error)
         return Journal()
 
 
 def _take_lock(address: Address) -> IO[str]:
-    """Holds the address for as long as this process lives, however it ends."""
+    """Locks the address for as long as this process lives, however it ends."""
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = open(address.lock_path, "a+")  # noqa: SIM115
     deadline = time.monotonic() + _LOCK_SECONDS
@@ -307,7 +306,7 @@ def _take_lock(address: Address) -> IO[str]:
                 address.connect().close()
                 raise AddressTaken(f"a daemon serves at {address} already") from None
             if time.monotonic() > deadline:
-                raise AddressTaken(f"another daemon holds {address} and does not let go") from None
+                raise AddressTaken(f"another daemon holds {address} and does not release it") from None
             time.sleep(0.05)
         else:
             lock.seek(0)

@@ -1,4 +1,4 @@
-"""What is being made now, and for whom."""
+"""The programs that are being made now, and for which clients."""
 
 import contextlib
 import dataclasses
@@ -18,11 +18,11 @@ class _Asked:
     request: Prepare
     pid: int
     since: float
-    phase: str = ""  # of the one that is at work; the others wait for it
+    phase: str = ""  # only of the request whose thread does the work; the others wait
 
 
 class InProgress:
-    """The requests for programs that are under way. Safe to use from many threads."""
+    """The requests for programs that are in progress. Thread-safe."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -30,7 +30,7 @@ class InProgress:
 
     @contextlib.contextmanager
     def asked(self, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
-        """Notes a request while it is under way; yields what takes note of its phases, too."""
+        """Registers a request until the end; yields a `say` that notes its phases, too."""
         number, asked = next(self._numbers), _Asked(request, pid, time.monotonic())
 
         def noted(phase: str) -> None:
@@ -44,7 +44,7 @@ class InProgress:
             del self._asked[number]
 
     def now(self, key_of: Callable[[Lookup], str]) -> list[Making]:
-        """What is being made, the longest first: those who ask for the same are told together."""
+        """The programs in progress, the oldest first, each with all clients that wait for it."""
         by_key: dict[str, list[_Asked]] = {}
         for asked in list(self._asked.values()):
             by_key.setdefault(key_of(asked.request.lookup), []).append(asked)

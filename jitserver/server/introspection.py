@@ -1,4 +1,4 @@
-"""What goes on in this daemon, as `jitserver top` asks for it."""
+"""Snapshots of the daemon for `jitserver top`, and pages of cache entries."""
 
 import bisect
 import itertools
@@ -18,7 +18,7 @@ _SHORT_FIELDS = 512
 
 
 def snapshot(engine: Engine, sessions: list[Session], making: InProgress, status: Status, since: float) -> Snapshot:
-    """All of it, with the programs that were called after the moment `since`."""
+    """The state of the daemon, with the programs called after the moment `since`."""
     return Snapshot(
         now=time.monotonic(),
         status=status,
@@ -30,14 +30,14 @@ def snapshot(engine: Engine, sessions: list[Session], making: InProgress, status
 
 
 def listed(found: list[EntryInfo], after: str) -> Listed:
-    """As many of these entries as fit into a message, from the one after that key on."""
+    """As many of these entries as fit into a message, from the first key after `after`."""
     found = sorted((info for info in found if info.key > after), key=lambda info: info.key)
     most = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MOST_BYTES))
     return Listed(found[:most], len(found) > most)
 
 
 def _size(info: EntryInfo) -> int:
-    """About what an entry takes in a message; most of it is text."""
+    """The approximate size of an entry in a message, most of which is text."""
     texts = (info.label, info.signature, info.options, info.where, *info.context.values())
     return 4 * sum(map(len, texts)) + _SHORT_FIELDS
 
@@ -51,6 +51,6 @@ def _called(entry: Entry) -> Called:
 
 
 def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
-    """Those in the cache, and those that only a session holds any more."""
+    """The programs in the cache, and evicted ones that sessions still hold."""
     leased = itertools.chain.from_iterable(session.leased() for session in sessions)
     return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.matching(""), leased)}.values())

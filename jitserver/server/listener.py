@@ -1,6 +1,6 @@
-"""rpyc's threaded server on a socket that we were given, which stays up when descriptors or threads run out.
+"""rpyc's threaded server on a given socket. It survives a lack of descriptors or threads.
 
-rpyc's own `accept` takes any trouble for the end: with the limit of open files reached, its server ends in silence.
+rpyc's own `accept` ends the server on any error, silently, for instance at the limit of open files.
 """
 
 import logging
@@ -19,7 +19,7 @@ from jitserver.sessions.registry import Sessions
 
 log = logging.getLogger(__name__)
 
-_BREATH_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 
 
 class Listener(ThreadedServer):  # type: ignore[misc]
@@ -34,7 +34,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         listener: socket.socket,
         pool: Pool,
     ) -> None:
-        # Not rpyc's __init__, which would bind a socket of its own.
+        # Instead of rpyc's __init__, which would bind a socket.
         self.service = service
         self.listener = listener
         self.clients: set[socket.socket] = set()
@@ -51,7 +51,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.pulse = Pulse(sessions)
 
     def start(self) -> None:
-        """Accepts until the door is closed."""
+        """Accepts connections until `stop_accepting`."""
         self.pulse.start()
         poller = select.poll()
         poller.register(self.listener, select.POLLIN)
@@ -60,20 +60,20 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             poller.poll()
             if self.active:
                 self.accept()
-        self.listener.close()  # not shut down: where systemd opened it, systemd listens on
+        self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
         self._accepts_no_more.set()
 
     def accept(self) -> None:
-        """Takes one connection; when none can be taken now, breathes and lets the next call try again."""
+        """Accepts one connection. If that fails, waits a little; the next call tries again."""
         try:
             sock, _ = self.listener.accept()
         except OSError as error:
-            log.warning("no connection can be taken now: %s", error)
-            self._accepts_no_more.wait(_BREATH_SECONDS)
+            log.warning("cannot accept a connection now: %s", error)
+            self._accepts_no_more.wait(_RETRY_SECONDS)
             return
         caller = peer(sock)
         if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
-            log.warning("a connection of uid %d was refused", caller.uid)
+            log.warning("refused a connection of uid %d", caller.uid)
             sock.close()
             return
         self.admit(sock, caller.pid)
@@ -82,34 +82,37 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         """Serves a connected stream socket in a thread of its own.
 
         Args:
-            sock: of any family. Whoever calls this knows that the peer may run code here.
-            pid: the process at the other end; 0 where it is none of this machine.
+            sock: of any family. The caller has made sure that the peer may run code here.
+            pid: the process of the peer; 0 if it is on another machine.
         """
         self.clients.add(sock)
         try:
             threading.Thread(target=self._serve, args=(sock, pid), name="connection", daemon=True).start()
         except RuntimeError as error:
-            log.warning("no thread for a connection: %s", error)
+            log.warning("closed a connection, as there is no thread for it: %s", error)
             self.clients.discard(sock)
             sock.close()
 
     def stop_accepting(self) -> None:
-        """Accepts no more. Connections that are open go on."""
+        """Accepts no more connections. Open ones stay."""
         if self.active:
             self.active = False
             self._close_signal.send(b".")
             self._accepts_no_more.wait()
-            for end in (self._close_signal, self._closing):  # the other thread may not have needed the signal
+            for end in (
+                self._close_signal,
+                self._closing,
+            ):  # the other thread may have ended without reading the signal
                 end.close()
 
     def close(self) -> None:
-        """Closes the door and all connections."""
+        """Accepts no more connections, and closes the open ones."""
         self.stop_accepting()
         self.pulse.stop()
         self.close_connections()
 
     def close_connections(self) -> None:
-        """Closes all connections, whatever is under way on them."""
+        """Closes all connections, also during calls."""
         for sock in list(self.clients):
             try:
                 sock.shutdown(socket.SHUT_RDWR)

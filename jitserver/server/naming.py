@@ -1,4 +1,4 @@
-"""What clients ask of kept arrays: to find them, to keep others, to see who holds what."""
+"""Requests about named arrays: find, keep, forget, and who holds what."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Naming:
-    """The names of a daemon, with its sessions and the engine that has the arrays."""
+    """Answers the requests about named arrays."""
 
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
         self.named = NamedArrays()
@@ -24,7 +24,7 @@ class Naming:
         self._sessions = sessions
 
     def find(self, session: Session, find: Find) -> Found | None:
-        """Gives a session what a name holds, if it is what was asked for."""
+        """Gives a session handles on the tree under a name, if its key matches."""
         kept = self.named
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
         if found is None or not self._is_here(find.name, found):
@@ -33,44 +33,44 @@ class Naming:
         return Found(found.specs, found.tree)
 
     def keep(self, session: Session, keep: Keep) -> None:
-        """Lets a name hold arrays of a session.
+        """Puts arrays of a session under a name.
 
         Raises:
-            ArrayLost, Failed: the session has no such arrays; the name holds what it held.
-            ProtocolError: they are others than the message says.
+            ArrayLost, Failed: the session has no such arrays; the name is unchanged.
+            ProtocolError: the arrays do not match the specs of the message.
         """
         arrays = [session.array(handle) for handle in keep.handles]
         if [(array.shape, str(array.dtype)) for array in arrays] != [(spec.shape, spec.dtype) for spec in keep.specs]:
-            raise ProtocolError("these are not the arrays of these specs")
+            raise ProtocolError("the arrays to keep do not match their specs")
         for array in arrays:
-            self._engine.share(array.block_until_ready())  # what failed is nothing to keep
+            self._engine.share(array.block_until_ready())  # raises if the array could not be computed
         self.named.put(keep.name, NamedTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
 
     def forget(self, name: str) -> list[KeptInfo]:
-        """Lets a name hold nothing any more; returns what it held."""
+        """Removes a name; returns the description of its tree."""
         gone = self.named.forget(name)
-        self._sessions.last_change = time.monotonic()  # from here on the daemon may be idle
+        self._sessions.last_change = time.monotonic()  # the idle time starts now
         return [] if gone is None else [array_usage.info(self._engine, name, gone)]
 
     def expire(self) -> None:
-        """Forgets the names that nobody has used for too long."""
+        """Removes the names that were unused for longer than their time to live."""
         for name in self.named.expire(lambda tree: array_usage.is_held(tree, self._sessions.all())):
-            log.info("nobody has used the arrays kept as %r for long: they are freed", name)
+            log.info("the arrays kept as %r are freed: they were not used within their time to live", name)
             self._sessions.last_change = time.monotonic()
 
     def holdings(self) -> Holdings:
-        """Who holds the arrays that live here."""
+        """Who holds the arrays on this daemon."""
         return array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:
-        """Has a tree in memory that the daemon before left on the disk."""
+        """Loads a tree that the previous daemon saved; False if its arrays are lost."""
         on_disk = tree.on_disk
         if on_disk is not None:
             self._sessions.budget.take(on_disk.missing_bytes(), f"what is kept as {name!r}")
         return self.named.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:
-        """With the versions of packages, as they are here, the key of what a name may hold."""
+        """The key of a tree: the client's, with the daemon's versions of packages."""
         versions = context.packages().versions(message.packages)
         return (
             " ".join([message.key, *(f"{name}={version}" for name, version in versions.items())]) if message.key else ""

@@ -1,4 +1,4 @@
-"""What a daemon process settles before jax is imported."""
+"""Settings of the daemon process that must be made before jax is imported."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ _TURN_SECONDS = 2e-4
 
 
 def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Leaves the caller's folder, and removes JAX settings: each call brings its own.
+    """Changes to the folder `/`, and removes JAX settings from the environment: each call brings its own.
 
-    GPU memory is not taken in advance unless the user asks: other programs on the device need some too.
+    JAX does not preallocate GPU memory unless the user asks, as other programs on the device need memory, too.
     """
     os.chdir("/")
     for name in [name for name in environment if name.startswith("JAX_") and name not in PROCESS_SETTINGS]:
@@ -23,12 +23,12 @@ def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def share_the_interpreter() -> None:
-    """Lets hot calls go on beside a trace: threads take turns more often. With Python's own 5 ms, each step of a call
-    waits that long while another client's function is traced.
+    """Makes threads switch more often, so that calls proceed during a trace. With Python's default of 5 ms, each step
+    of a call waits that long while another client's function is traced.
     """
     sys.setswitchinterval(_TURN_SECONDS)
 
 
 def notice_reads() -> None:
-    """Lets the daemon notice what installed packages read of the world while they are traced; before their import."""
+    """Lets the daemon notice ambient reads of installed packages during a trace. Call it before their import."""
     readers.replace_known()

@@ -1,4 +1,4 @@
-"""The hot path: one Run of one session, in the order that the message says."""
+"""The hot path: executes one Run of a session, in the order of the message."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
-    """Does what a Run asks.
+    """Executes a Run.
 
     Raises:
-        ProtocolError: the message makes no sense for this session; the connection is of no more use.
+        ProtocolError: the message is invalid for this session; the connection must be closed.
     """
     done = Done(run.number)
-    # What was read of a block is gone with the frame of that function: it could not come back otherwise.
+    # In a function of its own, whose frame releases what was read from the block: else the block cannot be given back.
     _do(engine, session, run, lane.beside(run.block), draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
@@ -43,11 +43,11 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
 
 
 def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
-    # All that goes beside the frame is read before anything else can go wrong.
+    # All attachments are read before anything else can fail.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
-    with engine.counters.lock:  # not a function of its own: each would cost every call
+    with engine.counters.lock:  # inlined: a function call would cost every call
         engine.counters.calls += len(calls)
     try:
         for call in calls:
@@ -65,12 +65,12 @@ def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
     if isinstance(value, bytes):
         return value
     if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
-        raise ProtocolError(f"{value.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
+        raise ProtocolError(f"an attachment of {value.nbytes:,} bytes is not {spec.dtype}{list(spec.shape)}")
     return take(value.nbytes)
 
 
 class _Call:
-    """One call with all that came with it."""
+    """One call with its arguments."""
 
     __slots__ = ("arguments", "call", "lost", "program", "session")
 
@@ -92,14 +92,14 @@ class _Call:
         ]
 
     def _lose(self, error: DaemonLost, take: Take) -> None:
-        """Its program went with the daemon before: its first result says so, and the others are not there."""
+        """Its program was lost with the previous daemon: its first result says so, the others do not exist."""
         self.lost = Failed(failure_of(error))
         for value in self.call.arguments:
             if type(value) is Attached:
-                take(value.nbytes)  # it is in the way of what follows
+                take(value.nbytes)  # to reach what follows it
 
     def run(self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]]) -> None:
-        """Runs it. What it raises, its results stand for, and whatever is made of them."""
+        """Runs the call. If it raises, its results, and all that is computed from them, raise the same."""
         session, call = self.session, self.call
         if call.drop:
             session.forget(call.drop)
@@ -115,7 +115,7 @@ class _Call:
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
                 self._find_room()
-            if program.donated:  # what it takes, a Run of a connection before may have yet to look at
+            if program.donated:  # a Run of an earlier connection may still need what it takes
                 session.settle()
             leaves = [
                 session.array(value) if type(value) is int else land(value)
@@ -124,15 +124,15 @@ class _Call:
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
             results = engine.run(program, leaves, ran)
-        except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
+        except BaseException as error:  # a user's callback may raise SystemExit, which the client must see
             note_failure(session, call, program, error, done)
         else:
             session.keep(call.results, results)
-            # Not all that is donated is of use to a program: what is not lives on, as in JAX.
+            # As in JAX, a donated array lives on if the program could not use it.
             done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
 
     def _find_room(self) -> None:
-        """Raises where there is none for the results. What the program takes of the session's makes room."""
+        """Raises if the budget has no room for the results, less what is donated."""
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
         label = self.session.executable(self.call.executable).info.label
@@ -142,12 +142,12 @@ class _Call:
 def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
-    """Runs a call that came with nothing beside its message."""
+    """Runs a call without attachments."""
     _Call(session, call, _nothing).run(engine, draining, done, ran)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
-    """Has the results of a call that raised stand for that."""
+    """Makes the results of a call that raised raise the same."""
     failed = error if isinstance(error, Failed) else None
     failed = failed or Failed(failure_of(error, program.loaded, session.locations(call.executable)))
     done.failures.append((call.results, failed.failure))
@@ -155,13 +155,13 @@ def note_failure(session: Session, call: Call, program: Program, error: BaseExce
 
 
 def _nothing(nbytes: int) -> HostArray:
-    raise ProtocolError(f"{nbytes:,} bytes are said to be beside a message that has nothing there")
+    raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
 
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
-        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not what a spec says that may make no sense
-        session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
+        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not by the spec, which may be invalid
+        session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))
@@ -179,7 +179,7 @@ def _wait(session: Session, handle: int, done: Done) -> None:
 def fetch(
     engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
 ) -> bytes | Attached | Failure:
-    """The value of an array, which is one of `count` in a message."""
+    """The value of an array, one of `count` in a message."""
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
     except Failed as error:

@@ -1,4 +1,4 @@
-"""The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
+"""The rpyc service: one exposed method for each verb."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ Handler = Callable[[Any, DaemonConnection, Any], Any]
 
 
 def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
-    """Makes a method the handler of a verb: decodes its message, and answers with what it returns or raises."""
+    """Makes a method the handler of a verb: decodes its message, and encodes what it returns or raises."""
 
     def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
         @functools.wraps(handler)
@@ -55,7 +55,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
                 raise
             except msgspec.ValidationError as error:
                 raise ProtocolError(f"{handler.__name__}: {error}") from error
-            except BaseException as error:  # what user code raises, SystemExit included, is the client's to see
+            except BaseException as error:  # the client must see what user code raises, SystemExit included
                 return FAILED + _encode(self.failure(error, request))
 
         return exposed
@@ -64,7 +64,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
 
 
 class JitService(Service):  # type: ignore[misc]
-    """What clients can ask of this daemon. One object serves all connections."""
+    """The verbs of this daemon. One object serves all connections."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class JitService(Service):  # type: ignore[misc]
             escapes=entry.program.escapes,
         )
 
-    # ---- arrays that outlive their sessions
+    # ---- named arrays
 
     @verb(named_arrays.Find)
     def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
@@ -188,7 +188,7 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
         return self.naming.holdings()
 
-    # ---- looking inside
+    # ---- introspection
 
     @verb(None)
     def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
@@ -203,7 +203,7 @@ class JitService(Service):  # type: ignore[misc]
         return snapshot(self.engine, self.sessions.all(), self.in_progress, self.status(), request.since)
 
     def status(self) -> messages.Status:
-        """The counters, and what they are counted of."""
+        """The counters, and the size of what the daemon holds."""
         sessions = self.sessions.all()
         return messages.Status(
             pid=os.getpid(),
@@ -260,7 +260,7 @@ class JitService(Service):  # type: ignore[misc]
     # ---- the rest
 
     def failure(self, error: BaseException, request: Any) -> messages.Failure:
-        """The value of what a verb raised, in terms of the capture that it was about."""
+        """An exception of a verb as a message, in terms of the capture of the request."""
         if isinstance(error, Failed):
             return error.failure
         if isinstance(error, TraceFailed):
@@ -274,7 +274,7 @@ class JitService(Service):  # type: ignore[misc]
     def _check_packages(self, names: Iterable[str] = ()) -> None:
         replaced = context.packages().replaced(names)
         if replaced:
-            reason = f"the daemon restarts, because the disk has another {', '.join(replaced)} than it has loaded"
+            reason = f"the daemon restarts, because the installed {', '.join(replaced)} changed since it was loaded"
             log.warning("%s", reason)
             self._restart()
             raise DaemonDraining(reason)
@@ -286,7 +286,7 @@ class JitService(Service):  # type: ignore[misc]
 
 def _session(connection: DaemonConnection) -> Session:
     if connection.session is None:
-        raise ProtocolError("this connection has no session: it did not say hello, or only looks")
+        raise ProtocolError("this connection has no session: it sent no hello")
     return connection.session
 
 

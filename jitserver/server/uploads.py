@@ -1,4 +1,4 @@
-"""A capture's payload on its way in, part by part, and the proof that it is the one its key names."""
+"""Receives the payload of a capture in parts, and verifies its digest."""
 
 from jitclient.codec.pickler import digest
 from jitclient.errors import ProtocolError
@@ -6,7 +6,7 @@ from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
 
 
 class Incoming:
-    """What one connection is uploading: one capture at a time, of at most `most` bytes."""
+    """The upload of one connection: one capture at a time, of at most `most` bytes."""
 
     def __init__(self, most: int = MOST_CAPTURE_BYTES) -> None:
         self._most = most
@@ -14,27 +14,27 @@ class Incoming:
         self._payload = bytearray()
 
     def add(self, upload: Upload) -> None:
-        """Takes the next part; one that starts at 0 begins anew, whatever an interrupted upload left.
+        """Adds the next part. A part that starts at 0 discards an interrupted upload.
 
         Raises:
-            ProtocolError: it is not the next one, or makes the capture too large.
+            ProtocolError: it is not the next part, or the capture gets too large.
         """
         if upload.start == 0:
             self._key, self._payload = upload.capture_key, bytearray()
         if upload.capture_key != self._key or upload.start != len(self._payload):
-            raise ProtocolError("a part of a capture came out of its turn")
+            raise ProtocolError("a part of a capture came out of order")
         if upload.start + len(upload.part) > self._most:
             self._payload = bytearray()
-            raise ProtocolError(f"a capture of more than {self._most:,} bytes is refused")
+            raise ProtocolError(f"the capture is larger than {self._most:,} bytes")
         self._payload += upload.part
 
     def take(self, key: str) -> bytes:
-        """The whole payload, which is then no longer kept here.
+        """Hands over the whole payload.
 
         Raises:
-            ProtocolError: it is not the one that `key` is the digest of.
+            ProtocolError: `key` is not its digest.
         """
         payload, self._payload = bytes(self._payload), bytearray()
         if key != self._key or digest(payload) != key:
-            raise ProtocolError("what was uploaded is not the capture that its key names")
+            raise ProtocolError("the uploaded capture does not match its key")
         return payload

@@ -142,9 +142,7 @@ def test_over_the_budget_a_call_says_who_holds_what_and_leaves_nothing(own: Any,
                 np.asarray(handle)
         with pytest.raises(jitclient.ArrayBudgetExceeded, match=who):
             jitclient.keep("of a call that failed", {"x": after})
-        with pytest.raises(
-            jitclient.ArrayBudgetExceeded, match=r"f32\[524288\], which a program puts there, takes 2 MiB"
-        ):
+        with pytest.raises(jitclient.ArrayBudgetExceeded, match=r"f32\[524288\], which a program sends, takes 2 MiB"):
             jitclient.device_put(np.ones(2 * MIB, np.float32))
         with pytest.raises(jitclient.ArrayBudgetExceeded, match="2 MiB"):
             jitclient.keep("two", np.ones(2 * MIB, np.float32))

@@ -250,7 +250,7 @@ def test_where_no_journal_can_be_had_the_daemon_goes_on(tmp_path: Path, caplog: 
     with journal.noted("tracing", "a" * 32, "f()") as go_on:
         go_on("compiling")
     journal.end()
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["there is no crash journal"]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["no crash journal"]
 
 
 def test_a_full_disk_is_met_at_the_start(tmp_path: Path) -> None:
@@ -262,4 +262,4 @@ def test_a_full_disk_is_met_at_the_start(tmp_path: Path) -> None:
     with alone(tmp_path, source, before=limit) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "[]\n"), err
-    assert err.startswith("there is no crash journal: ")
+    assert err.startswith("no crash journal: ")

@@ -39,7 +39,9 @@ def check_errors_are_typed_and_say_what_to_do() -> None:
     failed(stranger.jitserver("install"), 1, "no systemd runs for this user", "loginctl enable-linger stranger")
     failed(u.jitserver("install", "--system", "u"), 1, "sudo jitserver")
     failed(u.jitserver("install", JITSERVER_ADDRESS="unix:/tmp/x.sock"), 1, "JITSERVER_ADDRESS", "unset it")
-    failed(u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "does not read units from", "XDG_CONFIG_HOME")
+    failed(
+        u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "does not read units from", "XDG_CONFIG_HOME"
+    )
     assert not [path for path in (u.home / "other").rglob("*") if path.is_file()]
     failed(as_root("install", "--system", "nobody-of-that-name"), 1, "there is no user")
 
