@@ -1,1 +1,1 @@
-"""Arrays that live on this daemon: the budget of all, and those under a name."""
+"""Arrays on this daemon: the memory budget, and named arrays."""

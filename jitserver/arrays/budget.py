@@ -1,4 +1,4 @@
-"""How many bytes of arrays this daemon may hold, and what is said where there is no more room."""
+"""The memory budget of arrays, and the error if it is exceeded."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +14,12 @@ _LONGEST = 60
 
 
 class ArrayBudget:
-    """The budget of resident arrays. To count what there is takes long; so it is done only when as many bytes were made
-    as there was room for when it was done last, whatever has been freed since.
+    """The budget of resident arrays. Counting them takes long, so it is done only when as many bytes were made as were
+    free at the last count, whatever was freed since.
 
     Attributes:
-        left: so many bytes may be made before the next count. Whoever makes some takes them off, without a lock: what
-            two threads lose so is in that count.
+        left: bytes that may be made before the next count. Makers subtract theirs without a lock: what a race between
+            two threads loses is corrected by the next count.
     """
 
     def __init__(self, most: int | None = None, holdings: Callable[[], Holdings] | None = None) -> None:
@@ -28,10 +28,10 @@ class ArrayBudget:
         self._holdings = holdings
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
-        """Takes `nbytes` off; counts if need be. What is spare leaves three quarters of the budget to others.
+        """Subtracts `nbytes` for `what`; counts if necessary. A spare copy may use a quarter of the budget only.
 
         Raises:
-            ArrayBudgetExceeded: there is no room for them.
+            ArrayBudgetExceeded: they do not fit.
         """
         kept_free = self.most * 3 // 4 if is_spare and self.most is not None else 0
         self.left -= nbytes
@@ -39,10 +39,10 @@ class ArrayBudget:
             self.recount(nbytes, what, kept_free)
 
     def recount(self, nbytes: int, what: str, kept_free: int = 0) -> None:
-        """Counts, where `left` has fallen too low, and takes the `nbytes` off that there are to be more for `what`.
+        """Counts all arrays, then subtracts `nbytes` for `what`.
 
         Raises:
-            ArrayBudgetExceeded: there is no room for them.
+            ArrayBudgetExceeded: they do not fit.
         """
         if self.most is None or self._holdings is None:
             self.left = sys.maxsize
@@ -55,8 +55,8 @@ class ArrayBudget:
 
 
 def array_share(devices: Iterable[DeviceInfo]) -> int:
-    """Bytes that arrays may take where nobody says: nine tenths of the accelerators' memory, or half of what this
-    process may use where arrays live in that.
+    """Default budget: nine tenths of the accelerators' memory; without accelerators, half of the memory that this
+    process may use.
     """
     limits = [device.memory_bytes for device in devices if device.platform != "cpu" and device.memory_bytes]
     return sum(limits) * 9 // 10 if limits else memory_limits.memory_bytes() // 2
@@ -64,15 +64,15 @@ def array_share(devices: Iterable[DeviceInfo]) -> int:
 
 def _refusal(nbytes: int, what: str, most: int, held: Holdings) -> str:
     return (
-        f"{what} takes {size(nbytes)} more of the daemon's memory for arrays, which has {size(most)}. "
+        f"{what} takes {size(nbytes)} more of the daemon's memory budget of {size(most)} for arrays. "
         f"It holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}. "
-        "Let go of arrays (`del`, the end of a program, `jitserver arrays rm NAME`), or give the daemon more "
+        "Free arrays (`del`, end a program, `jitserver arrays rm NAME`), or give the daemon a larger budget "
         "(`jitserver serve --array-memory MIB`)"
     )
 
 
 def _holders(held: Holdings) -> Iterator[str]:
-    """Who holds what, the largest first."""
+    """The holders of arrays, the largest first."""
     found = [(kept.nbytes, kept.arrays, f"kept as {kept.name!r}") for kept in held.kept]
     found += [(one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_LONGEST}})") for one in held.sessions]
     found = sorted((holder for holder in found if holder[0]), reverse=True)

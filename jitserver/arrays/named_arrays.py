@@ -1,4 +1,4 @@
-"""Trees of arrays under a name: the daemon's own, which outlive the sessions that made them."""
+"""Named trees of arrays. They belong to the daemon and outlive the sessions that made them."""
 
 import dataclasses
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """What the next daemon must know of a kept tree, apart from its arrays."""
+    """What the next daemon must know of a named tree, apart from its arrays."""
 
     name: str
     key: str
@@ -30,15 +30,15 @@ class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 @dataclasses.dataclass
 class NamedTree:
-    """What a name holds.
+    """The tree under a name.
 
     Attributes:
-        key: decides whether it is what somebody wants; empty: nobody can know.
-        specs: of the arrays, as clients know them.
-        tree: means something to the function's capture only.
-        label: the tree, for people.
-        ttl: seconds without a use after which it goes; None: never.
-        on_disk: where the arrays are that a daemon before this one left, until somebody asks for them.
+        key: the digest of what made it, which a request must match; empty: nothing matches.
+        specs: of the arrays.
+        tree: the structure, in terms of the function's capture.
+        label: describes the tree for people.
+        ttl: time to live in seconds since the last use; None: for ever.
+        on_disk: the arrays that the previous daemon saved, until they are loaded at the first request.
     """
 
     key: str
@@ -53,26 +53,26 @@ class NamedTree:
 
     @classmethod
     def restored(cls, state: TreeState, on_disk: OnDisk) -> "NamedTree":
-        """The tree that a name held in the previous daemon."""
+        """The tree from the previous daemon."""
         fields = msgspec.structs.asdict(state)
         del fields["name"]
         return cls(**fields, arrays=(), on_disk=on_disk)
 
     def state(self, name: str) -> TreeState:
-        """What the next daemon must know of the tree, which is held under `name`."""
+        """What the next daemon must know of the tree, whose name is `name`."""
         return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
 
     def identities(self) -> set[int | str]:
-        """What its arrays are known by, for comparison with those of sessions; see `OnDisk`."""
+        """Identifies its arrays, for comparison with those of sessions; see `OnDisk`."""
         on_disk = self.on_disk
         return {*map(id, self.arrays), *(on_disk.identities() if on_disk is not None else ())}
 
 
 class NamedArrays:
-    """All of them, by name. A name holds a whole tree, or nothing. Safe to use from many threads."""
+    """All named trees. A name holds a whole tree or nothing. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock  # that of the wall, which goes on while no daemon runs
+        self._clock = clock  # wall-clock time, which advances while no daemon runs
         self._trees: dict[str, NamedTree] = {}
         self._lock = threading.Lock()
         self._loading = threading.Lock()
@@ -81,7 +81,7 @@ class NamedArrays:
         return len(self._trees)
 
     def find(self, name: str, key: str, ttl: float | None) -> NamedTree | None:
-        """What a name holds, if it is what that key is of. That is a use of it, and sets its time to live."""
+        """The tree of a name if it has this key. Counts as a use, and sets the time to live."""
         with self._lock:
             found = self._trees.get(name)
             if found is None or not key or found.key != key:
@@ -90,7 +90,7 @@ class NamedArrays:
             return found
 
     def get(self, name: str) -> NamedTree | None:
-        """What a name holds, whatever that is. That is a use of it."""
+        """The tree of a name, whatever its key. Counts as a use."""
         with self._lock:
             found = self._trees.get(name)
             if found is not None:
@@ -98,17 +98,17 @@ class NamedArrays:
             return found
 
     def put(self, name: str, tree: NamedTree) -> None:
-        """Lets a name hold a tree, and nothing else any more."""
+        """Puts a tree under a name, in place of any other."""
         tree.created = tree.last_used = self._clock()
         with self._lock:
             before, self._trees[name] = self._trees.get(name), tree
         _discard(before)
 
     def load(self, name: str, tree: NamedTree) -> bool:
-        """Has the arrays of a tree in memory; False where they are lost, and the name is forgotten."""
+        """Loads the arrays of a tree that is on the disk. If they are lost, removes the name and returns False."""
         with self._loading:
             if tree.on_disk is not None:
-                if self._trees.get(name) is not tree:  # it was forgotten, or left to the next daemon
+                if self._trees.get(name) is not tree:  # it was removed, or handed over to the next daemon
                     return False
                 found = tree.on_disk.load()
                 if not any(isinstance(array, Failed) for array in found.values()):
@@ -117,12 +117,12 @@ class NamedArrays:
                 tree.on_disk = None
             if len(tree.arrays) == len(tree.specs):
                 return True
-        log.warning("what was kept as %r is lost", name)
+        log.warning("the arrays kept as %r are lost", name)
         self._remove(name, tree)
         return False
 
     def restore(self, name: str, tree: NamedTree) -> None:
-        """Let a name hold what it held in the previous daemon."""
+        """Put a tree from the previous daemon under its name."""
         with self._lock:
             self._trees[name] = tree
 
@@ -133,14 +133,14 @@ class NamedArrays:
         return {name: tree for name, tree in trees.items() if tree.on_disk is None}
 
     def forget(self, name: str) -> NamedTree | None:
-        """What the name held; it holds nothing any more."""
+        """Removes a name; returns its tree."""
         with self._lock:
             gone = self._trees.pop(name, None)
         _discard(gone)
         return gone
 
     def expire(self, is_used: Callable[[NamedTree], bool]) -> list[str]:
-        """Forgets the trees that nobody has used for too long, and returns their names; to hold a handle is a use."""
+        """Removes the trees whose time to live is over; returns their names. Holding a handle counts as a use."""
         now = self._clock()
         gone = []
         for name, tree in self.all().items():
@@ -162,7 +162,7 @@ class NamedArrays:
         return True
 
     def all(self) -> dict[str, NamedTree]:
-        """What each name holds now."""
+        """The current trees by name."""
         with self._lock:
             return dict(self._trees)
 

@@ -1,1 +1,1 @@
-"""What is asked of the operating system and the C library."""
+"""Interfaces to the operating system, the C library and systemd."""

@@ -10,7 +10,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Process(msgspec.Struct, array_like=True, frozen=True):
-    """A process of this machine. `born` tells it from others of the same number; empty where nothing does."""
+    """A process of this machine. `born` distinguishes it from others with the same id, if it is not empty."""
 
     pid: int
     born: str
@@ -24,11 +24,11 @@ class Watch:
         self._descriptor: int | None = None
         self._closed = False
         self._is_another = False
-        self.is_over()  # it is watched from now on
+        self.is_over()  # opens the descriptor now
 
     @classmethod
     def again(cls, process: Process) -> "Watch":
-        """Watches a process that was there before this daemon was."""
+        """Watches a process that an earlier daemon saw."""
         watch = cls(process.pid)
         watch._is_another = named(process.pid) != process
         return watch
@@ -39,7 +39,7 @@ class Watch:
             return True
         if self._descriptor is None and not self._closed:
             try:
-                self._descriptor = _pidfd_of(self.pid)  # also later, when there are descriptors again
+                self._descriptor = _pidfd_of(self.pid)  # retried later if there are no descriptors now
             except ProcessLookupError:
                 return True
         if self._descriptor is None:
@@ -49,7 +49,7 @@ class Watch:
         return bool(poller.poll(0))
 
     def close(self) -> None:
-        """Watches no longer."""
+        """Stops watching."""
         self._closed = True
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -57,7 +57,7 @@ class Watch:
 
 
 def named(pid: int) -> Process:
-    """The process that has that number now."""
+    """The process that has this id now."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # starttime, proc_pid_stat(5)
@@ -75,7 +75,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def _pidfd_of(pid: int) -> int | None:
-    """A descriptor that tells when a process of this machine ends; None where it cannot be had.
+    """A descriptor that becomes readable when a process ends; None if there can be none.
 
     Raises:
         ProcessLookupError: it has ended.

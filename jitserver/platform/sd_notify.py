@@ -1,4 +1,4 @@
-"""What a daemon says to systemd and takes from it: readiness, and the socket that was opened for it."""
+"""The interface to systemd: readiness, watchdog, and the inherited socket."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ _FIRST_DESCRIPTOR = 3
 
 
 def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Tells systemd, where it runs us: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
+    """Notifies systemd, if it runs us: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
     path = environment.get("NOTIFY_SOCKET")
     if not path:
         return
@@ -32,22 +32,22 @@ def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> sock
 
 
 def watchdog_seconds(environment: MutableMapping[str, str] = os.environ) -> float | None:
-    """How often systemd is to hear of us (twice as often as it asks for), or None where it does not listen."""
+    """Seconds between notifications, half of what systemd allows; None if it expects none."""
     microseconds = environment.get("WATCHDOG_USEC")
     ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     return int(microseconds) / 1e6 / 2 if microseconds and ours else None
 
 
 class Watchdog:
-    """Tells systemd that the daemon is well, after each run of a tiny program; if it hears nothing, it starts another.
+    """Notifies systemd after each run of a tiny program. Without notifications, systemd restarts the daemon.
 
-    The program may have to wait for a client's long computation on the same device. It runs in a thread of its own,
-    and while it waits the daemon counts as well, unless there is no client whose work could be in its way.
+    The program runs in a thread, and may have to wait for a client's long computation on the same device. So while it
+    runs, the daemon counts as healthy as long as there are clients.
 
     Args:
         every: seconds from one run to the next.
-        beat: runs the program, and raises what went wrong.
-        has_clients: whether there is a client.
+        beat: runs the program; raises if that fails.
+        has_clients: whether there are clients.
     """
 
     def __init__(self, every: float, beat: Callable[[], None], has_clients: Callable[[], bool]) -> None:
@@ -58,7 +58,7 @@ class Watchdog:
         self._thread = threading.Thread()
 
     def tick(self) -> None:
-        """To be called often: from the thread that decides whether the daemon lives."""
+        """To be called often, by the main thread of the daemon."""
         if self._thread.is_alive():
             if self._has_clients():
                 notify("WATCHDOG=1")
@@ -71,6 +71,6 @@ class Watchdog:
         try:
             self._beat()
         except Exception:
-            log.exception("the devices do not answer; if that lasts, systemd starts another daemon")
+            log.exception("the devices do not answer; if this persists, systemd restarts the daemon")
         else:
             notify("WATCHDOG=1")

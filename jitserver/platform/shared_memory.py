@@ -1,9 +1,8 @@
-"""Shared memory: a pool that outlives its users, because pages once touched are fast, and what one client has of it.
+"""Shared memory: a pool of blocks, which are reused because touched pages are fast, and the blocks of one connection.
 
-A block is free in the pool, or lent to one connection, or kept, because arrays of ours are its bytes. It goes back to
-the pool when the client says that it has no more use for it, or when the last of those arrays is gone. Whatever a
-connection has when it ends is retired: its pages are freed when the last reader on either side is gone, and nobody
-writes them again.
+A block is free in the pool, lent to one connection, or kept because the daemon's arrays use its memory. It returns to
+the pool when the client releases it, or when the last of those arrays is freed. The blocks of a connection that ends
+are retired: they are never written again, and are freed with their last reader on either side.
 """
 
 import itertools
@@ -19,13 +18,13 @@ from jitclient.wire.messages import Leased, Return
 from jitserver.platform import memory_limits
 
 IDLE_SECONDS = 300.0
-"""A block that nobody wanted for so long is freed."""
+"""A free block is unmapped after so long without use."""
 
 _MOST_BLOCKS = 128  # each takes two descriptors
 
 
 class Pool:
-    """All blocks of this daemon, of at most so many bytes together. Safe to use from many threads."""
+    """All blocks of this daemon, with a limit on their total size. Thread-safe."""
 
     def __init__(self, most_bytes: int) -> None:
         self.nbytes = 0
@@ -39,11 +38,11 @@ class Pool:
 
     @property
     def lends(self) -> bool:
-        """Whether it has anything to lend, ever."""
+        """Whether it may ever have a block."""
         return self._most_bytes > 0
 
     def take(self, nbytes: int) -> OwnBlock | None:
-        """A block with room for so many bytes, its pages warm if there is one; None where there may be no more."""
+        """Takes a block of at least so many bytes, a used one if possible; None at the limit."""
         capacity = capacity_for(nbytes)
         self._settle()
         with self._lock:
@@ -65,25 +64,25 @@ class Pool:
             return None
 
     def put(self, block: OwnBlock) -> None:
-        """Takes a block back from whom it was lent to."""
+        """Takes back a block that was lent."""
         with self._lock:
             self.lent_bytes -= block.capacity
             self._add_free(block)
 
     def keep(self, block: OwnBlock, whole: "weakref.ref[HostArray]") -> None:
-        """Takes a block over that only we read, until nothing does."""
+        """Keeps a lent block for arrays of the daemon, until none of them uses it."""
         with self._lock:
             self.lent_bytes -= block.capacity
             self._kept.append((block, whole))
 
     def retire(self, capacity: int) -> None:
-        """A block of that size will not come back from whom it was lent to."""
+        """Gives up a lent block of this size."""
         with self._lock:
             self.lent_bytes -= capacity
             self._count(-1, -capacity)
 
     def trim(self, now: float) -> bool:
-        """Frees blocks that nobody has wanted for long by `now`; whether there were any."""
+        """Unmaps the blocks that were unused for long at `now`; returns whether there were any."""
         self._settle()
         with self._lock:
             old = [block for block in self._free if now - block.used >= IDLE_SECONDS]
@@ -115,7 +114,7 @@ class Pool:
 
 
 class Lent:
-    """The blocks of one connection. Used by its thread only."""
+    """The blocks lent to one connection. For its thread only."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -123,7 +122,7 @@ class Lent:
         self._reading: dict[int, tuple[OwnBlock, weakref.ref[HostArray]]] = {}
 
     def lease(self, nbytes: int) -> tuple[Leased, int | None]:
-        """Lends a block with room for so many bytes; returns the answer and the descriptor that goes with it."""
+        """Lends a block of at least so many bytes; returns the answer and the descriptor to send with it."""
         block = self._pool.take(nbytes) if nbytes > 0 and len(self._blocks) < MOST_LENT else None
         if block is None:
             return Leased(), None
@@ -131,10 +130,10 @@ class Lent:
         return Leased(block.number, block.capacity), block.descriptor
 
     def take_back(self, message: Return) -> None:
-        """The client has no more use for some.
+        """Takes back the blocks that the client releases.
 
         Raises:
-            ProtocolError: they are not the client's to give.
+            ProtocolError: they are not lent to the client.
         """
         for number in message.free:
             block = self._of_client(number)
@@ -146,10 +145,10 @@ class Lent:
             self._pool.retire(block.capacity)
 
     def arguments(self, number: int) -> Reader:
-        """Reads what the client put into a block, which is ours until `gives_back`.
+        """Reads the arguments in a block, which the daemon owns until `gives_back`.
 
         Raises:
-            ProtocolError: it is not the client's to give.
+            ProtocolError: it is not lent to the client.
         """
         block = self._of_client(number)
         del self._blocks[number]
@@ -158,10 +157,10 @@ class Lent:
         return Reader(whole)
 
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
-        """Writes values into a block that the client offered; False where they do not fit.
+        """Writes values into a block that the client offered; False if they do not fit.
 
         Raises:
-            ProtocolError: it is not the client's to offer.
+            ProtocolError: it is not lent to the client.
         """
         block = self._of_client(number)
         if room_for([array.nbytes for array in arrays]) > block.capacity:
@@ -170,9 +169,9 @@ class Lent:
         return True
 
     def gives_back(self, number: int) -> bool:
-        """Ends our turn with a block of arguments: it is the client's again, or else the pool's, if something reads it.
+        """Returns a block of arguments to the client, or keeps it in the pool if an array or a result uses its memory.
 
-        Something may: a resident array, or a result, that is its bytes. Both hold the array of the whole block.
+        Such an array holds a reference to the array of the whole block.
         """
         block, whole = self._reading.pop(number)
         if whole() is not None:
@@ -182,7 +181,7 @@ class Lent:
         return True
 
     def close(self) -> None:
-        """The connection has ended: nobody knows who still reads them."""
+        """Retires all blocks when the connection has ended: the client may still read them."""
         for block in (*self._blocks.values(), *(block for block, _ in self._reading.values())):
             self._pool.retire(block.capacity)
         self._blocks.clear()
@@ -190,10 +189,10 @@ class Lent:
 
     def _of_client(self, number: int) -> OwnBlock:
         if number not in self._blocks:
-            raise ProtocolError(f"block {number} is not this client's to use")
+            raise ProtocolError(f"block {number} is not lent to this client")
         return self._blocks[number]
 
 
 def memory_share() -> int:
-    """Bytes that blocks may take where nobody says: a quarter of what this process may use."""
+    """Default limit for blocks: a quarter of the memory that this process may use."""
     return memory_limits.memory_bytes() // 4

@@ -1,1 +1,1 @@
-"""What each client has here: its arrays and programs, across its connections."""
+"""Sessions: the arrays and programs of each client, across its connections."""

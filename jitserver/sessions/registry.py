@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Sessions:
-    """Those that live, and why others of the daemon before are lost. Safe to use from threads."""
+    """The live sessions, and why sessions of the previous daemon were lost. Thread-safe."""
 
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
-    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # and why
+    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # the reasons
     last_change: float = dataclasses.field(default_factory=time.monotonic)
     budget: ArrayBudget = dataclasses.field(default_factory=ArrayBudget)
 
@@ -24,7 +24,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def resume(self, token: bytes, pid: int) -> tuple[Session, int] | None:
-        """Joins a connection to the session of that token; returns it with the connection's first handle."""
+        """Attaches a connection to the session of a token; returns it with the connection's first handle."""
         with self._lock:
             session = self.by_token.get(token)
         if session is None:
@@ -34,7 +34,7 @@ class Sessions:
         return (session, first) if first is not None else None
 
     def begin(self, pid: int) -> tuple[Session, int]:
-        """A new session for a connection; returns it with the connection's first handle."""
+        """Begins a session for a connection; returns it with the connection's first handle."""
         session = Session(pid, self.budget)
         first = session.attach(pid)
         assert first is not None
@@ -44,25 +44,25 @@ class Sessions:
         return session, first
 
     def leave(self, session: Session, pid: int) -> None:
-        """A connection of the session broke: frees the session unless its client comes back in time."""
+        """After a connection of the session broke: ends the session unless its client reconnects in time."""
         if not session.outlives(pid):
-            log.info("the session of process %d ends: its client has gone", session.pid)
+            log.info("the session of process %d ends: its client did not reconnect", session.pid)
             self.end(session)
 
     def part(self, session: Session) -> None:
-        """The client of a session will not come back: frees the session once nobody else is connected."""
+        """After the client said goodbye: ends the session if no other process is connected."""
         if session.part():
             self.end(session)
 
     def end_orphans(self) -> None:
-        """Frees the sessions whose clients died, also those for which a call is still under way."""
+        """Ends the sessions whose clients died, even during a call."""
         for session in self.all():
             if session.is_orphaned():
                 log.info("the session of process %d ends: its client has ended", session.pid)
                 self.end(session)
 
     def end(self, session: Session) -> None:
-        """Forgets a session and frees what it owns."""
+        """Ends a session and frees its arrays."""
         with self._lock:
             if self.by_token.pop(session.token, None) is not None:
                 self.last_change = time.monotonic()
@@ -74,16 +74,16 @@ class Sessions:
             self.by_token[session.token] = session
 
     def freeze(self) -> None:
-        """From now on no Run begins."""
+        """Lets no Run begin any more."""
         for session in self.all():
             session.freeze()
 
     def end_all(self) -> None:
-        """Forgets all."""
+        """Ends all sessions."""
         for session in self.all():
             self.end(session)
 
     def all(self) -> list[Session]:
-        """Those that live."""
+        """The live sessions."""
         with self._lock:
             return list(self.by_token.values())

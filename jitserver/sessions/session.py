@@ -26,24 +26,24 @@ _POLL_SECONDS = 0.2
 
 
 EntryOf = Callable[[str], Entry | None]
-"""Has a program again that once had that call key."""
+"""Finds or makes again the program that had a call key."""
 
 
 class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """What the daemon that follows must know of a session, beside its arrays."""
+    """What the next daemon must know of a session, apart from its arrays."""
 
     token: bytes
     client: Process
-    others: tuple[Process, ...]  # that were connected, or are still expected
+    others: tuple[Process, ...]  # other processes that were connected or expected
     attached: int
-    begun: dict[bytes, int]  # the last Run of each of its clients
+    begun: dict[bytes, int]  # the number of the last begun Run of each client
     programs: tuple[tuple[str, bytes], ...]  # call keys and locations, by number
 
 
 class Session:
-    """Owns arrays by handle, and leases the programs it uses: what it holds, no eviction takes from under a call.
+    """Owns arrays by handle, and holds the programs it uses, so that eviction cannot free them during a call.
 
-    Its client is the process that began it. Forked children of that process may join, and outstay it.
+    Its client is the process that began it. Forked children of that process may join, and outlive it.
     """
 
     def __init__(self, pid: int, budget: ArrayBudget) -> None:
@@ -55,19 +55,19 @@ class Session:
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self.unwanted: set[int] = set()
-        """Handles that were dropped while a Run of a connection before may want or make them."""
-        self.executables: list[Entry | str] = []  # one of before a restart is had again when it is called
+        """Handles that were dropped while a Run of an earlier connection may still read or make them."""
+        self.executables: list[Entry | str] = []  # after a restart call keys, until a program is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self._client = Watch(pid)
-        self._connected: list[int] = []  # the processes at the other ends of its connections
+        self._connected: list[int] = []  # the process of each connection
         self.attached = 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._parted = False
         self.ended = False
         self._frozen = False
-        self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
+        self._expected: list[Watch] = []  # processes that have not reconnected since a restart
         self._waits_until: float | None = None
         self._on_disk: OnDisk | None = None
         self._loading = threading.Lock()
@@ -76,7 +76,7 @@ class Session:
     # ---- programs and arrays
 
     def lease(self, entry: Entry, locations: bytes) -> int:
-        """The name under which this session calls a program, whose code its client has at `locations`."""
+        """The number under which the client calls a program, whose code the client has at `locations`."""
         with self._lock:
             number = self._numbers.get(entry.key)
             if number is None or self.executables[number] is not entry:
@@ -88,11 +88,11 @@ class Session:
             return number
 
     def executable(self, number: int) -> Entry:
-        """The program of that name.
+        """The program of a number.
 
         Raises:
             IndexError: there is none.
-            DaemonLost: it was one of the daemon before, and cannot be had again.
+            DaemonLost: it is from before a restart, and cannot be made again.
         """
         entry = self.executables[number]
         return self._restored_program(number, entry) if isinstance(entry, str) else entry
@@ -100,11 +100,11 @@ class Session:
     def _restored_program(self, number: int, key: str) -> Entry:
         try:
             entry = self._entry_of(key)
-        except Exception as error:  # a user's code may have run again
-            log.warning("a program of before the restart cannot be made again", exc_info=True)
-            raise DaemonLost(f"the daemon restarted, and cannot make the program again: {error}") from error
+        except Exception as error:  # making it may run user code
+            log.warning("a program from before the restart cannot be made again", exc_info=True)
+            raise DaemonLost(f"the daemon restarted, and the program cannot be made again: {error}") from error
         if entry is None:
-            log.warning("a program of before the restart is not in the cache: %s", key)
+            log.warning("a program from before the restart is not in the cache: %s", key)
             raise DaemonLost("the daemon restarted, and the program is not in its cache any more")
         with self._lock:
             self.executables[number] = entry
@@ -113,15 +113,15 @@ class Session:
         return entry
 
     def leased(self) -> list[Entry]:
-        """The programs that it uses."""
+        """The programs that the session uses."""
         return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
 
     def locations(self, number: int) -> bytes:
-        """Where the client has the code of that program."""
+        """Where the client has the code of a program."""
         return self._locations[number]
 
     def array(self, handle: int) -> Any:
-        """The array of that handle.
+        """The array of a handle.
 
         Raises:
             ArrayLost: there is none.
@@ -136,13 +136,13 @@ class Session:
                 f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
             )
         if type(found) is Failed:
-            raise Failed(found.failure)  # not itself, which would gather tracebacks
+            raise Failed(found.failure)  # a new one each time: tracebacks would accumulate
         return found
 
     def forget(self, handles: Iterable[int]) -> None:
-        """Frees arrays, at the latest at the end of a Run; those that it does not hold are none of its concern."""
+        """Frees arrays now, or at the end of a Run that may need them. Unknown handles are ignored."""
         if self.attached > 1 and self.is_unsettled():
-            # A Run of a connection before knows no handle of this one, and may have yet to look at any other.
+            # A Run of an earlier connection may still read any handle that is not of this connection.
             first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
             with self._lock:
@@ -152,36 +152,36 @@ class Session:
             self.arrays.pop(handle, None)
 
     def forget_unwanted(self) -> None:
-        """At the end of a Run: frees what no Run that is under way needs any more."""
+        """Frees dropped arrays that no running Run needs any more. Call it at the end of a Run."""
         if not self.is_unsettled():
             with self._lock:
                 unwanted, self.unwanted = self.unwanted, set()
             self.forget(unwanted)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
-        """Holds the results of a call under consecutive handles."""
+        """Stores the results of a call under consecutive handles."""
         arrays = self.arrays
         for handle, result in enumerate(results, first):
             arrays[handle] = result
 
     def held(self) -> list[Any]:
-        """The arrays that it owns, each once for each handle."""
+        """The arrays of the session, once for each handle."""
         held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
         return [array for array in held if not array.is_deleted()]
 
     def identities(self) -> set[int | str]:
-        """What its arrays are known by, for comparison with those of names; see `OnDisk`."""
+        """Identifies its arrays, for comparison with those of named trees; see `OnDisk`."""
         on_disk = self._on_disk
         return {*map(id, self.held()), *(on_disk.identities() if on_disk is not None else ())}
 
     def array_bytes(self) -> int:
-        """Bytes of the arrays that it owns."""
+        """Bytes of its arrays."""
         return sum(array.nbytes for array in self.held())
 
     # ---- the order of its clients' Runs
 
     def order(self, client: bytes) -> Order:
-        """That of one client: the process that began the session, or one that joined it."""
+        """The order of one client: the process that began the session, or one that joined it."""
         with self._lock:
             order = self._orders.setdefault(client, Order())
             if self._frozen:
@@ -189,13 +189,13 @@ class Session:
             return order
 
     def is_unsettled(self) -> bool:
-        """Whether a connection of before is at a Run that began before that of this thread."""
+        """Whether an earlier connection is in a Run that began before that of this thread."""
         orders = list(self._orders.values())
         here = began_here(orders)
         return any(order.has_older(here) for order in orders)
 
     def settle(self) -> None:
-        """Waits until no connection of before is at a Run that began before that of this thread."""
+        """Waits until no earlier connection is in a Run that began before that of this thread."""
         orders = list(self._orders.values())
         here = began_here(orders)
         for order in orders:
@@ -204,7 +204,7 @@ class Session:
     # ---- connections
 
     def attach(self, pid: int) -> int | None:
-        """Joins a connection of that process; returns the first handle that it may name, or None: it came too late."""
+        """Attaches a connection of a process; returns its first handle, or None if the session has ended."""
         with self._lock:
             if self.ended:
                 return None
@@ -218,9 +218,9 @@ class Session:
             return self.attached * _HANDLES_PER_CONNECTION
 
     def outlives(self, pid: int) -> bool:
-        """A connection of that process broke: whether the session lives on, for others or because its client returns.
+        """After a connection broke: whether the session lives on, for other connections or a client that reconnects.
 
-        Waits for that return, unless the client died or said goodbye.
+        Waits for the client to reconnect, unless it died or said goodbye.
         """
         deadline = time.monotonic() + LINGER_SECONDS
         with self._lock:
@@ -229,24 +229,24 @@ class Session:
             while not self._connected and self.attached == attached and not self._frozen:
                 left = deadline - time.monotonic()
                 if self.ended or self._parted or left <= 0 or self._client.is_over():
-                    self.ended = True  # whoever returns now is too late
+                    self.ended = True  # no process can attach after this
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
 
     def part(self) -> bool:
-        """Its client said goodbye; True if nobody else is connected."""
+        """Notes that its client said goodbye; True if no other process is connected."""
         with self._lock:
             self._parted = True
             self._changed.notify_all()
             return len(self._connected) <= 1
 
     def is_connected(self) -> bool:
-        """Whether a process is, now."""
+        """Whether a process is connected."""
         return bool(self._connected)
 
     def is_orphaned(self) -> bool:
-        """Whether its client is dead, and nobody else is connected or expected."""
+        """Whether its client has died, and no other process is connected or expected."""
         with self._lock:
             if self._waits_until is not None and time.monotonic() > self._waits_until:
                 return True
@@ -254,7 +254,7 @@ class Session:
             return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)
 
     def end(self) -> None:
-        """Frees what it owns. Whoever waits for its client to come back is told."""
+        """Frees its arrays and programs, and wakes threads that wait for its client."""
         with self._lock:
             self.ended = True
             self.arrays.clear()
@@ -270,7 +270,7 @@ class Session:
     # ---- from one daemon to the next
 
     def freeze(self) -> None:
-        """From now on no Run begins, on whatever connection: the next daemon gets those that are still to come."""
+        """Lets no Run begin any more, on any connection: clients repeat them at the next daemon."""
         with self._lock:
             self._frozen = True
             for order in self._orders.values():
@@ -284,10 +284,10 @@ class Session:
             return self._on_disk is not None
 
     def hand_over(self) -> tuple[State, dict[int, Any]]:
-        """What the next daemon needs of a frozen session, and its arrays, which are its own no more."""
+        """The state of a frozen session for the next daemon, and its arrays, which it gives up."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
-            for handle in self.unwanted:  # by a Run that did not end in time
+            for handle in self.unwanted:  # a Run that needed them did not end in time
                 arrays.pop(handle, None)
             keys = [entry if isinstance(entry, str) else entry.key for entry in self.executables]
             state = State(
@@ -302,8 +302,8 @@ class Session:
 
     @classmethod
     def restored(cls, state: State, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
-        """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
-        told the client that it is missed.
+        """The session of the previous daemon. It waits for its client as long as the client lives, because an idle
+        client does not notice the restart. If that cannot be known, it waits for a while.
         """
         session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid

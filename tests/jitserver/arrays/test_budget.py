@@ -77,7 +77,7 @@ def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
     with pytest.raises(ArrayBudgetExceeded) as caught:
         budget.recount(20 * MIB, "step(f32[8])")
     text = str(caught.value)
-    assert text.startswith("step(f32[8]) takes 20 MiB more of the daemon's memory for arrays, which has 100 MiB.")
+    assert text.startswith("step(f32[8]) takes 20 MiB more of the daemon's memory budget of 100 MiB for arrays.")
     assert (
         "It holds 90 MiB: pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays; kept as 'data' 30 MiB in 12 arrays; "
         in text
