@@ -1,4 +1,4 @@
-"""Sessions and kept trees on their way from one daemon to the next at the same address."""
+"""Saves and restores the sessions and named arrays of the daemons at one address."""
 
 import logging
 import shutil
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """What the previous daemon left in a folder and no client has asked for yet; and what this one leaves."""
+    """The sessions and named arrays that the previous daemon saved, and those that this one saves."""
 
     def __init__(self, root: Path) -> None:
         """Open a folder that no other daemon uses.
@@ -46,7 +46,7 @@ class Checkpoint:
         """
         for old in (folder.part() / "sessions", folder.part() / "kept"):
             if old.exists():
-                log.warning("what a daemon of an older version left in %s is removed", old)
+                log.warning("removed the checkpoint of an older version in %s", old)
                 shutil.rmtree(old, ignore_errors=True)
         return cls(folder_of(address))
 
@@ -60,7 +60,7 @@ class Checkpoint:
                 continue
             session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
             if session.is_orphaned():
-                log.info("the session of process %d is not taken back: it has ended", session.pid)
+                log.info("the session of process %d is not restored: the process has ended", session.pid)
                 session.end()
             else:
                 sessions.restore(session)
@@ -69,15 +69,15 @@ class Checkpoint:
         """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
         `time.monotonic`). Afterwards they own no arrays.
         """
-        saving = self._taken_over(kept, sessions)
+        saving = self._collect(kept, sessions)
         try:
-            with self._manifests.lock:  # a file that is there may get another reference
+            with self._manifests.lock:  # an existing file may get another reference
                 self._manifests.make_folders()
                 saving.run(deadline)
         except (SettingsError, OSError) as error:
-            log.warning("the checkpoint cannot be written, and all arrays are lost: %s", error)
+            log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
 
-    def _taken_over(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
+    def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
         saving = Saving(self._manifests, self._store)
         for name, tree in kept.hand_over().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))
@@ -105,12 +105,12 @@ class Saved:
         return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
 
     def load(self) -> dict[int, Any]:
-        """Read the arrays, by handle. One that is lost is `Failed`."""
+        """Read the arrays, by handle. A lost one is `Failed`."""
         begun = time.monotonic()
         found: dict[int, Any] = {}
         for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
             found |= dict.fromkeys(handles, self._loaded(stored))
-        log.info("%d arrays are back, after %.2f s", len(found), time.monotonic() - begun)
+        log.info("loaded %d arrays in %.2f s", len(found), time.monotonic() - begun)
         return found
 
     def discard(self) -> None:
@@ -122,8 +122,8 @@ class Saved:
             return Failed(stored)
         try:
             return self._store.load(stored)
-        except Exception as error:  # it is damaged or gone, or there is no such device or memory any more
-            log.warning("an array of the daemon before is lost: %s", error)
-            lost = ArrayLost(f"the daemon restarted, and could not have this array back: {error}")
+        except Exception as error:  # the file is damaged or missing, or the device or the memory is
+            log.warning("an array of the previous daemon is lost: %s", error)
+            lost = ArrayLost(f"the daemon restarted, and could not restore this array: {error}")
             lost.__cause__ = error
             return Failed(failure_of(lost))

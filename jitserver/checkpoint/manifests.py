@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class Stored(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """An array in a file. `spec` says where it lies, too; one that is not `committed` there may be moved by its users,
-    and one that is `shared` may be taken by no program.
+    """An array in a file. `spec` includes its sharding. Its users may move it unless it is `committed`, and no program
+    may donate it if it is `shared`.
     """
 
     file: str
@@ -34,8 +34,8 @@ class Stored(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Manifest(msgspec.Struct, array_like=True, frozen=True):
-    """A session, or a name that holds a tree; and each of its arrays, or what that failed with, under all its handles.
-    The handles of a tree are the positions of its leaves.
+    """A session or a named tree, with its arrays or their failures, each under all its handles. The handles of a tree
+    are the positions of its leaves.
     """
 
     owner: State | TreeState
@@ -117,14 +117,14 @@ class Manifests:
     def _read(self, path: Path) -> None:
         try:
             if path.name.startswith("."):
-                raise files.Corrupt("it was never finished")
+                raise files.Corrupt("it was not written completely")
             if path.stat().st_uid != os.getuid():
                 raise files.Corrupt("it belongs to another user")
             self._found[path] = decoded(files.read(path), Manifest)
         except (files.Corrupt, msgspec.MsgspecError, OSError) as error:
-            log.warning("what the daemon before left in %s is lost: %s", path, error)
-            with contextlib.suppress(ValueError):  # it is that of a name
-                self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and what it left is damaged: {error}"
+            log.warning("the manifest %s is lost: %s", path, error)
+            with contextlib.suppress(ValueError):  # the manifest of a name
+                self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and its checkpoint is damaged: {error}"
             _remove(path)
 
     def _named(self) -> set[str]:
@@ -139,14 +139,14 @@ def folder_of(address: str) -> Path:
     """The folder for the daemons at an address.
 
     Raises:
-        SettingsError: a folder on the way belongs to another user.
+        SettingsError: a folder above it belongs to another user.
         OSError: it cannot be made.
     """
     return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
 
 
 def forget_sessions(address: str) -> None:
-    """Remove the sessions that a daemon left at an address, where none may run."""
+    """Remove the saved sessions of an address at which no daemon runs."""
     with contextlib.suppress(SettingsError, OSError):
         manifests = Manifests(folder_of(address))
         for manifest in manifests.all():

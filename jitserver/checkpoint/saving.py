@@ -1,7 +1,7 @@
 """One save: writes the arrays, then the manifests that name them.
 
-The smallest arrays come first, and last those that are still computed, as that may take all the time. What there is no
-room or time for is left out, and says so when it is asked for.
+The smallest arrays come first, and those that are still being computed last, as they may use up the time. Arrays for
+which there is no room or time become failures that say so.
 """
 
 import logging
@@ -29,9 +29,9 @@ class Saving:
         self._manifests = manifests
         self._store = store
         self._drafts: list[tuple[Manifest, list[int]]] = []
-        self._left: dict[int, Any] = {}  # by `id`: all are alive when writing begins
-        self._done: dict[int, Any] = {}  # what became of each: Stored, or a Failure
-        self._written: list[int] = []  # in their order
+        self._left: dict[int, Any] = {}  # by `id`, unique as all are alive when writing begins
+        self._done: dict[int, Any] = {}  # Stored or Failure, by `id`
+        self._written: list[int] = []  # in the order of writing
 
     def add(self, owner: State | TreeState, arrays: dict[int, Any]) -> None:
         """Take over the arrays of a session, or the leaves of a tree."""
@@ -49,10 +49,10 @@ class Saving:
             if isinstance(self._done[number], Stored):
                 self._written.append(number)
         self._write_manifests()
-        self._manifests.sweep()  # arrays of trees that were given up
+        self._manifests.sweep()  # arrays of trees that were left out
 
     def _find_written(self) -> None:
-        """Note the arrays that are on the disk already because a manifest that stays names them."""
+        """Note the arrays that are already on the disk, named by a manifest that stays."""
         for manifest in self._manifests.all():
             for stored in manifest.stored():
                 number = id(self._store.loaded(stored))
@@ -69,26 +69,28 @@ class Saving:
             return _lost("had no time left to write this array to the disk")
         except OSError as error:
             return _no_room(error)
-        except Exception as error:  # what computes it may have failed, for whatever reason
+        except Exception as error:  # its computation may have failed for any reason
             return failure_of(error)
 
     def _write_manifests(self) -> None:
         while errors := self._try_manifests():
             if not self._written:
-                log.warning("%d sessions or kept trees are lost: they cannot be written: %s", len(errors), errors[-1])
+                log.warning(
+                    "%d sessions or named trees are lost, as they cannot be written: %s", len(errors), errors[-1]
+                )
                 return
-            number = self._written.pop()  # the last and largest makes room for what must be known
+            number = self._written.pop()  # removing the largest makes room for the manifests
             self._store.remove(self._done[number])
             self._done[number] = _no_room(errors[-1])
-        log.info("%d sessions and kept trees are left for the next daemon", len(self._drafts))
+        log.info("saved %d sessions and named trees for the next daemon", len(self._drafts))
 
     def _try_manifests(self) -> list[OSError]:
         errors = []
         for draft in list(self._drafts):
             manifest = msgspec.structs.replace(draft[0], arrays=[self._done[number] for number in draft[1]])
             failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
-            if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree, or nothing
-                log.warning("what is kept as %r is lost: %s", manifest.owner.name, failures[0])
+            if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree or nothing
+                log.warning("the arrays kept as %r are lost: %s", manifest.owner.name, failures[0])
                 self._manifests.discard(manifest)
                 self._drafts.remove(draft)
                 continue

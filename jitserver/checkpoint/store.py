@@ -1,4 +1,4 @@
-"""Arrays in files, and back: each file is one array."""
+"""Stores arrays in files, one array in each."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ _STEP_BYTES = 16 << 20
 
 
 class ArrayStore:
-    """A folder of arrays. Safe to use from many threads."""
+    """A folder of arrays. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class ArrayStore:
 
         Raises:
             OSError: there is no room, or (TimeoutError) no time. No file remains.
-            CaptureError: its sharding has no form that can be written.
+            CaptureError: its sharding cannot be serialized.
             RuntimeError: it was deleted, or what computes it failed.
         """
         data, checksum = array_bytes.to_bytes(array, deadline), 0
@@ -40,7 +40,7 @@ class ArrayStore:
             with open(path, "xb", opener=_private) as file:
                 for begin in range(0, len(data), _STEP_BYTES):
                     if time.monotonic() > deadline:
-                        raise TimeoutError("there is no time left")
+                        raise TimeoutError("no time left")
                     part = data[begin : begin + _STEP_BYTES]
                     file.write(part)
                     checksum = zlib.crc32(part, checksum)
@@ -55,7 +55,7 @@ class ArrayStore:
         Raises:
             Corrupt: the file does not hold what was written to it.
             OSError: it cannot be read.
-            Incompatible: there are fewer devices than it lay on.
+            Incompatible: its sharding needs more devices than there are.
         """
         array = self.loaded(stored)
         if array is not None:

@@ -1,1 +1,1 @@
-"""Which programs were under way when a daemon died. Knows nothing of jax."""
+"""Which programs were in progress when a daemon died. Does not depend on jax."""

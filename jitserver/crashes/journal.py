@@ -1,9 +1,8 @@
-"""The crash journal: what each thread of a daemon is at, written where it outlives the daemon.
+"""The crash journal: what each thread of a daemon is doing, in a file that survives the daemon.
 
-It is a file mapped into memory, with a slot for each thread: to write there takes no system call, and the kernel keeps
-what was written however the process ends. The file is locked for as long as its daemon lives, and goes when the daemon
-means to end. So a file that is there and not locked tells of a crash, and the next daemon gives a strike to each
-program in it.
+The file is mapped into memory, with a slot for each thread. A write takes no system call, and the kernel keeps it
+however the process ends. The file is locked as long as its daemon lives, and removed on a regular shutdown. So an
+existing file without a lock means a crash, and the next daemon gives a strike to each program in it.
 """
 
 import contextlib
@@ -25,18 +24,18 @@ log = logging.getLogger(__name__)
 
 SLOT = 128
 _SLOTS = 2048
-_CHECK = 5  # a slot is: whether something is under way, four bytes that check the rest, the rest
+_CHECK = 5  # a slot has: one byte (in progress or not), four bytes (checksum of the text), the text
 NOTHING = bytes(SLOT)
 
 
 def mark(phase: str, key: str, label: str) -> bytes:
-    """What a slot holds while a thread is at that phase of a program."""
+    """The content of a slot while its thread is in a phase of a program."""
     text = f"{phase} {key} {label}".encode(errors="replace")[: SLOT - _CHECK].ljust(SLOT - _CHECK, b"\0")
     return b"\1" + zlib.crc32(text).to_bytes(4, "big") + text
 
 
 def read(slot: bytes) -> Work | None:
-    """What a thread was at; None where it was at nothing, or died while it wrote that down."""
+    """What a thread was doing; None if it was idle, or died while it wrote the slot."""
     text = slot[_CHECK:]
     if not slot[0] or zlib.crc32(text).to_bytes(4, "big") != slot[1:_CHECK]:
         return None
@@ -45,12 +44,12 @@ def read(slot: bytes) -> Work | None:
 
 
 class Journal:
-    """What the threads of this daemon are at. Without a file, for as long as it lives.
+    """What the threads of this daemon are doing. Without a file, it does not survive a crash.
 
     Attributes:
-        here: `here.slot` is this thread's own slot.
-        lasts: whether what it holds outlives a crash.
-        strikes: what earlier crashes left.
+        here: `here.slot` is the slot of the current thread.
+        lasts: whether it survives a crash.
+        strikes: the strikes from earlier crashes.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class Journal:
 
     @classmethod
     def begin(cls, folder: Path, part: Path) -> "Journal":
-        """Counts who died, and begins the journal of this daemon, which lives as long as the process.
+        """Counts earlier crashes, and begins the journal of this process.
 
         Args:
-            folder: of journals; best in memory, where the kernel never has a thread wait for a disk.
-            part: the part of the cache whose programs they name; the strikes are kept there.
+            folder: of journals; best in memory, so that no thread ever waits for a disk.
+            part: the folder of the cache with these programs, which also has the strikes.
         """
         strikes = Strikes(part)
         stem = hashlib.blake2b(os.fsencode(part), digest_size=6).hexdigest()
@@ -81,22 +80,22 @@ class Journal:
         return cls(strikes, path, memory)
 
     def end(self) -> None:
-        """The daemon means to end: whatever it is at from now on is not to blame."""
+        """Marks a regular shutdown: no program gets a strike from now on."""
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
     @contextlib.contextmanager
     def noted(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
-        """Notes what this thread does to a program. Each phase that ends, also by an exception, is forgiven.
+        """Notes what this thread does with a program. When a phase ends, also by an exception, its strikes are removed.
 
         Args:
-            phase: "tracing", "compiling", ...: what it ends "while" it does.
-            key: the program's.
-            label: what people call the program.
+            phase: "tracing", "compiling", ...
+            key: the call key of the program.
+            label: describes the program for people.
 
         Returns:
-            What to call with the next phase, when this one is over.
+            A function to call with the next phase, when this one ends.
 
         Example:
             >>> with journal.noted("tracing", key, label) as go_on:
@@ -122,7 +121,7 @@ class Journal:
 
 
 class _Here(threading.local):
-    """Gives each thread that asks a slot, which it has until it ends."""
+    """Gives each thread a slot until the thread ends."""
 
     def __init__(self, memory: memoryview, free: list[int]) -> None:
         self._lease = _Lease(memory, free)
@@ -136,7 +135,7 @@ class _Lease:
         try:
             self._start = free.pop()
             self.slot = memory[self._start : self._start + SLOT]
-        except IndexError:  # with so many threads, this one goes unnoted
+        except IndexError:  # too many threads: this one is not noted
             self.slot = memoryview(bytearray(SLOT))
 
     def __del__(self) -> None:
@@ -145,13 +144,15 @@ class _Lease:
 
 
 def _new(folder: Path, stem: str) -> tuple[Path, memoryview]:
-    """A journal of our own. Others see it only once it is locked."""
+    """Makes a journal, which other processes see only once it is locked."""
     number, name = tempfile.mkstemp(".new", f"{stem}-", folder)
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
         with open(number, "wb", closefd=False) as file:
-            file.write(NOTHING * _SLOTS)  # a disk that is full must be met now: met by a write to memory, it kills
-        memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))  # holds the file open, and so the lock
+            file.write(
+                NOTHING * _SLOTS
+            )  # finds a full disk now: later, a write to the mapped memory would kill the process
+        memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))  # keeps the file open and locked
         path = Path(name).with_suffix(".journal")
         os.rename(name, path)
     except BaseException:
@@ -167,10 +168,10 @@ def _count_dead(folder: Path, stem: str, strikes: Strikes) -> None:
         with contextlib.suppress(BlockingIOError, FileNotFoundError), open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file.fileno()).st_nlink:
-                continue  # another daemon was quicker
+                continue  # another daemon counted it
             data = file.read()
             slots = (data[start : start + SLOT] for start in range(0, len(data) - SLOT + 1, SLOT))
             died = [work for work in map(read, slots) if work is not None]
-            # Where strikes cannot be kept, the file is: each daemon to come counts it again.
+            # If the strikes cannot be saved, the file stays, and the next daemon counts it again.
             if not died or strikes.add(died, time.time()):
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What programs were under way when a daemon died: a strike for each. Whoever has three is not touched any more."""
+"""Strikes: each program that was in progress when a daemon died gets one. A program with three is refused."""
 
 import contextlib
 import datetime
@@ -18,10 +18,10 @@ from jitserver.cache import files
 log = logging.getLogger(__name__)
 
 MOST = 3
-"""So many strikes, and a program is refused."""
+"""With so many strikes, a program is refused."""
 
 DRY_RUN = "dry-running"
-"""A phase that nobody asked for: what ends the daemon in it is refused no call, but gets no other dry run."""
+"""The phase of dry runs, which no client requested: its strikes refuse no calls, only further dry runs."""
 
 _FILE = "strikes"
 _MOST_SUSPECTS = 1000
@@ -29,7 +29,7 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 class Work(NamedTuple):
-    """What a thread of a daemon is at: tracing, compiling, running, ... a program."""
+    """What a thread of a daemon is doing: tracing, compiling, running, ... a program."""
 
     phase: str
     key: str
@@ -37,7 +37,7 @@ class Work(NamedTuple):
 
 
 class Strike(msgspec.Struct, frozen=True):
-    """A daemon died in this phase of a program."""
+    """A daemon died during this phase of a program."""
 
     phase: str
     when: float  # seconds since the epoch
@@ -51,16 +51,16 @@ class Suspect(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its function."""
+        """The name of its function."""
         return self.label.partition("(")[0]
 
     @property
     def held(self) -> list[Strike]:
-        """Those that are held against its calls."""
+        """The strikes that count against its calls."""
         return [strike for strike in self.strikes if strike.phase != DRY_RUN]
 
     def info(self, key: str) -> EntryInfo:
-        """It as an entry of the cache, of which nothing else may be there."""
+        """Describes it as an entry of the cache, which may have no other data on it."""
         when = self.strikes[-1].when
         return EntryInfo(
             key=key,
@@ -80,45 +80,45 @@ class Suspect(msgspec.Struct, frozen=True):
         )
 
     def count(self, phase: str) -> int:
-        """How many strikes are for that phase."""
+        """The number of strikes for a phase."""
         return sum(strike.phase == phase for strike in self.strikes)
 
 
 class Strikes:
-    """The strikes of one part of the cache, for all daemons that use it. Safe to use from many threads.
+    """The strikes of one folder of the cache, for all daemons that use it. Thread-safe.
 
-    Where the file cannot be written, what changes is known to this process alone, after one warning.
+    If the file cannot be written, changes are known to this process only, after one warning.
 
     Args:
-        folder: where they are kept; None: in memory only.
+        folder: has the file; None: strikes are in memory only.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._suspects: dict[str, Suspect] = {}  # the one struck last comes last
-        self._seen: tuple[int, ...] = ()  # the file as it was when it was read
+        self._suspects: dict[str, Suspect] = {}  # the most recent comes last
+        self._seen: tuple[int, ...] = ()  # the version of the file that was read
         self._lock = threading.Lock()
         self._warned = False
 
     def all(self) -> dict[str, Suspect]:
-        """Who has strikes, by key; the one struck last comes last."""
+        """The programs with strikes, by key; the most recent comes last."""
         with self._lock:
             self._refresh()
             return dict(self._suspects)
 
     def of(self, key: str) -> Suspect | None:
-        """What is held against a program, if something is."""
+        """The strikes of a program, or None."""
         with self._lock:
             self._refresh()
             return self._suspects.get(key)
 
     def count(self, key: str, phase: str) -> int:
-        """How many strikes a program has for a phase."""
+        """The number of strikes of a program for a phase."""
         suspect = self.of(key)
         return suspect.count(phase) if suspect is not None else 0
 
     def refusal(self, key: str) -> str:
-        """Why a program is refused, and what helps; empty where it is not."""
+        """Why a program is refused, and how to change that; empty if it is not refused."""
         suspect = self.of(key)
         if suspect is None or len(suspect.held) < MOST:
             return ""
@@ -127,11 +127,11 @@ class Strikes:
         last = datetime.datetime.fromtimestamp(suspect.held[-1].when).isoformat(" ", "seconds")
         return (
             f"{suspect.label} is refused: the daemon ended {how}, last at {last}. "
-            f"Change it; or, if something else ended the daemon, `jitserver cache rm {key[:12]}`"
+            f"Change the function; or, if something else ended the daemon, run `jitserver cache rm {key[:12]}`"
         )
 
     def add(self, died: Iterable[Work], when: float) -> bool:
-        """Gives a strike to each program that was under way at a daemon's death; whether they are kept for good."""
+        """Gives a strike to each program that was in progress when a daemon died; returns whether they were saved."""
 
         def strike(suspects: dict[str, Suspect]) -> None:
             for work in {work.key: work for work in died}.values():
@@ -147,7 +147,7 @@ class Strikes:
         return self._change(strike)
 
     def forgive(self, key: str, phase: str) -> None:
-        """Takes back the strikes that a program has for a phase: it went well, so that another one was to blame."""
+        """Removes the strikes of a program for a phase that has now succeeded: another program was to blame."""
 
         def forgive(suspects: dict[str, Suspect]) -> None:
             left = [strike for strike in suspects[key].strikes if strike.phase != phase] if key in suspects else []
@@ -160,10 +160,10 @@ class Strikes:
             self._change(forgive)
 
     def clear(self, prefix: str) -> dict[str, Suspect]:
-        """Takes back all strikes of the programs whose key starts with `prefix`, or whose function has that name.
+        """Removes all strikes of the programs whose key starts with `prefix`, or whose function has that name.
 
         Returns:
-            The programs that had some, by key.
+            The programs that had strikes, by key.
         """
         cleared: dict[str, Suspect] = {}
 
@@ -185,15 +185,15 @@ class Strikes:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps the other daemons of this part of the cache from changing the file meanwhile."""
+        """Locks the file against other daemons."""
         with contextlib.ExitStack() as stack:
             if self._folder is not None:
-                with contextlib.suppress(OSError):  # then it cannot be written either, and that is told
+                with contextlib.suppress(OSError):  # then it cannot be written either, and `_save` warns
                     fcntl.flock(stack.enter_context(open(self._folder / "strikes.lock", "a")), fcntl.LOCK_EX)
             yield
 
     def _refresh(self) -> None:
-        """Reads the file if somebody wrote or removed it since."""
+        """Reads the file if it was written or removed since."""
         if self._folder is None:
             return
         path = self._folder / _FILE
@@ -204,7 +204,7 @@ class Strikes:
         try:
             self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
         except (OSError, files.Corrupt, msgspec.MsgspecError) as error:
-            log.warning("the strikes of earlier crashes cannot be read, and are forgotten: %s", error)
+            log.warning("the strikes of earlier crashes are lost, as they cannot be read: %s", error)
             self._suspects = {}
 
     def _save(self) -> bool:
@@ -215,14 +215,14 @@ class Strikes:
             self._seen = _version(self._folder / _FILE)
         except OSError as error:
             if not self._warned:
-                log.warning("the strikes of crashes cannot be kept: %s", error)
+                log.warning("the strikes of crashes cannot be saved: %s", error)
             self._warned = True
             return False
         return True
 
 
 def _version(path: Path) -> tuple[int, ...]:
-    """Differs whenever somebody has written the file; empty where there is none."""
+    """Changes with each write of the file; empty if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -349,7 +349,7 @@ def test_a_damaged_array_is_lost_alone(serve: Any, start_client: Any) -> None:
     try:
         np.asarray(kept)
     except errors.ArrayLost as error:
-        assert "could not have this array back" in str(error), error
+        assert "could not restore this array" in str(error), error
         print("lost")
     print(int(state["n"]))
 """

@@ -96,7 +96,7 @@ def test_what_cannot_be_written_is_lost_and_nothing_else(
     daemon.keep("b", [z])
     full_after(20_000)
     daemon.leave()
-    assert "what is kept as 'a' is lost: the daemon restarted, and could not write" in caplog.text
+    assert "the arrays kept as 'a' are lost: the daemon restarted, and could not write" in caplog.text
     assert [path.stat().st_size for path in daemon.files("arrays")] == [80], "nothing of what is lost is left"
     assert list(Daemon(daemon.root).kept.all()) == ["b"]
 
@@ -106,7 +106,7 @@ def test_what_there_is_no_time_for_is_lost(daemon: Daemon, caplog: pytest.LogCap
     following = daemon.restart()
     fill(following, "b")
     following = following.restart(time.monotonic() - 1)
-    assert "what is kept as 'b' is lost: the daemon restarted, and had no time left" in caplog.text
+    assert "the arrays kept as 'b' are lost: the daemon restarted, and had no time left" in caplog.text
     assert list(following.kept.all()) == ["a"]
 
 
@@ -211,7 +211,7 @@ def test_what_is_lost_to_its_name_is_still_its_sessions(
     shared.daemon.keep("data", [*shared.daemon.leaves("data"), jnp.zeros(5000)])
     full_after(20_000)
     shared.restart()
-    assert "what is kept as 'data' is lost" in caplog.text
+    assert "the arrays kept as 'data' are lost" in caplog.text
     assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 4000]
     assert np.array_equal(shared.back().array(1), np.arange(1000.0))
 
@@ -222,7 +222,7 @@ def test_an_array_that_is_damaged_is_lost_to_both(shared: Shared) -> None:
     path.write_bytes(b"x" * 100 + path.read_bytes()[100:])
     with pytest.raises(Failed) as failed:
         shared.back().array(1)
-    assert "could not have this array back" in failed.value.failure.text
+    assert "could not restore this array" in failed.value.failure.text
     tree = shared.daemon.kept.all()["data"]
     assert not shared.daemon.kept.load("data", tree)
     assert tree.arrays == (), "others may be counting them"

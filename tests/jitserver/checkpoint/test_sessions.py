@@ -239,7 +239,7 @@ def test_a_folder_that_cannot_be_made_is_a_loss_with_a_word(
     (root / "arrays").rmdir()
     (root / "arrays").write_text("in the way")
     daemon.leave()
-    assert "the checkpoint cannot be written, and all arrays are lost" in caplog.text
+    assert "all arrays are lost, as the checkpoint cannot be written" in caplog.text
 
 
 def says(session: Session, handle: int, *words: str) -> None:
@@ -296,7 +296,7 @@ def test_an_array_that_vanished_is_lost_alone(daemon: Daemon) -> None:
     following = daemon.restart()
     max(following.files("arrays"), key=lambda path: path.stat().st_size).unlink()
     back = following.back(session)
-    says(back, 2, "could not have this array back", "No such file")
+    says(back, 2, "could not restore this array", "No such file")
     assert back.array(1).shape == (4,)
     assert following.is_empty()
 

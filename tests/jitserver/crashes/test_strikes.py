@@ -119,7 +119,7 @@ def test_where_nothing_can_be_written_they_hold_for_this_process(
     assert not strikes.add([Work("running", A, "a()")], 1.0)
     struck(strikes, (A, "running"), (A, "running"))
     assert strikes.refusal(A)
-    assert sum("cannot be kept" in record.message for record in caplog.records) == 1
+    assert sum("cannot be saved" in record.message for record in caplog.records) == 1
     strikes.forgive(A, "running")
     assert of(strikes, A) == []
 
