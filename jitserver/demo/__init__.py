@@ -1,1 +1,1 @@
-"""The program that `jitserver demo` runs twice. It is written as a user would write it."""
+"""The programs that `jitserver demo` and `jitserver doctor` run, written as users would write them."""

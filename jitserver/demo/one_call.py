@@ -1,4 +1,4 @@
-"""Calls one small function, and prints how long the first call took and how long one takes afterwards."""
+"""Calls a small function, and prints the duration of the first call and of later ones."""
 
 import json
 import time

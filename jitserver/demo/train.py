@@ -1,6 +1,6 @@
 """Trains a small transformer, byte by byte, on the documentation that comes with Python.
 
-An ordinary program: what makes it fast the second time is `@jitclient.jit` in place of `@jax.jit`.
+An ordinary program. Because of `@jitclient.jit` in place of `@jax.jit`, it is fast the second time.
 Usage: python train.py [SALT [LAYERS [STEPS]]]
 """
 

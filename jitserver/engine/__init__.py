@@ -1,1 +1,1 @@
-"""The only place that imports jax: it traces, compiles, runs, and holds arrays, and hides devices from all else."""
+"""The only package of the daemon that imports jax: traces, compiles and runs programs, and holds arrays."""

@@ -1,8 +1,8 @@
-"""Reads of the world while a captured function is traced: such a trace must not be kept under the function's key.
+"""Detects ambient reads during a trace, whose result must not be cached under the function's key.
 
-What user code reaches by itself is a trap in its sandbox. Here is the rest: errors that the user's code swallowed,
-files that installed code opened (`codec/ambient/world.py`), the hidden generators of `random` and `numpy.random`, and
-what `readers.py` sees.
+Reads by user code itself raise in its private namespace. This module detects the others: errors that user code caught,
+files that installed code opened (`codec/ambient/world.py`), changes of the global generators of `random` and
+`numpy.random`, and what `readers.py` notes.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from jitclient.codec.ambient.inputs import message_of, note_read, noted_reads
 from jitclient.errors import AmbientInput
 
 OF_GENERATORS = message_of("the state of a global random generator")
-"""What is said where nothing but such a state has changed: another thread may have done that."""
+"""The message if only such a state has changed, which another thread may have done."""
 
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Raises at its end if the world was read meanwhile by this thread, also in place of what came of the reading.
+    """Raises at the end if this thread made ambient reads, also in place of an exception that they caused.
 
     Raises:
-        AmbientInput: it was; the message says what was read.
+        AmbientInput: it did; the message names the first read.
     """
     failure: BaseException | None = None
     with noted_reads() as reads:
@@ -34,7 +34,7 @@ def refused() -> Iterator[None]:
         except AmbientInput:
             raise
         except BaseException as error:
-            failure = error  # here, where other files lie than in the client's folder
+            failure = error  # perhaps because the daemon has other files than the client's folder
         if before != _generators():
             note_read(OF_GENERATORS)
     if reads:
@@ -44,6 +44,6 @@ def refused() -> Iterator[None]:
 
 
 def _generators() -> tuple[Any, ...]:
-    """The states of the hidden generators. Another thread may change them: that costs a second trace."""
+    """The states of the global generators. If another thread changes them, that costs a second trace."""
     _, words, position, *_ = np.random.get_state(legacy=True)
     return bytes(np.asarray(words)), position, random.getstate()

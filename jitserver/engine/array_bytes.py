@@ -1,4 +1,4 @@
-"""Arrays as bytes and back as they are: dtype, weak type, keys, and where they lie."""
+"""Arrays as bytes and back, with dtype, weak type, key type and sharding."""
 
 import time
 from typing import Any
@@ -16,41 +16,41 @@ _POLL_SECONDS = 0.01
 
 
 def spec_of(array: jax.Array) -> Spec:
-    """What an array is, and where it lies, also where messages say nothing of that."""
+    """The spec of an array, always with its sharding, which specs in messages may lack."""
     place = shardings.of(array.sharding) or shardings.on_first()
-    return Spec(array.shape, str(array.dtype), getattr(array, "weak_type", False), place)  # keys have no such type
+    return Spec(array.shape, str(array.dtype), getattr(array, "weak_type", False), place)  # keys have no weak type
 
 
 def is_ready(array: jax.Array) -> bool:
-    """Whether an array is computed, or will never be."""
+    """Whether an array is computed or was deleted."""
     return bool(array.is_deleted() or _plain(array).is_ready())
 
 
 def to_bytes(array: jax.Array, deadline: float) -> memoryview:
     """The bytes of an array, once it is computed; gives up at `deadline` (by `time.monotonic`).
 
-    JAX keeps the copy in host memory that this makes of an array on an accelerator for as long as the array lives.
+    For an array on an accelerator this makes a copy in host memory, which JAX keeps as long as the array lives.
 
     Raises:
         TimeoutError: it was not computed in time.
-        RuntimeError: it was deleted, or what computes it failed.
+        RuntimeError: it was deleted, or its computation failed.
     """
-    if array.is_deleted():  # JAX ends the process where such a one is asked whether it is ready
+    if array.is_deleted():  # calling is_ready on it would crash the process
         raise RuntimeError(f"Array has been deleted with shape={array.dtype.name}{list(array.shape)}.")
     plain = _plain(array)
     while not plain.is_ready():
         if time.monotonic() > deadline:
-            raise TimeoutError("there is no time left")
+            raise TimeoutError("no time left")
         time.sleep(_POLL_SECONDS)
     return raw_bytes(np.asarray(plain))
 
 
 def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
-    """The array of these bytes. One that is not `committed` to where it lies may be moved by its users, as JAX does
-    with an array that nobody placed.
+    """The array of these bytes. Unless it is `committed`, its users may move it, as JAX does with arrays that were not
+    placed explicitly.
 
     Raises:
-        Incompatible: there are fewer devices than it lay on.
+        Incompatible: its sharding needs more devices than there are.
     """
     if committed:
         array = device_arrays.resident(raw, spec)
@@ -62,6 +62,6 @@ def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
 
 
 def _plain(array: jax.Array) -> Any:
-    """An array without JAX's own dtypes, which know nothing of being ready."""
+    """The data of an array: arrays of JAX's own dtypes have no is_ready."""
     dtype: Any = array.dtype
     return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)

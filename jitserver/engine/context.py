@@ -1,4 +1,4 @@
-"""What decides a program beside the function and its arguments: versions, devices, and the caller's JAX settings."""
+"""The context of a program: versions, devices, and the caller's JAX settings."""
 
 import contextlib
 import functools
@@ -42,7 +42,7 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _in_block(mesh: Any) -> Iterator[None]:
     made = shardings.mesh_to_jax(Mesh(*mesh))
-    with trace_warnings.collected():  # that it is deprecated, the client's jax has said
+    with trace_warnings.collected():  # the deprecation warning was shown in the client
         made.__enter__()
     try:
         yield
@@ -75,7 +75,7 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
 
 @contextlib.contextmanager
 def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
-    """Gives this thread the caller's JAX settings and process state, and JAX's defaults for the rest."""
+    """Enters the caller's JAX settings and process state in this thread, with JAX's defaults for all others."""
     with contextlib.ExitStack() as stack:
         for name, value in {**DEFAULTS, **dict(settings)}.items():
             if name in _ENTER:
@@ -84,7 +84,7 @@ def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
 
 
 def checks_values(settings: Sequence[tuple[str, Any]]) -> bool:
-    """Whether a program made under these settings raises for values that it does not like."""
+    """Whether a program made under these settings raises for NaNs or infinities."""
     return any(value for name, value in settings if name in ("jax_debug_nans", "jax_debug_infs"))
 
 
@@ -96,7 +96,7 @@ def packages() -> Packages:
 
 @functools.cache
 def of_process() -> dict[str, str]:
-    """The part that is the same for every program of this daemon, by label."""
+    """The part of the context that all programs of this daemon share, by label."""
     devices = jax.devices()
     return {
         "format": str(FORMAT),
@@ -115,32 +115,32 @@ def jax_versions() -> dict[str, str]:
 
 
 def export_platform() -> str:
-    """What programs are compiled for, as jax.export calls it: "cpu", "cuda", ..."""
+    """The platform of programs by its name in jax.export: "cpu", "cuda", ..."""
     name = jax.devices()[0].platform
     return "cuda" if name == "gpu" else name
 
 
 def device_names() -> tuple[str, ...]:
-    """The devices, as people know them."""
+    """The names of the devices, for people."""
     return tuple(f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices())
 
 
 def device_infos() -> list[DeviceInfo]:
-    """The devices, one by one."""
+    """The devices, for clients."""
     memory = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
     pairs = zip(jax.devices(), memory, strict=True)
     return [DeviceInfo(device.device_kind, device.platform, limit) for device, limit in pairs]
 
 
 def device_memory() -> list[DeviceMemory]:
-    """The memory of the devices, as far as they tell: the CPU tells nothing."""
+    """The memory of the devices, as far as it is known: on the CPU it is not."""
     told = [device.memory_stats() or {} for device in jax.devices()]
     pairs = zip(device_names(), told, strict=True)
     return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
 
 
 def _cpu_features() -> str:
-    """A digest of what the processor can do: a program compiled for more must not be loaded for less."""
+    """A digest of the CPU's features: a program must not be loaded on a CPU that lacks some of them."""
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return platform.processor()

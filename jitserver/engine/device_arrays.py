@@ -1,4 +1,4 @@
-"""Arrays between the host's memory and the devices."""
+"""Moves arrays between host memory and devices."""
 
 import functools
 import gc
@@ -19,14 +19,14 @@ Landing = Callable[[bytes | HostArray], Any]
 
 
 def landing(spec: Spec) -> Landing:
-    """What makes an argument for a program out of bytes off the wire."""
+    """A function that makes the argument of a program from received bytes."""
     if spec.dtype in WIDE:
         return functools.partial(_wide, spec=spec)
     return functools.partial(_keys if is_key(spec) else _host, spec=spec)
 
 
 def is_plain(spec: Spec) -> bool:
-    """Whether a program takes and gives such an array as it is on the host, and on the default device."""
+    """Whether programs take and return such arrays in their host form, on the default device."""
     return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
 
 
@@ -35,7 +35,7 @@ def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
 
 
 def _wide(data: bytes | HostArray, spec: Spec) -> Any:
-    with jax.enable_x64(True):  # the client has narrowed it already, if that was to be done
+    with jax.enable_x64(True):  # the client has already narrowed it if x64 is off
         return jax.device_put(_host(data, spec))
 
 
@@ -44,10 +44,10 @@ def _keys(data: bytes | HostArray, spec: Spec) -> Any:
 
 
 def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
-    """An array on the default device, or where its spec says, out of bytes off the wire.
+    """An array from received bytes, on the default device or with the sharding of its spec.
 
     Raises:
-        Incompatible: there are fewer devices.
+        Incompatible: the sharding needs more devices than there are.
     """
     value = landing(spec)(data)
     array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
@@ -55,7 +55,7 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
 
 
 def on_device(value: Any) -> jax.Array:
-    """An argument as an array of JAX's that a program may take: a copy, where others have it too."""
+    """An argument as a JAX array that a program may take by donation: a copy if it is shared."""
     if not isinstance(value, jax.Array):
         return jax.numpy.array(value)
     return value.copy() if is_shared(value) else value
@@ -65,18 +65,18 @@ _shared: dict[int, weakref.ref[Any]] = {}
 
 
 def share(array: jax.Array) -> None:
-    """Notes that several have an array from now on, for as long as it lives: no program may take it."""
+    """Marks an array as shared as long as it lives: no program may take it by donation."""
     number = id(array)
     _shared[number] = weakref.ref(array, lambda _: _shared.pop(number, None))
 
 
 def is_shared(array: jax.Array) -> bool:
-    """Whether several have an array, which no program may take."""
+    """Whether an array is shared, so that no program may take it."""
     return id(array) in _shared
 
 
 def nbytes(array: jax.Array) -> int:
-    """Bytes that an array takes on all the devices that it lies on."""
+    """Bytes of an array on all its devices."""
     sharding = array.sharding
     if len(sharding.device_set) == 1:
         return int(array.nbytes)
@@ -92,17 +92,17 @@ def to_host(array: jax.Array) -> HostArray:
 
 
 def release_host_buffers() -> None:
-    """Has JAX drop its hold on host memory that it has read, which otherwise lasts until its next call."""
+    """Makes JAX release host memory that it has read, which it otherwise does at its next call."""
     _collect()
 
 
 def _jax_collector() -> Callable[[], object]:
     try:
-        from jaxlib import _jax  # no public way: the hold goes with JAX's own list of references to drop
+        from jaxlib import _jax  # there is no public way to empty JAX's list of references to drop
 
         return _jax.collect_garbage  # type: ignore[no-any-return]
     except (ImportError, AttributeError):
-        return gc.collect  # whose start has JAX do the same
+        return gc.collect  # a collection makes JAX do the same
 
 
 _collect = _jax_collector()

@@ -1,5 +1,5 @@
-"""Programs that were loaded before anybody asked are run once on zeros: XLA's first execution of a large one takes more
-than a second longer than the later ones, and this way no client waits for it.
+"""Dry runs: prewarmed programs are run once on zeros, because XLA's first execution of a large program takes more than
+a second longer than later ones. So no client waits for it.
 """
 
 import logging
@@ -20,37 +20,39 @@ log = logging.getLogger(__name__)
 
 _MOST_SECONDS = 1.0
 _ALL_SECONDS = 10.0
-_MOST_BYTES = 256 << 20  # of arguments and results: to make zeros takes its time, too, however quick the calls were
+_MOST_BYTES = (
+    256 << 20
+)  # of arguments, results and temporaries: making them takes time, too, however quick the calls were
 
 _UNSURE = re.compile(
     r' (?:while\((?!.*"known_trip_count":\{"n":)'
     r"|(?:conditional|custom-call|infeed|outfeed|send|recv|reduce-scatter|(?:ragged-)?all-[a-z-]+|collective-[a-z-]+)"
     r"(?:-start)?\()"
 )
-"""What a program does as its arguments or something outside decide. One without any of it does the same work in
-each run. So a run on zeros, which its function may never have met and might never end on, takes what its calls took.
+"""Operations whose work depends on values or on other processes. A program without them does the same work in each
+run. So a run on zeros takes as long as its calls did. With a loop over values, it might never end.
 """
 
 
 def dry_run(
     engine: Engine, keys: Iterable[str], may_begin: Callable[[], bool], find_room: Callable[[int, str], None]
 ) -> None:
-    """Runs those of the programs that are sure to be quick and to do nothing else, one after another.
+    """Runs those programs that are certainly quick and without side effects, one after another.
 
-    Only on the CPU: elsewhere a call returns before its results are there, and the time that was noted is not its own.
+    Only on the CPU: on other devices calls return before they are computed, so their durations are not known.
 
     Args:
-        engine: has them in memory.
+        engine: has the programs in memory.
         keys: of the programs, the most important first.
-        may_begin: whether nobody is in the way; asked before each.
-        find_room: raises where so many bytes cannot be had for what is named.
+        may_begin: whether no client would be delayed; called before each run.
+        find_room: raises if the memory budget lacks so many bytes for what is named.
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
     if context.export_platform() != "cpu" or not engine.journal.lasts:
         return
     if len(crashed) >= MOST:
-        log.warning("programs are not run on zeros: %d ended the daemon at that; `jitserver cache rm` forgets", MOST)
+        log.warning("no dry runs: the daemon died during those of %d programs; `jitserver cache rm` resets that", MOST)
         return
     for key in keys:
         entry = engine.cache.memory.get(key)
@@ -65,20 +67,18 @@ def dry_run(
             if nbytes > _MOST_BYTES:
                 continue
             find_room(nbytes, f"a dry run of {entry.info.label}")
-            if not may_begin():  # to read the text of a large program takes a while, too
+            if not may_begin():  # reading the text of a large program takes a while
                 return
             with engine.journal.noted(DRY_RUN, key, entry.info.label):
                 _run_on_zeros(entry.program)
         except Exception as error:
-            log.info("%s is not run on zeros: %s", entry.info.label, error)
+            log.info("no dry run of %s: %s", entry.info.label, error)
         else:
             engine.counters.add(dry_runs=1)
 
 
 def _may_be_run(entry: Entry) -> bool:
-    """Whether its calls were quick, none was made by now, and it is at home in this process and on one device. What it
-    donates is ours.
-    """
+    """Whether it is plain, on one device, not yet called in this process, and its earlier calls were quick."""
     program: Program = entry.program
     is_placed = any(spec.sharding for spec in (*program.specs, *program.results))
     in_order = not (program.calls or program.may_raise or program.suspect or is_placed)

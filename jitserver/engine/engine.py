@@ -1,4 +1,4 @@
-"""The engine: all that the daemon asks of jax. Programs are run, arrays held and devices told of here."""
+"""The engine: runs the programs of the daemon."""
 
 import contextlib
 import logging
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Holds the programs of this daemon, and runs them. Safe to use from many threads."""
+    """Holds the programs of this daemon, and runs them. Thread-safe."""
 
     def __init__(self, counters: Counters, cache: Tiers, journal: Journal | None = None) -> None:
-        # A call then runs on the thread that asked for it: four times faster for small ones, and callbacks cannot
-        # deadlock against the thread that waits for them (FINDINGS; jax #25861).
+        # So a call runs on the thread that requests it, which is four times faster for small calls, and callbacks
+        # cannot deadlock with the thread that waits for them (jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Tracebacks are trimmed to the user's frames in one place: failures.py.
+        # failures.py trims tracebacks to the user's frames.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
         self.cache = cache
@@ -38,14 +38,14 @@ class Engine:
         world.watch()
         trace_warnings.watch()
         trace_output.watch()
-        context.of_process()  # starts the backend now, not under the first call
+        context.of_process()  # starts the backend now, not during the first call
 
     # ---- calls and arrays
 
     def run(self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]]) -> Any:
-        """Runs a program on resident arrays and arrays off the wire; notes in `ran` how long, for `add_run`."""
+        """Runs a program on resident and received arrays; appends its duration to `ran`, for `add_run`."""
         slot = self._here.slot
-        slot[:] = built.mark  # as the journal's `noted`, which would be a call more for each call
+        slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
         start = monotonic()
         try:
             if built.settings:
@@ -69,13 +69,13 @@ class Engine:
     share = staticmethod(device_arrays.share)
     nbytes = staticmethod(device_arrays.nbytes)
 
-    # ---- looking inside
+    # ---- introspection
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
-        """What is known of a cached program: see inspection.py. None where it is not there.
+        """A view of a cached program (see inspection.py), or None if it is not in the cache.
 
         Raises:
-            CaptureError: its function cannot be traced once more.
+            CaptureError: its function cannot be traced again.
         """
         if what not in inspection.TRACED:
             entry = self.programs.entry_of(key, say)
@@ -88,7 +88,7 @@ class Engine:
         return inspection.traced_again(request_of(stored), bytes(capture), what)
 
     def explain(self, request: Explain) -> Explained:
-        """Whether a program is there, and where it differs from the nearest other one."""
+        """Whether a program exists, and how it differs from the most similar one."""
         refusal = self.programs.refusal(keys.call_key(request.lookup))
         found = explaining.explained(self.cache, request, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
@@ -97,7 +97,7 @@ class Engine:
 
 @contextlib.contextmanager
 def _floating_point_errors() -> Iterator[None]:
-    """What `jax.debug_nans` raises where nothing can be run again, as the class that users know."""
+    """Turns JAX's internal exception for NaNs into FloatingPointError: the program cannot be run again without jit."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Why a call found no program: its key, taken apart, against those of the programs that are there."""
+"""Why a call found no program: compares the components of its key with those of existing programs."""
 
 import hashlib
 
@@ -11,14 +11,14 @@ from jitserver.cache.why import against_nearest
 from jitserver.engine import keys
 
 _TOLD_HERE = ("packages", "process")
-"""Rows of the table of keys that no client knows: mappings from names to texts."""
+"""Components of a key that only the daemon knows: mappings from names to texts."""
 
 
 def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
-    """What decides a lookup's key: `parts` are what the client tells of it, in words.
+    """The components of a lookup's key. `parts` are the client's descriptions of them.
 
     Raises:
-        msgspec.MsgspecError: `parts` are none.
+        msgspec.MsgspecError: `parts` are invalid.
     """
     rows = keys.parts(lookup)
     told = decode_parts(parts)
@@ -29,7 +29,7 @@ def makeup_of(lookup: Lookup, parts: bytes) -> Makeup:
 
 
 def explained(cache: Tiers, request: Explain, refusal: str = "") -> Explained:
-    """Whether the program of a lookup is there, and where it differs from the nearest other one of that name."""
+    """Whether the program of a lookup exists, and how it differs from the most similar one with that name."""
     key = keys.call_key(request.lookup)
     makeup = makeup_of(request.lookup, request.parts)
     return against_nearest(cache.get, cache.named, key, makeup, request.name, refusal)

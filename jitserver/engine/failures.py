@@ -1,4 +1,4 @@
-"""Exceptions as values: what the client needs to raise the same one, with the user's lines and none of ours."""
+"""Exceptions as messages, from which the client raises the same exception with the user's frames only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ _MOST_TEXT = 100_000
 
 
 class TraceFailed(Exception):  # noqa: N818
-    """Making a program raised `error`; its classes and lines are those of what was `loaded` for it. What the function
-    itself raised is not final: its caller's process may trace it.
+    """Making a program raised `error`, in terms of the capture `loaded`. Unless it is final, the client traces the
+    function, too, before it raises.
     """
 
     def __init__(self, error: BaseException, loaded: Loaded, is_final: bool = True) -> None:
@@ -26,7 +26,7 @@ class TraceFailed(Exception):  # noqa: N818
 
 
 def failure_of(error: BaseException, loaded: Loaded | None = None, locations: bytes = b"", depth: int = 0) -> Failure:
-    """The value of an exception. `locations` are the caller's, whose lines may have moved since it was captured."""
+    """An exception as a message. `locations` are those of the caller's code, whose lines may have moved since."""
     ref = loaded.index_of if loaded is not None else values.nowhere
 
     def placed(text: str) -> str:
@@ -50,14 +50,14 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, locations: by
 
 
 def _context(error: BaseException, loaded: Loaded | None) -> BaseException | None:
-    """What the user's code was handling: what the daemon's own handles is nobody's business."""
+    """The exception that user code was handling. Those that the daemon was handling are hidden."""
     context = error.__context__
     is_users = context is not error.__cause__ and context is not None and _frames(context, loaded, b"")
     return context if is_users else None
 
 
 def _attributes(error: BaseException, placed: Callable[[str], str], ref: values.Ref) -> tuple[tuple[str, bytes], ...]:
-    """What an exception keeps beside its arguments, as far as it can be sent."""
+    """The attributes of an exception, as far as they can be serialized."""
     sent: list[tuple[str, bytes]] = []
     room = _MOST_TEXT
     for name, value in dict_of(error).items():
@@ -73,7 +73,7 @@ def _attributes(error: BaseException, placed: Callable[[str], str], ref: values.
 
 def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
     if error.args == (text_of(error),):
-        return values.encode((text,))  # with the places that it quotes put right
+        return values.encode((text,))  # in which `placed` has corrected the locations
     try:
         arguments = values.encode(error.args, ref)
         if len(arguments) <= _MOST_TEXT:
@@ -84,7 +84,7 @@ def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
 
 
 def text_of(thing: object) -> str:
-    """Its text as far as it can be had and sent: a `__str__` is its author's."""
+    """The text of an object, limited and encodable, even if its `__str__` raises."""
     try:
         text = str(thing)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Proof that the devices still compute: a tiny program on each of them."""
+"""The heartbeat: runs a tiny program on each device to see that it still computes."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ class Heartbeat:
         self._programs: list[tuple[Any, jax.Array]] = []
 
     def beat(self) -> None:
-        """Runs the programs, and waits for their results.
+        """Runs the programs and waits for their results.
 
         Raises:
-            RuntimeError: a device computes no longer, or wrongly.
+            RuntimeError: a device failed, or its result is wrong.
         """
         try:
             self._programs = self._programs or [_program(device) for device in jax.local_devices()]
             found = [float(program(one)) for program, one in self._programs]
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                return  # a full device is no sick one
+                return  # a full device is healthy
             raise
         if set(found) != {2.0}:
             raise RuntimeError(f"1 + 1 = {found} on {jax.local_devices()}")

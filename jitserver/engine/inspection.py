@@ -1,4 +1,4 @@
-"""What the compiler says of a program, and what it was before."""
+"""Views of a program: its texts, and the analyses of the compiler."""
 
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.wire.messages import Inspected, Prepare
@@ -6,13 +6,11 @@ from jitserver.engine import context
 from jitserver.engine.program import Program, loaded_for, text_of_capture, text_of_client
 
 TRACED = ("jaxpr", "stablehlo")
-"""What no executable holds."""
+"""The views that need another trace."""
 
 
 def inspected(program: Program, what: str) -> Inspected:
-    """One of its "hlo" (or "text"), "costs" (of its estimate: flops, bytes accessed, ...) and "memory" (bytes, by what
-    for).
-    """
+    """One of the views "hlo" (or "text"), "costs" (estimates of flops, bytes, ...) and "memory" (bytes by use)."""
     match what:
         case "text" | "hlo":
             return Inspected(text=program.run.as_text() or "")
@@ -22,14 +20,14 @@ def inspected(program: Program, what: str) -> Inspected:
             found = program.run.memory_analysis()
             names = [name for name in dir(found) if name.endswith("_in_bytes")]
             return Inspected(memory={name: int(getattr(found, name)) for name in names})
-    raise ProtocolError(f"nothing of a program is called {what!r:.40}")
+    raise ProtocolError(f"a program has no view {what!r:.40}")
 
 
 def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
-    """The "jaxpr" or "stablehlo" of a program, out of what it was made of: its function is traced once more.
+    """The "jaxpr" or "stablehlo" of a program, from its capture: the function is traced again.
 
     Raises:
-        CaptureError: that cannot be done; what the function raised is told.
+        CaptureError: it cannot be traced; the message has what the function raised.
     """
     if request.traced is not None:
         return Inspected(text_of_client(payload, what))
@@ -39,7 +37,7 @@ def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
         return Inspected(text_of_capture(loaded, lookup.signature, request.name, what))
     except CaptureError:
         raise
-    except BaseException as error:  # it is the user's function that raises, SystemExit included
-        raise CaptureError(f"{request.name} cannot be traced once more: {error!r}") from error
+    except BaseException as error:  # the user's function may raise anything, SystemExit included
+        raise CaptureError(f"{request.name} cannot be traced again: {error!r}") from error
     finally:
         context.packages().meet_loaded()

@@ -1,4 +1,4 @@
-"""The call key: a digest over labelled parts, so that a miss can say which part differs."""
+"""The call key: a digest of labelled components, so that a miss can be explained by the one that differs."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def parts(lookup: Lookup) -> dict[str, bytes]:
-    """Everything that decides a program, by label."""
+    """All components of the call key, by label."""
     signature = lookup.signature
     made = {
         "capture": lookup.capture_key.encode(),

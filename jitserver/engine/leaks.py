@@ -1,4 +1,4 @@
-"""Values of a trace that outlive it, because traced code kept them somewhere. JAX calls them leaked tracers."""
+"""Leaked tracers: values of a trace that traced code stored in captured objects."""
 
 import contextlib
 import warnings
@@ -15,15 +15,15 @@ from jitclient.wire.messages import Escape, Spec
 
 
 def warn_of_kept(loaded: Loaded, name: str) -> bool:
-    """Warns of values that lie in captured objects now: under `jax.jit` they would lie in the caller's. Says if so."""
+    """Warns of tracers in captured objects, which `jax.jit` would leave in the caller's; returns if there are any."""
     kept = next(_kept(loaded), None)
     if kept is None:
         return False
-    then = "As with jax.jit, there is a tracer now, of no use outside of the trace"
+    then = "As with jax.jit, there is a tracer now, which is useless outside of the trace"
     if kept.name is None:
         then = (
             "It is traced on the daemon, so in this process nothing has changed (with jax.jit there would be a tracer, "
-            "of no use outside of the trace)"
+            "which is useless outside of the trace)"
         )
     warnings.warn(
         f"{name} keeps a value of its trace in {kept.where}. {then}: return the value instead",
@@ -34,20 +34,20 @@ def warn_of_kept(loaded: Loaded, name: str) -> bool:
 
 
 def escapes(loaded: Loaded) -> tuple[Escape, ...]:
-    """The same values, as far as the caller can put what `jax.jit` would leave where they would lie."""
+    """The same values, as far as the client can put tracers where `jax.jit` would leave them."""
     found = []
     for kept in _kept(loaded):
         if kept.name is not None:
             leaves, shape = tree.flatten(kept.value)
-            with contextlib.suppress(CaptureError):  # of a class that only this trace has
+            with contextlib.suppress(CaptureError):  # a class that only this trace has
                 structure = tree.encode(tree.structure_of(shape), loaded.index_of)
                 found.append(Escape(kept.holder, kept.name, structure, tuple(map(_spec, leaves))))
     return tuple(found)
 
 
 class _Kept(NamedTuple):
-    """A value of the trace: which object of the capture has it, under which name, and how people call that place. No
-    name where the value is a container of the capture, which has it in it; "" in a variable of a closure.
+    """A leaked tracer: the object of the capture that has it, its name there, and a description of the place. The name
+    is None if the tracer is inside a container of the capture, and "" for a variable of a closure.
     """
 
     holder: int
@@ -61,7 +61,7 @@ def _kept(loaded: Loaded) -> Iterator[_Kept]:
     for holder, (op, made) in enumerate(loaded.made):
         for name, value, where in _held(op, made):
             is_container = id(value) in containers
-            if holds_tracer(value) and not (op == "cell" and is_container):  # which says so itself
+            if holds_tracer(value) and not (op == "cell" and is_container):  # the container itself is reported
                 yield _Kept(holder, None if is_container else name, value, where)
 
 
@@ -69,7 +69,7 @@ _CONTAINERS = ("list", "dict", "set", "typed_dict")
 
 
 def _held(op: str, made: Any) -> Iterator[tuple[str, Any, str]]:
-    """What an object of a capture holds: names, values, and how people call those places."""
+    """The contents of an object of a capture: names, values, and descriptions of the places."""
     if op == "namespace":
         yield from ((name, value, f"the global {name!r}") for name, value in list(vars(made).items()))
     elif op in ("new", "bare"):

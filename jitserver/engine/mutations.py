@@ -1,4 +1,4 @@
-"""What a trace changes in captured objects: under `jax.jit` the caller's own would change, here a copy does."""
+"""Mutations of captured objects during a trace: `jax.jit` would change the caller's, the daemon changes copies."""
 
 import functools
 import warnings
@@ -19,7 +19,7 @@ _MISSING = object()
 
 
 class _Names(NamedTuple):
-    """Names that user code binds: those of a module, an object, a class, a function, a closure."""
+    """The names in a namespace of user code: of a module, an object, a class, a function or a closure."""
 
     label: str
     read: Callable[[], dict[str, Any]]
@@ -27,7 +27,7 @@ class _Names(NamedTuple):
 
 
 class Contents:
-    """What captured objects hold, of that which user code may change by name, and containers there."""
+    """The contents of captured objects: names that user code may rebind, and containers."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._names: list[tuple[_Names, dict[str, Any]]] = []
@@ -42,12 +42,12 @@ class Contents:
                         self._add_container(names.label.format(name), value)
 
     def warn_of_changes(self, name: str) -> None:
-        """Warn of the first that is not as it was when this was made."""
+        """Warn of the first change since this was made."""
         changed = next(self._changed(), None)
         if changed is not None:
             warnings.warn(
                 f"{name} changes {changed} while it is traced. It is traced on the daemon, so in this process nothing "
-                "has changed (with jax.jit that would change when it is traced, not with every call): return the "
+                "has changed (with jax.jit it would change during the trace, not in every call): return the "
                 "value instead",
                 RuntimeWarning,
                 stacklevel=2,
@@ -76,7 +76,7 @@ class Contents:
 
 def _names_of(op: str, made: Any) -> Iterator[_Names]:
     if op == "namespace":
-        known = [name for name in vars(made) if not _is_dunder(name)]  # a module's body may run while it is traced
+        known = [name for name in vars(made) if not _is_dunder(name)]  # a module's body may run during the trace
         yield _Names("the global {!r}", lambda: {name: vars(made)[name] for name in known if name in vars(made)})
     elif op in ("new", "bare", "call") and is_captured_class(type(made)):
         label, is_cache = f"{{!r}} of a {type(made).__qualname__}", functools.partial(_is_bookkeeping, type(made))
@@ -113,7 +113,7 @@ def _defaults(func: FunctionType) -> dict[str, Any]:
 
 
 def _is_bookkeeping(cls: type, name: str) -> bool:
-    """Whether an attribute is a class's own affair: a cached property, or what a library notes of its objects."""
+    """Whether an attribute is internal: a cached property, or a private one of a library's base class."""
     if any(isinstance(vars(base).get(name), functools.cached_property) for base in cls.__mro__):
         return True
     is_of_library = any(not is_captured_class(base) and base.__module__ != "builtins" for base in cls.__mro__)
@@ -121,7 +121,7 @@ def _is_bookkeeping(cls: type, name: str) -> bool:
 
 
 def _is_cache(names: _Names, name: str, before: Any) -> bool:
-    """Whether a change is of no consequence: what is worked out once and kept gives the same when it is missing."""
+    """Whether a name holds a cache, whose change has no consequences, as the value would be computed again."""
     is_filled_late = before is None or before is _MISSING
     says_so = any(word in name.lower() for word in ("cache", "memo"))
     return says_so or (is_filled_late and name.startswith("_")) or names.is_cache(name)
@@ -134,7 +134,7 @@ def _items(container: Any) -> list[Any]:
 
 
 def _are_same(was: Sequence[Any], now: Sequence[Any]) -> bool:
-    """Whether values are the same; never by asking what did not travel, or has an `__eq__` of its own."""
+    """Whether values are the same: by identity, or for plain types by equality. Never calls a user's `__eq__`."""
     return len(was) == len(now) and all(a is b or _equal(a, b) for a, b in zip(was, now, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The packages that this daemon has loaded: their versions, and whether the disk has others by now."""
+"""The packages that this daemon has loaded: their versions, and whether they were replaced on the disk since."""
 
 import contextlib
 import importlib.metadata
@@ -11,17 +11,17 @@ from pathlib import Path
 from jitclient.codec.user_code.installed import package_of
 
 OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
-"""Packages that every program depends on."""
+"""Packages that all programs depend on."""
 
 Stamp = tuple[int, int] | None
 
 
 class Packages:
-    """Versions as they were when this daemon first met each package; it keeps what it has imported."""
+    """The version of each package when this daemon first saw it, which is the one that it has imported."""
 
     def __init__(self) -> None:
         self._met: dict[str, tuple[str, list[tuple[Path, Stamp]]]] = {}
-        self._required: dict[str, tuple[str, ...]] = {}  # the distributions behind each package, met too
+        self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
         self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(OURS)
@@ -31,7 +31,7 @@ class Packages:
         self.meet_loaded()
 
     def version(self, name: str) -> str:
-        """The version of the distribution that gives an import its name."""
+        """The version of the distribution that provides an import."""
         if name not in self._met:
             if name not in self._distributions:
                 self._distributions = dict(importlib.metadata.packages_distributions())
@@ -39,20 +39,20 @@ class Packages:
         return self._met[name][0]
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
-        """The versions of packages and of all that they require: what one computes may be another one's doing."""
+        """The versions of packages and of all their requirements, which may change what they compute."""
         found = {name: self.version(name) for name in names}
         behind = {each for name in found for each in self._behind(name)}
         return found | {each: self._met[each][0] for each in sorted(behind)}
 
     def _behind(self, name: str) -> tuple[str, ...]:
-        """The distributions that a package requires, and those that these require."""
+        """The distributions of a package and all that they require, directly or not."""
         if name not in self._required:
             todo = [_normal(each) for each in self._distributions.get(name, ())]
             if not self._installed.keys() >= set(todo):
                 self._installed = {_normal(each.name): each for each in importlib.metadata.distributions()}
             installed = self._installed
             found: dict[str, None] = {}
-            for each in todo:  # grows while it is read
+            for each in todo:  # grows during the loop
                 if each in installed and each not in found:
                     found[each] = None
                     todo += _requirements(installed[each])
@@ -61,7 +61,7 @@ class Packages:
         return self._required[name]
 
     def meet_loaded(self) -> None:
-        """Meets the packages that were imported since the last time, also those that no lookup names."""
+        """Notes the packages that were imported since the last call, also those that no lookup names."""
         new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
         if not new:
             return
@@ -75,7 +75,7 @@ class Packages:
         self._loaded |= found
 
     def replaced(self, names: Iterable[str] = ()) -> list[str]:
-        """Those of `names`, and of the packages that are loaded, that were upgraded or removed since."""
+        """The loaded packages, and those of `names`, that were upgraded or removed since this daemon saw them."""
         named = list(names)
         behind = {each for name in named for each in self._required.get(name, ())}
         wanted = sorted(self._loaded.union(named, behind))
@@ -95,12 +95,12 @@ def _met(distribution: importlib.metadata.Distribution) -> tuple[str, list[tuple
 
 
 def _requirements(distribution: importlib.metadata.Distribution) -> list[str]:
-    """The distributions that one requires; its extras are nobody's duty."""
+    """The distributions that one requires, without its extras."""
     return [_normal(line) for line in distribution.requires or () if "extra ==" not in line]
 
 
 def _normal(requirement: str) -> str:
-    """The name in a requirement as all of them are compared: `Foo_Bar>=1; python_version > "3"` is foo-bar."""
+    """The normalized name in a requirement: foo-bar for `Foo_Bar>=1; python_version > "3"`."""
     name = re.match(r"[\w.-]*", requirement.strip())
     return re.sub(r"[-_.]+", "-", name.group() if name else "").lower()
 

@@ -1,4 +1,4 @@
-"""Programs whose arguments or results are to be on certain devices."""
+"""The shardings of a program's arguments and results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ from jitclient.wire.shardings import Sharding
 
 
 def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> Any:
-    """A function over leaves under `jax.jit`, its arguments where the signature has them.
+    """A function over leaves under `jax.jit`, with the signature's shardings of arguments.
 
     Raises:
-        Incompatible: there are fewer devices.
+        Incompatible: they need more devices than there are.
     """
     inputs = _inputs(signature)
     if any(inputs):
@@ -27,7 +27,7 @@ def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[
 
 
 def _inputs(signature: Signature) -> Sequence[Sharding | None]:
-    """What jit is to be told of the arguments' places. Most arguments of a trace say it themselves."""
+    """The `in_shardings` for jit. Most arguments of a trace have their sharding themselves."""
     if signature.shardings is not None and signature.shardings.inputs is not None:
         return signature.shardings.inputs
     return [spec.sharding if is_wider_than_new(spec) else None for spec in signature.leaves]
@@ -36,10 +36,10 @@ def _inputs(signature: Signature) -> Sequence[Sharding | None]:
 def lowered(
     traced: Any, name: str, signature: Signature, options: Mapping[str, Any], out_tree: Any, deref: values.Deref
 ) -> Any:
-    """What was traced, lowered, its results where the signature has them: the tree of those is known only now.
+    """Lowers what was traced, with the signature's shardings of results, whose tree is known only after the trace.
 
     Raises:
-        Incompatible: there are fewer devices.
+        Incompatible: they need more devices than there are.
         ValueError: the shardings do not fit the tree of results.
     """
     told = signature.shardings
@@ -57,7 +57,7 @@ def lowered(
 
 
 def results(avals: Sequence[Any], compiled: Any, signature: Signature) -> tuple[Spec, ...]:
-    """The specs of a program's results. What nobody placed is where its user needs it, and says nothing."""
+    """The specs of a program's results, without shardings if none was chosen and each result is on one device."""
     found = list(compiled.output_shardings)
     chosen = signature.shardings is not None or any(spec.sharding is not None for spec in signature.leaves)
     if not chosen and all(isinstance(sharding, jax.sharding.SingleDeviceSharding) for sharding in found):

@@ -1,4 +1,4 @@
-"""Programs that are loaded at the start, before anybody asks: those that are worth most."""
+"""Loads the most valuable programs when the daemon starts."""
 
 import logging
 import threading
@@ -10,13 +10,13 @@ from jitserver.engine.engine import Engine
 log = logging.getLogger(__name__)
 
 _SHARE = 0.5
-"""Of the memory for programs: the rest is for those that are to come."""
+"""Of the memory for programs. The rest is for new ones."""
 
 
 def prewarm(engine: Engine, stop: threading.Event) -> list[str]:
-    """Loads programs from the disk until the share is full, or told to stop; returns their keys, the best first.
+    """Loads programs from the disk until the share is full or `stop` is set; returns their keys, the best first.
 
-    Whoever asks for one meanwhile has it loaded at once, on a thread of their own.
+    A client that requests one meanwhile does not wait: its own thread loads the program.
     """
     memory, now, keys = engine.cache.memory, time.time(), list[str]()
     for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):

@@ -1,4 +1,4 @@
-"""From a capture, or a program that a client traced, to an executable over flat leaves: trace, lower, compile."""
+"""Makes programs from captures, or from what a client traced: trace, lower, compile."""
 
 import contextlib
 import dataclasses
@@ -44,37 +44,37 @@ _JITTED = type(jax.jit(lambda: None))
 
 @dataclasses.dataclass
 class Program:
-    """An executable and what a caller must know of it. Runs on flat leaves: no user code runs with it."""
+    """An executable over flat leaves, and what a caller must know of it. Running it runs no user code."""
 
-    run: Any  # a `jax.stages.Compiled`, or what stands for one: takes leaves, returns leaves
+    run: Any  # a `jax.stages.Compiled`, or a `_Resting` in its place: takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
-    landings: tuple[device_arrays.Landing, ...]  # what makes the leaves out of bytes off the wire
+    landings: tuple[device_arrays.Landing, ...]  # make the leaves from received bytes
     results: tuple[Spec, ...]
     tree: bytes  # of the results
     donated: tuple[int, ...]
     may_raise: bool
     settings: tuple[tuple[str, Any], ...]
-    loaded: Loaded | None  # for the tracebacks of what its callbacks raise
+    loaded: Loaded | None  # for the tracebacks of its callbacks
     seconds: dict[str, float]
     code_bytes: int
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
-    made: bytes = b""  # what its trace made, and the tree names by negative positions
+    made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
     is_found: bool = False  # its executable comes from JAX's own cache, or from ours
     calls: int = 0
     call_seconds: float = 0.0
-    slowest: float = 0.0  # of its calls but the first, which takes longer
-    last_call: float = 0.0  # when it ended, on the clock of time.monotonic
+    slowest: float = 0.0  # of its calls after the first, which takes longer
+    last_call: float = 0.0  # its end, by time.monotonic
     nbytes: int = 0  # of its results
-    mark: bytes = NOTHING  # what the crash journal has of a thread while it runs this
-    suspect: str = ""  # its key, while a crash is held against its runs
-    verified: Verified | None = None  # what its client compares with a trace of its own, where that was asked for
+    mark: bytes = NOTHING  # for the crash journal while the program runs
+    suspect: str = ""  # its key, as long as it has strikes for running
+    verified: Verified | None = None  # for comparison with a trace of the client, if requested
 
     direct: Any = None
-    """What `run` hands its leaves to, itself in C++; None until that has run, and where there is no such thing."""
+    """The C++ function to which `run` passes the leaves; None until the first run, and if there is none."""
 
     plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
-    """Shape, dtype and bytes of each argument, where a call of it is like most: `jitserver/server/plain_runs.py`."""
+    """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/server/plain_runs.py`."""
 
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
@@ -83,23 +83,23 @@ class Program:
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
     def rest(self, again: Callable[[], "Program"]) -> None:
-        """Lets go of its executable, until it is run or looked into: `again` has it back."""
+        """Frees the executable until it is needed, when `again` loads or makes it."""
         self.run, self.direct, self.loaded = _Resting(self, again), None, None
 
     def wake(self, same: "Program") -> None:
-        """Has the executable that the same program has, and keeps it for now: somebody is about to call it."""
+        """Takes the executable of the same program, for a call that follows."""
         self.last_call = time.monotonic()
         self.run, self.loaded = same.run, same.loaded
 
     def note_direct(self) -> None:
-        """Looks for the shorter way, after a run: `Compiled` has it under a private name, or has none."""
-        run = self.run  # once: another thread may have it rest
+        """After a run, finds `direct`, which `Compiled` may have under a private name."""
+        run = self.run  # read once: another thread may replace it
         found = getattr(run, "_call", None) if isinstance(run, jax.stages.Compiled) else None
         self.direct = found if type(found) is _JITTED else None
 
 
 class _Resting:
-    """Stands for the executable of a program that rests."""
+    """Stands for the freed executable of a program, and loads it when it is used."""
 
     def __init__(self, program: Program, again: Callable[[], Program]) -> None:
         self._program = program
@@ -117,7 +117,7 @@ class _Resting:
 
 
 def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
-    """A capture, loaded under the settings of its caller: loading it may run code of the user's.
+    """Loads a capture under the settings of its caller, as loading may run user code.
 
     Raises:
         CaptureError: it cannot be loaded.
@@ -127,11 +127,11 @@ def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, verify: bool = False) -> Program:
-    """Traces a captured function, and compiles it. `verify` keeps its text and what it calls back.
+    """Traces and compiles a captured function. `verify` keeps its text and the names of its callbacks.
 
     Raises:
-        CaptureError: the tree of results holds what no client can make again, or the program has side effects.
-        BaseException: what the user's function raised while it was traced.
+        CaptureError: the tree of results cannot be rebuilt by a client, or the program has side effects.
+        BaseException: the user's function raised it during the trace.
     """
     over_leaves = _over_leaves(loaded, signature, name)
     contents = mutations.Contents(loaded)
@@ -145,16 +145,16 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     made = Made(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
-    # JAX remembers what it compiled for as long as the function lives.
+    # JAX keeps its compilations as long as the function lives.
     built.loaded = loaded if built.may_raise else None
     return built
 
 
 def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
-    """Compiles a program that a client traced. Its results are what the client said: the text has no weak types.
+    """Compiles a program that a client traced. The client describes its results, as the text has no weak types.
 
     Raises:
-        CaptureError: it is no program of this version of jax.
+        CaptureError: it is not a program of this version of jax.
     """
     exported = _exported(program)
 
@@ -164,13 +164,13 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     function.__name__ = name
     built = _build(function, signature, values.nothing, say)
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
-        raise CaptureError("the program's results are not what its client says")
+        raise CaptureError("the program's results do not match the client's description")
     built.results, built.tree = traced.results, traced.tree
     return built
 
 
 def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) -> str:
-    """The "jaxpr" or "stablehlo" of a captured function, which is traced once more."""
+    """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
     over_leaves = _over_leaves(loaded, signature, name)
     deref, seconds = loaded.object_at, dict[str, float]()
     with context.entered(_settings(signature, deref)), trace_warnings.collected():
@@ -179,7 +179,7 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
 
 
 def text_of_client(program: bytes, what: str) -> str:
-    """The "stablehlo" of a program that a client traced; the "jaxpr" stayed there."""
+    """The "stablehlo" of a program that a client traced; its "jaxpr" is only in the client."""
     return "" if what == "jaxpr" else _exported(program).mlir_module()
 
 
@@ -192,7 +192,7 @@ def _over_leaves(loaded: Loaded, signature: Signature, name: str) -> OverLeaves:
 def _exported(program: bytes) -> export.Exported:
     try:
         return export.deserialize(bytearray(program))
-    except Exception as error:  # it is a parser's: what it may raise is anything
+    except Exception as error:  # the parser may raise anything
         raise CaptureError(f"the program cannot be read: {error}") from error
 
 
@@ -275,7 +275,7 @@ def _build(
 def _nbytes(spec: Spec) -> int:
     try:
         return nbytes_of(spec)
-    except ProtocolError:  # of no bytes that anybody could fetch: float0
+    except ProtocolError:  # float0 has no bytes
         return 0
 
 

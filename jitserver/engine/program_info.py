@@ -1,4 +1,4 @@
-"""What people want to know of a program."""
+"""Describes programs for people."""
 
 import time
 
@@ -10,7 +10,7 @@ from jitserver.engine.program import Program
 
 
 def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
-    """Of one that was just made."""
+    """Describes a new program."""
     signature: Signature = request.lookup.signature
     now = time.time()
     return EntryInfo(

@@ -1,4 +1,4 @@
-"""Programs by call key: found in memory, loaded from the disk, or made, once for all who ask."""
+"""Programs by call key: found in memory, loaded from the disk, or made, once for all waiting clients."""
 
 import logging
 import time
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 RUNNING = "running"
 _LOADING, _STORING = "loading", "storing"
-_MOST_ON_DISK = 2  # strikes for its executable's way to or from the disk: after these, a program goes without
+_MOST_ON_DISK = 2  # strikes for storing or loading its executable, after which that is not tried
 _MOST_REFUSALS = 10_000
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Programs:
-    """Those of this daemon. Safe to use from many threads."""
+    """The programs of this daemon. Thread-safe."""
 
     def __init__(self, counters: Counters, cache: Tiers, journal: Journal) -> None:
         self.counters = counters
@@ -41,14 +41,14 @@ class Programs:
         self.journal = journal
         self._once: Once[Entry] = Once()
         self._restoring: Once[Entry | None] = Once()
-        self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # why, the function's name
+        self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # reason, name of the function
 
     def find(self, lookup: Lookup, say: Say) -> Entry | None:
-        """The program of a lookup, if it is there: no client has to tell more of it.
+        """The program of a lookup, if it is in the cache.
 
         Raises:
-            CaptureError: it was tried before, and read the world while it was traced, or its trace failed.
-            CrashesDaemon: it was tried before, and daemons ended of it.
+            CaptureError: an earlier trace made ambient reads or failed.
+            CrashesDaemon: it has too many strikes.
         """
         key = keys.call_key(lookup)
         self._refuse_crashing(key)
@@ -61,14 +61,14 @@ class Programs:
         return entry
 
     def prepare(self, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        """The program of a request, and whether it was this call that made it.
+        """The program of a request, and whether this call made it.
 
-        Others who ask for the same meanwhile wait for it.
+        Other clients that request the same program meanwhile wait for it.
 
         Raises:
             CaptureError: the capture cannot be loaded.
-            TraceFailed: the user's function raised something while it was traced, or its results cannot be named.
-            CrashesDaemon: it was tried before, and daemons ended of it.
+            TraceFailed: the user's function raised during the trace, or its results cannot be serialized.
+            CrashesDaemon: it has too many strikes.
         """
         self._refuse_crashing(keys.call_key(request.lookup))
         entry, made = self._made_once(request, payload, say)
@@ -77,7 +77,7 @@ class Programs:
         return entry, made
 
     def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
-        """The program that once had that call key; where other versions made it, as these versions make it."""
+        """The program that once had a call key; if other versions made it, the same as made by these versions."""
         entry = self.cache.memory.get(key)
         stored = self.cache.store.find(key) if entry is None else None
         if stored is None:
@@ -88,10 +88,7 @@ class Programs:
         return self.cache.memory.get(now) or self._restored(now, say) or self._made_again(stored, request, say)
 
     def warm(self, key: str) -> bool:
-        """Has a program of the disk in memory, unless other versions made it; whether it was not there before.
-
-        One that has strikes is left to whoever asks for it.
-        """
+        """Loads a program from the disk, unless other versions made it or it has strikes; returns whether it did."""
         suspect = self.journal.strikes.of(key)
         if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
             return False
@@ -100,7 +97,7 @@ class Programs:
             if stored is None or keys.call_key(request_of(stored).lookup) != key:
                 return False
             return self._restored(key, lambda _: None) is not None
-        except Exception as error:  # a user's code may have run again, for want of an executable
+        except Exception as error:  # without an executable, user code runs again
             log.info("program %s cannot be loaded: %s", key[:12], error)
             return False
 
@@ -142,8 +139,8 @@ class Programs:
         try:
             with self.journal.noted(_STORING, entry.key, entry.info.label):
                 return serialization.executable_of(entry.program)
-        except Exception as error:  # it calls back into Python, or JAX has another reason
-            log.info("%s is kept without its executable: %s", entry.info.label, error)
+        except Exception as error:  # it has callbacks, or JAX cannot serialize it for another reason
+            log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
     def _entry(self, info: EntryInfo, built: Program, makeup: Makeup) -> Entry:
@@ -154,7 +151,9 @@ class Programs:
     def _again(self, key: str) -> Program:
         entry = self.entry_of(key)
         if entry is None:
-            raise ProgramLost(f"program {key[:12]} had left the memory, and the disk has it no longer: call it again")
+            raise ProgramLost(
+                f"program {key[:12]} was evicted from memory, and is not on the disk any more: call it again"
+            )
         built: Program = entry.program
         return built
 
@@ -172,12 +171,12 @@ class Programs:
                 with self.journal.noted(_LOADING, key, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
             except Exception:
-                log.warning("the executable of %s cannot be loaded; it is made again", stored.info.label, exc_info=True)
+                log.warning("cannot load the executable of %s; it is compiled again", stored.info.label, exc_info=True)
                 self.cache.store.spoilt(stored)
             else:
                 self.counters.add(restores=1)
                 entry = self.cache.memory.add(self._entry(stored.info, built, stored.makeup))
-                if self.cache.store.find(key) is None:  # somebody removed it meanwhile
+                if self.cache.store.find(key) is None:  # it was removed meanwhile
                     self.cache.memory.remove([key])
                 return entry
         try:
@@ -200,7 +199,7 @@ class Programs:
         lookup = request.lookup
         for last in (False, True):
             start = time.perf_counter()
-            # Anew for each trace: what one leaves behind in captured objects is not in the key of the next.
+            # Loaded for each trace, as the key does not include what a trace changes in captured objects.
             self.counters.add(captures_loaded=1)
             loaded = program.loaded_for(lookup, payload)
             load_seconds = time.perf_counter() - start
@@ -227,10 +226,10 @@ class Programs:
         raise AssertionError("unreachable")
 
     def remove(self, prefix: str) -> list[EntryInfo]:
-        """Forgets programs and refusals whose key starts with `prefix`, or whose function has that name.
+        """Removes programs, refusals and strikes whose key starts with `prefix`, or whose function has that name.
 
         Returns:
-            The programs, and those that had strikes.
+            The removed programs, and those that had only strikes.
         """
         for key in list(self._of_clients):
             found = self._of_clients.get(key)
@@ -242,7 +241,7 @@ class Programs:
         return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
 
     def refusal(self, key: str) -> str:
-        """Why the daemon does not trace a function that it tried to trace before."""
+        """Why the daemon does not trace a function again; empty if it would."""
         found = self._of_clients.get(key)
         return "" if found is None else str(found[0])
 
@@ -251,9 +250,9 @@ class Programs:
 
 
 def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None:
-    """Why a function is to be traced by its clients from now on; None where that would not help.
+    """Why clients must trace a function from now on; None if that would not help.
 
-    What tracing raises here, it may not raise where the function was written.
+    A trace that raises on the daemon may succeed in the user's own process.
     """
     if isinstance(error, CaptureError) and not isinstance(error, Busy):
         return error
@@ -263,5 +262,5 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
 
 
 def request_of(stored: Stored) -> Prepare:
-    """What a client asked for when it was made."""
+    """The request from which a stored program was made."""
     return decoded(stored.request, Prepare)

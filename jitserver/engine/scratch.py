@@ -1,7 +1,7 @@
-"""Scratch memory for the arguments of small calls: each call writes over those of the call before, and makes no arrays.
+"""Scratch memory for the arguments of small calls: each call overwrites those of the previous call and makes no arrays.
 
-JAX takes an array for constant. That these are not is never seen: one connection's calls read them, one after another;
-each has ended before the next one writes; and no result lies in their memory.
+JAX assumes that arrays are constant. That these change is never visible: only the calls of one connection read them,
+one after another; each ends before the next one writes; and no result shares their memory.
 """
 
 import itertools
@@ -13,27 +13,27 @@ import jax
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 
 FROM_CALL = 64
-"""The call of a program on a connection that gets it scratch memory. To make it costs what tens of calls save."""
+"""The call of a program on a connection that allocates its scratch memory, which costs what tens of calls save."""
 MOST_BYTES = 1 << 17
-"""Of one program's arguments."""
+"""The most bytes of one program's arguments."""
 MOST_PROGRAMS = 32
-"""Of one connection, which so has 4 MiB at most. The oldest makes room."""
+"""The most programs of one connection, which so has at most 4 MiB. The oldest is evicted."""
 
 Run = Callable[..., Any]
 
 
 class Scratch:
-    """The arguments of one program on one connection: arrays, and the memory that they are."""
+    """The arguments of one program on one connection: arrays and their memory."""
 
     __slots__ = ("arrays", "calls", "memory")
 
     def __init__(self) -> None:
         self.calls = 0
-        self.arrays: list[jax.Array] = []  # none as yet, or none ever
+        self.arrays: list[jax.Array] = []  # empty until allocated, or if that is impossible
         self.memory: list[memoryview] = []
 
     def first(self, run: Run) -> Run:
-        """What runs the program once; the calls that follow find scratch memory, where there can be any."""
+        """A function that runs the program once and allocates scratch memory for later calls, if possible."""
 
         def run_first(*leaves: HostArray) -> Any:
             arrays, memory = _aliased(leaves)
@@ -45,12 +45,12 @@ class Scratch:
         return run_first
 
     def drop(self) -> None:
-        """Leaves the memory to a call that failed, which may read it still."""
+        """Gives up the memory, which a failed call may still read."""
         self.arrays, self.memory = [], []
 
 
 class Scratches(dict[int, Scratch]):
-    """Those of one connection, by the numbers of its session's programs."""
+    """The scratch memory of one connection, by the numbers of its session's programs."""
 
     def __missing__(self, executable: int) -> Scratch:
         if len(self) >= MOST_PROGRAMS:
@@ -60,7 +60,7 @@ class Scratches(dict[int, Scratch]):
 
 
 def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryview]]:
-    """Arrays of these values, and the memory that they are; none where JAX would have them elsewhere."""
+    """Arrays of these values and their memory; none if JAX would copy them."""
     ends = list(itertools.accumulate([-(-leaf.nbytes // ALIGNMENT) * ALIGNMENT for leaf in leaves], initial=0))
     if not 0 < ends[-1] <= MOST_BYTES or jax.default_backend() != "cpu":
         return [], []
@@ -76,6 +76,6 @@ def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryv
 
 
 def _apart(arrays: Sequence[jax.Array], results: Sequence[jax.Array]) -> bool:
-    """Whether no result lies in the arguments' memory. One call tells: the compiler has decided it."""
+    """Whether no result shares the arguments' memory. The compiler decides that, so it holds for all calls."""
     start, end = arrays[0].unsafe_buffer_pointer(), arrays[-1].unsafe_buffer_pointer() + arrays[-1].nbytes
     return not any(start <= result.unsafe_buffer_pointer() < end for result in results)

@@ -1,4 +1,4 @@
-"""A program as bytes, and back: what the disk keeps of it, so that no user code runs when it is needed again."""
+"""Serializes programs, so that loading one from the disk runs no user code."""
 
 import functools
 import pickle
@@ -17,7 +17,7 @@ from jitserver.engine.program import Program
 
 
 class Facts(Message):
-    """What a caller must know of a program, beside its executable. `settings` are those of the signature."""
+    """A program without its executable. `settings` are those of the signature."""
 
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
@@ -32,30 +32,30 @@ class Facts(Message):
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
-    """All of a program but its executable."""
+    """Serializes a program without its executable."""
     same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
     return msgspec.msgpack.encode(Facts(settings=settings, **same))
 
 
 def executable_of(program: Program) -> bytes:
-    """The executable.
+    """Serializes the executable.
 
     Raises:
-        ValueError: XLA did not compile it here: what it writes of an executable that it has loaded runs nowhere, on a
-            CPU at least ("Function ... not found").
-        Exception: it has no form as bytes, for a reason that only JAX knows; that it calls back into Python is one.
+        ValueError: XLA did not compile it in this process. On a CPU, an executable that was serialized after loading
+            cannot run ("Function ... not found").
+        Exception: JAX cannot serialize it, for instance because of callbacks.
     """
     if program.is_found:
-        raise ValueError("its executable was loaded, and can be written only where it was compiled")
+        raise ValueError("its executable was loaded, and can be serialized only where it was compiled")
     payload, in_tree, out_tree = serialize_executable.serialize(program.run)
     return pickle.dumps((payload, in_tree, out_tree, _devices(program.run)))
 
 
 def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
-    """The program of such bytes, which come from our own cache and nowhere else: to load them is to trust them.
+    """Loads a serialized program. The bytes must come from our own cache, as loading can run code in them.
 
     Raises:
-        Exception: they make no program here.
+        Exception: they are not a program that can run here.
     """
     told = decoded(facts, Facts)
     _ready_for_native_calls()
@@ -87,7 +87,7 @@ def _devices(compiled: Any) -> list[int]:
 
 @functools.cache
 def _ready_for_native_calls() -> None:
-    """An executable calls LAPACK at addresses that are known only once something was lowered that needs them: one that
-    was loaded before that takes the process down.
+    """Makes JAX register the addresses of LAPACK, which it does when it first lowers something that needs them. An
+    executable that was loaded before would crash the process.
     """
     jax.jit(jnp.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))

@@ -1,4 +1,4 @@
-"""One trace at a time: libraries keep what is open in their modules, and Python runs one thread at a time anyway."""
+"""One trace at a time: libraries keep state in their modules, and Python runs one thread at a time anyway."""
 
 import contextlib
 import threading
@@ -7,26 +7,26 @@ from collections.abc import Iterator
 
 from jitclient.errors import CaptureError
 
-_PATIENCE_SECONDS = 10.0  # with one trace: what waits for it is left to its client then
+_PATIENCE_SECONDS = 10.0  # a function that waits longer for one trace is traced in its client
 
 
 class Busy(CaptureError):  # noqa: N818
-    """A function cannot be traced now."""
+    """A function cannot be traced now, because another trace takes long."""
 
 
 class TraceLock:
-    """Who may trace. A trace that takes long, or never ends, is waited for once and by nobody after that."""
+    """A lock for traces. Waiting ends when the current trace has taken long, as it may never end."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
-        self._since: float | None = None  # when the present trace began
+        self._since: float | None = None  # when the current trace began
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Waits for the present trace, and is the next.
+        """Holds the lock.
 
         Raises:
-            Busy: the present one takes long.
+            Busy: the current trace takes long.
         """
         with self._turn:
             while self._since is not None:
@@ -44,4 +44,4 @@ class TraceLock:
 
 
 traces = TraceLock()
-"""Those of this process."""
+"""The lock of this process."""

@@ -1,6 +1,6 @@
-"""What captured code prints while it is traced: the daemon's log has it once the trace succeeded.
+"""Holds what captured code prints during a trace, and writes it to the daemon's log when the trace has succeeded.
 
-A trace that fails is repeated in its caller's process, which prints it all again.
+A failed trace is repeated in the client, which prints it again.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _here = threading.local()
 
 
 class _Held(io.TextIOBase):
-    """A stream of the process, or what holds the text of a thread that is tracing something."""
+    """A standard stream that holds back the text of tracing threads."""
 
     def __init__(self, real: TextIO) -> None:
         self._real = real
@@ -34,13 +34,13 @@ class _Held(io.TextIOBase):
 
 
 def watch() -> None:
-    """Put what can hold text in place of this process's standard streams. Once per process."""
+    """Replace the standard streams by such that can hold text back. Once per process."""
     sys.stdout, sys.stderr = _Held(sys.stdout), _Held(sys.stderr)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Hold what this thread prints until the end, and drop it if that is an exception."""
+    """Hold what this thread prints until the end, and drop it if an exception is raised."""
     before, _here.held = getattr(_here, "held", None), []
     try:
         yield

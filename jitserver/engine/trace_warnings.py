@@ -1,4 +1,4 @@
-"""Warnings of what is traced and compiled for a client, who is to see them as if that had happened there."""
+"""Collects the warnings of traces and compilations, which the client shows as its own."""
 
 import contextlib
 import threading
@@ -11,13 +11,13 @@ from jitclient.errors import CaptureError
 from jitclient.wire.messages import Warned
 
 _OWN_CACHE = "persistent compilation cache entry"
-"""What JAX says of a disk that fails: no client's concern."""
+"""In JAX's warnings of a failing disk, which do not concern clients."""
 
 _here = threading.local()
 
 
 def watch() -> None:
-    """Has this process tell every warning, and each to the thread that raises it."""
+    """Enables all warnings, and lets each thread collect its own."""
     warnings.simplefilter("always")
     show = warnings.showwarning
 
@@ -28,12 +28,12 @@ def watch() -> None:
         else:
             found[Warned(_named(category), str(message))] = None
 
-    warnings.showwarning = told  # type: ignore[assignment]  # the rest it hands on as it is
+    warnings.showwarning = told  # type: ignore[assignment]  # the other arguments are passed on
 
 
 @contextlib.contextmanager
 def collected() -> Iterator[dict[Warned, None]]:
-    """The warnings that this thread raises meanwhile, each once."""
+    """Collects the warnings of this thread until the end, each once."""
     before = getattr(_here, "found", None)
     found: dict[Warned, None] = {}
     _here.found = found
@@ -46,5 +46,5 @@ def collected() -> Iterator[dict[Warned, None]]:
 def _named(category: type[Warning]) -> bytes:
     try:
         return values.encode(category)
-    except CaptureError:  # a class of the user's own
+    except CaptureError:  # a class of user code
         return values.encode(UserWarning)

@@ -1,4 +1,4 @@
-"""Compilations by the text of their programs: JAX's own cache on the disk, in a folder of ours, which we bound."""
+"""JAX's own cache of compilations by program text, in a folder whose size the daemon limits."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 _LEAST_SECONDS = 0.3
-"""A shorter compilation is no quicker to find than to do again."""
+"""Finding a shorter compilation takes as long as repeating it."""
 
 _FOUND = "/jax/compilation_cache/cache_hits"
 
@@ -21,8 +21,8 @@ _here = _Here()
 
 
 def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
-    """Has JAX keep long compilations there, and tell when one is found."""
-    with contextlib.suppress(OSError):  # JAX makes it when it needs it, and warns where it cannot
+    """Makes JAX keep long compilations in a folder, and call `on_hit` when it finds one."""
+    with contextlib.suppress(OSError):  # JAX tries again when it needs the folder, and warns if it cannot
         folder.mkdir(mode=0o700, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
@@ -36,5 +36,5 @@ def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
 
 
 def found_here() -> int:
-    """How many compilations this thread has found there so far."""
+    """How many compilations this thread has found in the cache."""
     return _here.found
