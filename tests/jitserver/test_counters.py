@@ -1,4 +1,4 @@
-"""What threads count together is counted, all of it."""
+"""Counting from many threads loses nothing."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The budget of resident arrays: when it is counted, who is refused, and what the refusal says."""
+"""The memory budget of arrays: when it is counted, which requests exceed it, and the error."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def kept(name: str, mib: int, arrays: int = 1) -> KeptInfo:
     return KeptInfo(name, "f32[1]", arrays, mib * MIB, 0.0, 0.0, None)
 
 
-def test_without_a_budget_there_is_room_for_all() -> None:
+def test_without_a_budget_everything_fits() -> None:
     budget = ArrayBudget()
     budget.left -= 1 << 60
     assert budget.left > 0
@@ -28,14 +28,14 @@ def test_without_a_budget_there_is_room_for_all() -> None:
     assert budget.left > 1 << 60
 
 
-def test_what_was_freed_since_the_last_count_is_room() -> None:
+def test_memory_freed_since_the_last_count_is_available() -> None:
     budget = ArrayBudget(100 * MIB, lambda: held(10 * MIB))
     budget.left -= 120 * MIB
     budget.recount(120 * MIB - 50 * MIB, "f()")
     assert budget.left == 100 * MIB - 10 * MIB - 70 * MIB
 
 
-def test_nothing_is_counted_while_there_is_room() -> None:
+def test_arrays_are_not_counted_while_the_budget_lasts() -> None:
     counts = []
 
     def count() -> Holdings:
@@ -50,7 +50,7 @@ def test_nothing_is_counted_while_there_is_room() -> None:
     assert (len(counts), budget.left) == (1, 60 * MIB)
 
 
-def test_who_needs_more_than_there_is_is_refused_and_others_are_not() -> None:
+def test_only_requests_over_the_budget_are_refused() -> None:
     budget = ArrayBudget(100 * MIB, lambda: held(95 * MIB))
     with pytest.raises(ArrayBudgetExceeded):
         budget.recount(6 * MIB, "f()")
@@ -59,7 +59,7 @@ def test_who_needs_more_than_there_is_is_refused_and_others_are_not() -> None:
     assert budget.left == 0
 
 
-def test_what_frees_more_than_it_takes_is_never_refused() -> None:
+def test_a_call_that_frees_more_than_it_makes_is_never_refused() -> None:
     budget = ArrayBudget(100 * MIB, lambda: held(120 * MIB))
     budget.recount(0, "f()")
     budget.recount(-5 * MIB, "f()")
@@ -67,7 +67,7 @@ def test_what_frees_more_than_it_takes_is_never_refused() -> None:
         budget.recount(1, "f()")
 
 
-def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
+def test_the_error_lists_the_holders_the_largest_first() -> None:
     holders = held(
         90 * MIB,
         (kept("data", 30, 12), kept("empty", 0)),
@@ -90,19 +90,19 @@ def test_the_refusal_says_who_holds_what_the_largest_first() -> None:
     assert isinstance(caught.value, JitserverError)
 
 
-def test_the_refusal_of_a_crowd_is_short() -> None:
+def test_the_error_lists_few_of_many_holders() -> None:
     budget = ArrayBudget(1, lambda: held(90 * MIB, tuple(kept(f"name{n}", 1) for n in range(90))))
     with pytest.raises(ArrayBudgetExceeded, match=r"; 82 more\. "):
         budget.recount(2, "f()")
 
 
-def test_accelerators_give_nine_tenths_and_the_machine_half() -> None:
+def test_the_default_is_nine_tenths_of_accelerators_or_half_of_the_machine() -> None:
     gpus = [DeviceInfo("H100", "gpu", 80 * MIB), DeviceInfo("H100", "gpu", 80 * MIB)]
     assert array_share(gpus) == 144 * MIB
     assert array_share([DeviceInfo("cpu", "cpu", None)]) == memory_limits.memory_bytes() // 2
 
 
-def test_what_is_spare_leaves_three_quarters_to_others() -> None:
+def test_spare_copies_use_at_most_a_quarter() -> None:
     nbytes = 20 * MIB
     budget = ArrayBudget(100 * MIB, lambda: held(nbytes))
     budget.take(10 * MIB, "f()", is_spare=True)

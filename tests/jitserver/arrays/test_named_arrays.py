@@ -1,4 +1,4 @@
-"""Names and the trees that they hold: keys, time to live, and many threads."""
+"""Named arrays: keys, time to live, and concurrency."""
 
 import threading
 from typing import Any
@@ -21,7 +21,7 @@ def nobody(_: NamedTree) -> bool:
     return False
 
 
-def test_a_name_holds_what_was_put_last_and_is_found_under_its_key_only() -> None:
+def test_a_name_holds_the_last_tree_and_is_found_under_its_key_only() -> None:
     kept = NamedArrays()
     kept.put("a", tree("one"))
     kept.put("a", tree("two", ["array"]))
@@ -33,7 +33,7 @@ def test_a_name_holds_what_was_put_last_and_is_found_under_its_key_only() -> Non
     assert len(kept) == 1
 
 
-def test_whoever_knows_the_name_has_it_and_that_is_a_use() -> None:
+def test_get_finds_a_tree_by_name_and_counts_as_a_use() -> None:
     clock = Clock()
     kept = NamedArrays(clock)
     assert kept.get("a") is None
@@ -45,13 +45,13 @@ def test_whoever_knows_the_name_has_it_and_that_is_a_use() -> None:
     assert (kept.expire(nobody), held.ttl) == ([], 10)
 
 
-def test_what_has_no_key_is_found_by_nobody() -> None:
+def test_a_tree_without_a_key_is_never_found() -> None:
     kept = NamedArrays()
     kept.put("a", tree(""))
     assert kept.find("a", "", None) is None
 
 
-def test_a_name_is_forgotten_when_nobody_has_used_it_for_too_long() -> None:
+def test_an_unused_name_expires() -> None:
     clock = Clock()
     kept = NamedArrays(clock)
     kept.put("short", tree(ttl=10))
@@ -78,7 +78,7 @@ def test_a_find_is_a_use_and_sets_the_time_to_live() -> None:
     assert kept.expire(nobody) == ["a"]
 
 
-def test_a_find_of_another_key_is_no_use() -> None:
+def test_a_find_with_another_key_is_no_use() -> None:
     clock = Clock()
     kept = NamedArrays(clock)
     kept.put("a", tree(ttl=10))
@@ -88,7 +88,7 @@ def test_a_find_of_another_key_is_no_use() -> None:
     assert kept.expire(nobody) == ["a"]
 
 
-def test_to_hold_a_handle_is_a_use() -> None:
+def test_holding_a_handle_is_a_use() -> None:
     clock = Clock()
     kept = NamedArrays(clock)
     held = tree(ttl=10)
@@ -101,7 +101,7 @@ def test_to_hold_a_handle_is_a_use() -> None:
     assert kept.expire(nobody) == ["a"]
 
 
-def test_a_name_that_is_put_anew_while_it_is_looked_at_stays() -> None:
+def test_a_name_that_is_put_again_during_expiry_stays() -> None:
     clock = Clock()
     kept = NamedArrays(clock)
     kept.put("a", tree(ttl=10))
@@ -115,7 +115,7 @@ def test_a_name_that_is_put_anew_while_it_is_looked_at_stays() -> None:
     assert kept.all()["a"].key == "new"
 
 
-def test_forget_says_what_it_was() -> None:
+def test_forget_returns_the_tree() -> None:
     kept = NamedArrays()
     held = tree()
     kept.put("a", held)
@@ -123,7 +123,7 @@ def test_forget_says_what_it_was() -> None:
     assert kept.forget("a") is None
 
 
-def test_whoever_asks_meanwhile_finds_a_whole_tree() -> None:
+def test_concurrent_finds_see_whole_trees() -> None:
     kept = NamedArrays()
     odd: list[Any] = []
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""One daemon after the other on the same folder, without processes."""
+"""Successive daemons on the same folder, without processes."""
 
 import math
 import os

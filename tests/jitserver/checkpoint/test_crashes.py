@@ -1,4 +1,4 @@
-"""A daemon that is killed between any two steps: what is left is right, and the next start removes the rest."""
+"""Crashes of a daemon between any two steps of a checkpoint: the rest is correct, and the next start cleans up."""
 
 import functools
 import itertools
@@ -85,7 +85,7 @@ def found(daemon: Daemon, sessions: list[Session]) -> list[bool]:
     return there
 
 
-def test_killed_while_it_leaves(daemons: Iterator[Daemon]) -> None:
+def test_killed_during_a_save(daemons: Iterator[Daemon]) -> None:
     outcomes = []
     for left, daemon in enumerate(daemons):
         sessions = filled(daemon)
@@ -122,7 +122,7 @@ def test_killed_while(step: str, daemons: Iterator[Daemon]) -> None:
     assert len(outcomes) >= 3, "the manifest, and at least one array"
 
 
-def test_killed_while_it_starts(daemons: Iterator[Daemon]) -> None:
+def test_killed_during_the_start(daemons: Iterator[Daemon]) -> None:
     for left, daemon in enumerate(daemons):
         sessions = filled(daemon)
         daemon.leave()

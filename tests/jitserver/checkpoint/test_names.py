@@ -1,4 +1,4 @@
-"""Kept trees on the disk, between one daemon and the next; and the arrays that sessions share with them."""
+"""Named arrays in checkpoints, and arrays that sessions share with them."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ def fill(daemon: Daemon, *names: str) -> None:
         daemon.keep(name, [x, y, x], ttl=60.0)
 
 
-def test_all_comes_back_when_somebody_asks(daemon: Daemon) -> None:
+def test_trees_are_restored_when_requested(daemon: Daemon) -> None:
     fill(daemon, "a", "b/../é")
     before = daemon.kept.all()
     following = daemon.restart()
@@ -46,13 +46,13 @@ def test_all_comes_back_when_somebody_asks(daemon: Daemon) -> None:
     assert following.is_empty()
 
 
-def test_what_nobody_asked_for_stays_for_the_next(daemon: Daemon) -> None:
+def test_trees_that_were_not_requested_stay_for_the_next_daemon(daemon: Daemon) -> None:
     fill(daemon, "a")
     assert daemon.restart().restart().leaves("a")
 
 
 @pytest.mark.parametrize("how", ["forgotten", "replaced", "expired"])
-def test_the_files_go_with_the_tree(how: str, daemon: Daemon) -> None:
+def test_the_files_are_removed_with_the_tree(how: str, daemon: Daemon) -> None:
     fill(daemon, "a")
     following = daemon.restart()
     kept, now = following.kept, [1e12]
@@ -67,7 +67,7 @@ def test_the_files_go_with_the_tree(how: str, daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("damage", ["the manifest", "its end", "an array", "all"])
-def test_what_is_damaged_is_lost_and_nothing_else(damage: str, daemon: Daemon) -> None:
+def test_only_the_damaged_tree_is_lost(damage: str, daemon: Daemon) -> None:
     fill(daemon, "a")
     array = daemon.restart().files("arrays")[0]
     [path] = daemon.files("manifests")
@@ -88,7 +88,7 @@ def test_what_is_damaged_is_lost_and_nothing_else(damage: str, daemon: Daemon) -
     assert following.is_empty()
 
 
-def test_what_cannot_be_written_is_lost_and_nothing_else(
+def test_only_the_tree_that_cannot_be_written_is_lost(
     daemon: Daemon, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     x, y, z = jnp.zeros(10_000), jnp.arange(10), jnp.arange(20)
@@ -101,7 +101,7 @@ def test_what_cannot_be_written_is_lost_and_nothing_else(
     assert list(Daemon(daemon.root).kept.all()) == ["b"]
 
 
-def test_what_there_is_no_time_for_is_lost(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tree_is_lost_if_there_is_no_time_to_write_it(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
     fill(daemon, "a")
     following = daemon.restart()
     fill(following, "b")
@@ -110,7 +110,7 @@ def test_what_there_is_no_time_for_is_lost(daemon: Daemon, caplog: pytest.LogCap
     assert list(following.kept.all()) == ["a"]
 
 
-def test_a_tree_that_is_asked_for_while_it_is_left_is_not_taken_away(daemon: Daemon) -> None:
+def test_a_tree_that_is_requested_during_a_save_is_not_removed(daemon: Daemon) -> None:
     fill(daemon, "a")
     between = daemon.restart()
     asked = between.kept.all()["a"]
@@ -147,7 +147,7 @@ def shared(daemon: Daemon) -> Shared:
 
 @pytest.mark.parametrize("restarts", [1, 2, 3])
 @pytest.mark.parametrize("first", ["the session", "the name"])
-def test_what_both_need_is_one_file_and_one_array_afterwards(shared: Shared, restarts: int, first: str) -> None:
+def test_a_shared_array_is_one_file_and_restored_as_one_array(shared: Shared, restarts: int, first: str) -> None:
     for _ in range(restarts):
         shared.restart()
     assert sorted(path.stat().st_size for path in shared.daemon.files("arrays")) == [8, 12, 4000]
@@ -165,7 +165,7 @@ def test_what_both_need_is_one_file_and_one_array_afterwards(shared: Shared, res
 
 
 @pytest.mark.parametrize("first", ["the session", "the name"])
-def test_it_is_one_file_still_if_one_of_them_has_it_at_the_next_restart(shared: Shared, first: str) -> None:
+def test_a_shared_array_stays_one_file_if_one_holder_has_loaded_it(shared: Shared, first: str) -> None:
     shared.restart()
     if first == "the session":
         shared.back()
@@ -176,7 +176,7 @@ def test_it_is_one_file_still_if_one_of_them_has_it_at_the_next_restart(shared: 
     assert shared.back().array(1) is shared.daemon.leaves("data")[0]
 
 
-def test_what_a_session_dropped_is_freed_and_still_the_names(shared: Shared) -> None:
+def test_an_array_that_a_session_dropped_stays_under_its_name(shared: Shared) -> None:
     shared.restart()
     tree = shared.daemon.kept.all()["data"]
     assert tree.on_disk is not None
@@ -188,7 +188,7 @@ def test_what_a_session_dropped_is_freed_and_still_the_names(shared: Shared) -> 
     assert np.array_equal(shared.daemon.leaves("data")[0], np.arange(1000.0))
 
 
-def test_what_is_kept_no_longer_is_still_its_sessions(shared: Shared) -> None:
+def test_an_array_of_a_removed_name_stays_in_its_session(shared: Shared) -> None:
     shared.restart()
     assert shared.daemon.kept.forget("data") is not None
     shared.restart()  # before its client came for it
@@ -197,7 +197,7 @@ def test_what_is_kept_no_longer_is_still_its_sessions(shared: Shared) -> None:
     assert shared.daemon.is_empty()
 
 
-def test_another_tree_of_that_name_is_not_taken_for_it(shared: Shared) -> None:
+def test_another_tree_of_the_same_name_is_not_confused_with_it(shared: Shared) -> None:
     shared.restart()
     shared.daemon.keep("data", [jnp.zeros(3)])
     shared.restart()
@@ -205,7 +205,7 @@ def test_another_tree_of_that_name_is_not_taken_for_it(shared: Shared) -> None:
     assert np.array_equal(shared.daemon.leaves("data")[0], np.zeros(3))
 
 
-def test_what_is_lost_to_its_name_is_still_its_sessions(
+def test_an_array_that_is_lost_to_its_name_stays_in_its_session(
     shared: Shared, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     shared.daemon.keep("data", [*shared.daemon.leaves("data"), jnp.zeros(5000)])
@@ -216,7 +216,7 @@ def test_what_is_lost_to_its_name_is_still_its_sessions(
     assert np.array_equal(shared.back().array(1), np.arange(1000.0))
 
 
-def test_an_array_that_is_damaged_is_lost_to_both(shared: Shared) -> None:
+def test_a_damaged_shared_array_is_lost_to_both(shared: Shared) -> None:
     shared.restart()
     path = max(shared.daemon.files("arrays"), key=lambda path: path.stat().st_size)
     path.write_bytes(b"x" * 100 + path.read_bytes()[100:])
@@ -230,7 +230,7 @@ def test_an_array_that_is_damaged_is_lost_to_both(shared: Shared) -> None:
     assert shared.daemon.is_empty()
 
 
-def test_a_session_that_is_expected_uses_what_it_shares_with_a_name(shared: Shared) -> None:
+def test_a_session_that_is_not_yet_resumed_uses_its_shared_trees(shared: Shared) -> None:
     def is_held(name: str) -> bool:
         return array_usage.is_held(shared.daemon.kept.all()[name], shared.daemon.sessions.all())
 
@@ -250,7 +250,7 @@ def test_a_session_that_is_expected_uses_what_it_shares_with_a_name(shared: Shar
     assert not is_held("data")
 
 
-def test_what_is_named_once_more_stays_although_another_session_ends_meanwhile(
+def test_an_array_that_gets_another_reference_stays_when_a_session_ends_meanwhile(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = jnp.arange(10)

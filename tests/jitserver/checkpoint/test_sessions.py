@@ -1,4 +1,4 @@
-"""Sessions on their way from one daemon to the next: what comes with them, what stays away, and why."""
+"""Sessions in checkpoints: what is restored, what is lost, and the reasons."""
 
 import logging
 import os
@@ -51,7 +51,7 @@ def client() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_arrays_come_back_under_their_handles_and_the_files_go(daemon: Daemon) -> None:
+def test_arrays_are_restored_under_their_handles_and_the_files_removed(daemon: Daemon) -> None:
     session = daemon.begin({7: jnp.arange(5), 1 << 41: jnp.full((200, 300), 2.5)})
     following = daemon.restart()
     back = following.back(session)
@@ -60,14 +60,14 @@ def test_arrays_come_back_under_their_handles_and_the_files_go(daemon: Daemon) -
     assert following.is_empty()
 
 
-def test_nobody_else_can_read_what_is_left(daemon: Daemon, root: Path) -> None:
+def test_other_users_cannot_read_the_files(daemon: Daemon, root: Path) -> None:
     daemon.begin({1: jnp.arange(5)})
     daemon.leave()
     paths = [root, *root.rglob("*")]
     assert [path.stat().st_mode & 0o077 for path in paths] == [0] * 5
 
 
-def test_what_several_handles_share_is_written_and_held_once(daemon: Daemon) -> None:
+def test_an_array_under_several_handles_is_written_and_held_once(daemon: Daemon) -> None:
     shared = jnp.arange(100_000)
     session = daemon.begin({1: shared, 2: shared, 3: shared})
     following = daemon.restart()
@@ -77,14 +77,14 @@ def test_what_several_handles_share_is_written_and_held_once(daemon: Daemon) -> 
     assert back.arrays[1] is back.arrays[2] is back.arrays[3]
 
 
-def test_arrays_that_are_alike_stay_two(daemon: Daemon) -> None:
+def test_equal_arrays_stay_two(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.zeros(5), 2: jnp.zeros(5)})
     back = daemon.restart().back(session)
     back.array(1).delete()
     assert back.array(2).tolist() == [0] * 5
 
 
-def test_failures_and_donated_arrays_say_the_same_as_before(daemon: Daemon) -> None:
+def test_failures_and_donated_arrays_raise_the_same_as_before(daemon: Daemon) -> None:
     donated = jnp.arange(3)
     donated.delete()
     failed = Failed(failure_of(ZeroDivisionError("by nothing")))
@@ -96,7 +96,7 @@ def test_failures_and_donated_arrays_say_the_same_as_before(daemon: Daemon) -> N
         assert words in caught.value.failure.text
 
 
-def test_handles_runs_and_programs_go_on_where_they_were(daemon: Daemon) -> None:
+def test_handles_runs_and_programs_continue(daemon: Daemon) -> None:
     session, first = daemon.sessions.begin(os.getpid())
     order, connection = session.order(b"client"), object()
     order.take_over(connection)
@@ -122,7 +122,7 @@ class Made:
         self.holders: set[Any] = set()
 
 
-def test_a_program_is_had_again_when_it_is_called(daemon: Daemon) -> None:
+def test_a_program_is_restored_when_it_is_called(daemon: Daemon) -> None:
     session = daemon.begin({})
     numbers = [session.lease(Made(key), b"here") for key in ("one", "other")]  # type: ignore[arg-type]
     daemon.leave()
@@ -147,7 +147,7 @@ def test_a_program_is_had_again_when_it_is_called(daemon: Daemon) -> None:
         back.executable(2)
 
 
-def test_memory_is_freed_on_the_way(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_array_is_freed_once_it_is_written(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     held = [jnp.zeros(size) for size in (30, 10, 20)]
     alive = [weakref.ref(array) for array in held]
     daemon.begin(dict(enumerate(held[:2])))
@@ -167,7 +167,7 @@ def test_memory_is_freed_on_the_way(daemon: Daemon, monkeypatch: pytest.MonkeyPa
 # ---- what is left out
 
 
-def test_what_is_still_computed_keeps_no_other_waiting(
+def test_an_array_that_is_still_computed_delays_no_other(
     daemon: Daemon, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon.begin({1: jnp.zeros(30), 2: jnp.zeros(10)})
@@ -178,13 +178,13 @@ def test_what_is_still_computed_keeps_no_other_waiting(
     assert written == [2, 20, 30, 10]
 
 
-def test_what_there_is_no_time_for_is_lost_and_says_so(daemon: Daemon) -> None:
+def test_an_array_that_there_is_no_time_for_fails_with_the_reason(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.arange(3)})
     following = daemon.restart(time.monotonic() - 1)
     says(following.back(session), 1, "no time left")
 
 
-def test_the_smallest_come_first_where_room_is_short(daemon: Daemon, full_after: Callable[[int], None]) -> None:
+def test_the_smallest_arrays_are_written_first(daemon: Daemon, full_after: Callable[[int], None]) -> None:
     one, other = daemon.begin({1: jnp.zeros(10_000), 2: jnp.arange(7)}), daemon.begin({1: jnp.zeros(3_000)})
     full_after(20_000)
     following = daemon.restart()
@@ -193,7 +193,9 @@ def test_the_smallest_come_first_where_room_is_short(daemon: Daemon, full_after:
     says(following.back(one), 1, "could not write this array to the disk", "No space left")
 
 
-def test_the_largest_makes_room_for_what_must_be_known(daemon: Daemon, full_after: Callable[[int], None]) -> None:
+def test_the_largest_array_is_removed_to_make_room_for_manifests(
+    daemon: Daemon, full_after: Callable[[int], None]
+) -> None:
     session = daemon.begin({1: jnp.zeros(10_000), 2: jnp.int8(3)})
     daemon.keep("large", [jnp.zeros(20_000)])
     daemon.keep("small", [jnp.zeros(2)])
@@ -205,7 +207,7 @@ def test_the_largest_makes_room_for_what_must_be_known(daemon: Daemon, full_afte
     assert list(following.kept.all()) == ["small"]
 
 
-def test_a_name_whose_array_made_room_is_forgotten(daemon: Daemon, full_after: Callable[[int], None]) -> None:
+def test_a_name_whose_array_was_removed_for_room_is_lost(daemon: Daemon, full_after: Callable[[int], None]) -> None:
     session = daemon.begin(dict.fromkeys(range(5000), jnp.int8(3)))
     daemon.keep("large", [jnp.zeros(20_000)])
     full_after(4 * 20_000 + 2000)  # the manifest of the name fits, that of the session does not
@@ -214,7 +216,7 @@ def test_a_name_whose_array_made_room_is_forgotten(daemon: Daemon, full_after: C
     assert following.back(session).array(4999) == 3
 
 
-def test_where_nothing_can_be_written_all_is_lost_with_a_word(
+def test_if_nothing_can_be_written_all_is_lost_with_a_warning(
     daemon: Daemon, full_after: Callable[[int], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     session = daemon.begin({1: jnp.zeros(10_000)})
@@ -232,7 +234,7 @@ def test_a_folder_that_was_deleted_is_made_again(daemon: Daemon, root: Path) -> 
     assert daemon.restart().back(session).array(1).tolist() == [0, 1, 2]
 
 
-def test_a_folder_that_cannot_be_made_is_a_loss_with_a_word(
+def test_if_the_folder_cannot_be_made_all_is_lost_with_a_warning(
     daemon: Daemon, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon.begin({1: jnp.zeros(3)})
@@ -255,7 +257,7 @@ def says(session: Session, handle: int, *words: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 100, -1])
-def test_a_session_that_was_cut_short_is_lost_with_one_warning_and_a_reason(
+def test_a_session_whose_manifest_is_truncated_is_lost_with_one_warning_and_a_reason(
     daemon: Daemon, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = daemon.begin({1: jnp.arange(100)})
@@ -269,7 +271,7 @@ def test_a_session_that_was_cut_short_is_lost_with_one_warning_and_a_reason(
     assert following.is_empty()
 
 
-def test_every_flipped_bit_is_noticed(daemon: Daemon) -> None:
+def test_every_flipped_bit_is_detected(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.arange(4), 2: jnp.arange(4, 8)})
     daemon.leave()
     before = {path: path.read_bytes() for folder in ("arrays", "manifests") for path in daemon.files(folder)}
@@ -291,7 +293,7 @@ def test_every_flipped_bit_is_noticed(daemon: Daemon) -> None:
             says(back, hit, "not those that were written")
 
 
-def test_an_array_that_vanished_is_lost_alone(daemon: Daemon) -> None:
+def test_only_the_array_whose_file_is_missing_is_lost(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.arange(4), 2: jnp.arange(9)})
     following = daemon.restart()
     max(following.files("arrays"), key=lambda path: path.stat().st_size).unlink()
@@ -301,7 +303,7 @@ def test_an_array_that_vanished_is_lost_alone(daemon: Daemon) -> None:
     assert following.is_empty()
 
 
-def test_what_another_user_left_is_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_are_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     session, uid = daemon.begin({1: jnp.arange(4)}), os.getuid()
     daemon.leave()
     monkeypatch.setattr(manifests, "private_folder", lambda path: path)  # which refuses it already
@@ -313,7 +315,7 @@ def test_what_another_user_left_is_refused(daemon: Daemon, monkeypatch: pytest.M
 # ---- whose client is where
 
 
-def test_a_session_whose_client_died_meanwhile_goes_at_once(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
+def test_a_session_whose_client_died_meanwhile_is_not_restored(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
     daemon.begin({1: jnp.arange(4)}, client.pid)
     daemon.leave()
     client.kill()
@@ -323,7 +325,7 @@ def test_a_session_whose_client_died_meanwhile_goes_at_once(daemon: Daemon, clie
     assert following.is_empty()
 
 
-def test_one_whose_client_dies_before_it_came_goes_then(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
+def test_a_restored_session_ends_when_its_client_dies(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
     daemon.begin({1: jnp.arange(4)}, client.pid)
     following = daemon.restart()
     following.sessions.end_orphans()
@@ -335,7 +337,7 @@ def test_one_whose_client_dies_before_it_came_goes_then(daemon: Daemon, client: 
     assert following.is_empty()
 
 
-def test_a_forked_child_is_waited_for_when_its_parent_is_dead(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
+def test_a_session_waits_for_a_forked_child_whose_parent_died(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
     parent = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
     session = daemon.begin({}, parent.pid)
     assert daemon.sessions.resume(session.token, client.pid) is not None
@@ -351,7 +353,7 @@ def test_a_forked_child_is_waited_for_when_its_parent_is_dead(daemon: Daemon, cl
     assert len(following.sessions.all()) == 1
 
 
-def test_one_whose_client_said_goodbye_waits_for_the_child_only(
+def test_a_session_whose_client_said_goodbye_waits_for_the_child_only(
     daemon: Daemon, client: subprocess.Popen[bytes]
 ) -> None:
     session = daemon.begin({})
@@ -366,7 +368,7 @@ def test_one_whose_client_said_goodbye_waits_for_the_child_only(
     assert following.sessions.all() == []
 
 
-def test_a_client_that_cannot_be_watched_is_waited_for_as_after_a_lost_connection(
+def test_a_session_waits_for_a_client_that_cannot_be_watched_as_after_a_lost_connection(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jitserver.sessions.session.named", lambda pid: Process(0, ""))
@@ -380,7 +382,7 @@ def test_a_client_that_cannot_be_watched_is_waited_for_as_after_a_lost_connectio
         assert len(following.sessions.all()) == left
 
 
-def test_one_that_nobody_came_for_stays_on_the_disk_for_the_daemon_after_the_next(daemon: Daemon) -> None:
+def test_a_session_that_was_not_resumed_stays_on_the_disk_for_another_daemon(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.arange(4)})
     between = daemon.restart()
     before = between.files("arrays")
@@ -389,14 +391,14 @@ def test_one_that_nobody_came_for_stays_on_the_disk_for_the_daemon_after_the_nex
     assert following.back(session).array(1).shape == (4,)
 
 
-def test_a_daemon_that_is_stopped_leaves_no_session(daemon: Daemon) -> None:
+def test_a_stopped_daemon_saves_no_sessions(daemon: Daemon) -> None:
     daemon.begin({1: jnp.arange(4)})
     following = daemon.restart()
     following.sessions.end_all()
     assert following.is_empty()
 
 
-def test_each_address_has_a_folder_of_its_own_which_is_private() -> None:
+def test_each_address_has_its_own_private_folder() -> None:
     one, other = Daemon(manifests.folder_of("unix:/one.sock")), Daemon(manifests.folder_of("unix:/other.sock"))
     assert one.root != other.root
     assert one.root.stat().st_mode & 0o077 == 0
@@ -414,7 +416,7 @@ def test_each_address_has_a_folder_of_its_own_which_is_private() -> None:
     one.kept.forget("stays")
 
 
-def test_what_an_older_version_left_is_removed_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_checkpoint_of_an_older_version_is_removed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     old = [folder.part() / name / "0123" / "4567" for name in ("sessions", "kept")]
     for path in old:
         path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Arrays that went to disk are the same when they come back, in every respect that a program can see."""
+"""Arrays that were stored on the disk are restored with every visible property."""
 
 import concurrent.futures
 import math
@@ -52,7 +52,7 @@ def same(one: jax.Array, other: jax.Array) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5)])
-def test_every_dtype_comes_back(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_every_dtype_is_restored(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     made = np.random.default_rng(1).integers(0, 2, shape).astype(dtype_named(dtype))
     with jax.enable_x64(True):
         array = jax.device_put(made)  # XLA ends the process rather than convert to some of them
@@ -62,20 +62,20 @@ def test_every_dtype_comes_back(dtype: str, shape: tuple[int, ...], tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["threefry2x32", "rbg", "unsafe_rbg"])
 @pytest.mark.parametrize("shape", [(), (4,)])
-def test_keys_come_back(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_keys_are_restored(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     keys = jax.random.key(7, impl=name)
     made = jax.random.split(keys, shape) if shape else keys
     same(made, again(made, tmp_path))
 
 
-def test_weak_types_nans_and_signs_come_back(tmp_path: Path) -> None:
+def test_weak_types_nans_and_signs_are_restored(tmp_path: Path) -> None:
     same(jnp.asarray(2.5), again(jnp.asarray(2.5), tmp_path))
     odd = np.array([np.nan, -np.nan, -0.0, np.inf], np.float32)
     odd.view(np.uint32)[0] = 0x7FC00123  # a payload
     same(jnp.asarray(odd), again(jnp.asarray(odd), tmp_path))
 
 
-def test_whether_it_may_be_moved_comes_back(tmp_path: Path) -> None:
+def test_committed_is_restored(tmp_path: Path) -> None:
     free, placed = jnp.arange(4), jax.device_put(jnp.arange(4), jax.devices()[0])
     assert (free.committed, placed.committed) == (False, True)
     same(free, again(free, tmp_path))
@@ -108,14 +108,14 @@ same(weak, again(weak, folder))
 """
 
 
-def test_places_come_back(tmp_path: Path) -> None:
+def test_shardings_are_restored(tmp_path: Path) -> None:
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     command = [sys.executable, "-c", ON_TWO_DEVICES, str(Path(__file__).parent), str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_arrays_that_are_alike_stay_two(store: ArrayStore, tmp_path: Path) -> None:
+def test_equal_arrays_stay_two(store: ArrayStore, tmp_path: Path) -> None:
     one, other = store.write(jnp.zeros(5), math.inf), store.write(jnp.zeros(5), math.inf)
     following = ArrayStore(tmp_path)
     given = following.load(one)
@@ -124,7 +124,7 @@ def test_arrays_that_are_alike_stay_two(store: ArrayStore, tmp_path: Path) -> No
     assert following.load(other).tolist() == [0] * 5
 
 
-def test_a_file_is_one_array_as_long_as_somebody_has_it(store: ArrayStore, tmp_path: Path) -> None:
+def test_a_file_is_one_array_as_long_as_it_is_in_use(store: ArrayStore, tmp_path: Path) -> None:
     stored = store.write(jnp.arange(5), math.inf)
     assert store.loaded(stored) is None
     first = store.load(stored)
@@ -134,7 +134,7 @@ def test_a_file_is_one_array_as_long_as_somebody_has_it(store: ArrayStore, tmp_p
     assert store.loaded(stored) is None, "the store itself does not hold it"
 
 
-def test_many_threads_have_the_same_array(store: ArrayStore) -> None:
+def test_many_threads_load_the_same_array(store: ArrayStore) -> None:
     stored, start = store.write(jnp.zeros(100_000), math.inf), threading.Barrier(8)
 
     def load(_: int) -> Any:
@@ -147,7 +147,7 @@ def test_many_threads_have_the_same_array(store: ArrayStore) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_whether_a_program_may_take_it_comes_back(shared: bool, store: ArrayStore, tmp_path: Path) -> None:
+def test_shared_is_restored(shared: bool, store: ArrayStore, tmp_path: Path) -> None:
     array = jnp.arange(5)
     if shared:
         device_arrays.share(array)
@@ -156,7 +156,7 @@ def test_whether_a_program_may_take_it_comes_back(shared: bool, store: ArrayStor
 
 
 @pytest.mark.parametrize("what", ["a bit", "the end", "more"])
-def test_what_is_not_as_it_was_written_is_not_taken(what: str, store: ArrayStore, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(what: str, store: ArrayStore, tmp_path: Path) -> None:
     stored = store.write(jnp.arange(100), math.inf)
     data = bytearray((tmp_path / stored.file).read_bytes())
     if what == "a bit":
@@ -170,19 +170,19 @@ def test_what_is_not_as_it_was_written_is_not_taken(what: str, store: ArrayStore
         store.load(stored)
 
 
-def test_what_another_user_wrote_is_not_taken(store: ArrayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(store: ArrayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     stored, uid = store.write(jnp.arange(3), math.inf), os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     with pytest.raises(Corrupt, match="another user"):
         store.load(stored)
 
 
-def test_nobody_else_can_read_it(store: ArrayStore, tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_file(store: ArrayStore, tmp_path: Path) -> None:
     stored = store.write(jnp.arange(3), math.inf)
     assert (tmp_path / stored.file).stat().st_mode & 0o077 == 0
 
 
-def test_what_does_not_fit_leaves_no_rest(store: ArrayStore, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(store: ArrayStore, tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, before[1]))  # CPython ignores the signal
     try:
@@ -193,7 +193,7 @@ def test_what_does_not_fit_leaves_no_rest(store: ArrayStore, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_what_there_is_no_time_for_leaves_no_rest(store: ArrayStore, tmp_path: Path) -> None:
+def test_a_write_without_time_leaves_no_file(store: ArrayStore, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         store.write(jnp.arange(3), time.monotonic() - 1)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""`jitserver arrays`: who holds what, and letting go of it."""
+"""`jitserver arrays`: lists the holders of arrays, and removes names."""
 
 import json
 import os
@@ -40,14 +40,14 @@ def test_ls_shows_names_and_sessions(cli: Callable[..., Any]) -> None:
     assert re.search("59:|1:00:00", text), text
 
 
-def test_rm_forgets_the_name_and_leaves_handles(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
+def test_rm_removes_the_name_but_not_handles(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
     done = cli("arrays", "rm", "cli test")
     assert (done.returncode, done.stdout) == (0, "removed cli test: 264 B\n")
     assert "cli test" not in cli("arrays", "ls").stdout
     assert np.asarray(kept["w"]).sum() == 64
 
 
-def test_rm_of_what_is_not_there_fails_and_removes_the_rest(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
+def test_rm_of_an_unknown_name_fails_and_removes_the_others(kept: dict[str, Any], cli: Callable[..., Any]) -> None:
     done = cli("arrays", "rm", "cli test", "nothing", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == ["cli test"]

@@ -1,4 +1,4 @@
-"""The command line in processes of its own: what it prints, and its exit status."""
+"""The command line in processes of its own: output and exit status."""
 
 import importlib.util
 import json
@@ -48,7 +48,7 @@ def test_status_of_a_daemon(daemon: str, cli: Callable[..., Any]) -> None:
     assert f"pid {found['pid']}" in cli("status").stdout
 
 
-def test_commands_that_only_look_leave_no_session_and_start_nothing(daemon: str, cli: Callable[..., Any]) -> None:
+def test_commands_that_only_read_begin_no_session(daemon: str, cli: Callable[..., Any]) -> None:
     before = json.loads(cli("status", "--json").stdout)["sessions"]
     cli("cache", "ls")
     assert json.loads(cli("status", "--json").stdout)["sessions"] == before
@@ -85,7 +85,7 @@ def test_wrong_usage_has_status_2(cli: Callable[..., Any]) -> None:
     assert cli("cache", "show").returncode == 2
 
 
-def test_a_bad_setting_is_said_plainly(cli: Callable[..., Any]) -> None:
+def test_a_bad_setting_is_an_error_without_a_traceback(cli: Callable[..., Any]) -> None:
     done = cli("status", env={"JITSERVER_ADDRESS": "http://x"})
     assert done.returncode == 1
     assert "http://x" in done.stderr
@@ -95,7 +95,7 @@ def test_a_bad_setting_is_said_plainly(cli: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "command", ["serve", "start", "stop", "restart", "status", "logs", "demo", "doctor", "cache", "install", "top"]
 )
-def test_every_command_explains_itself(command: str, cli: Callable[..., Any]) -> None:
+def test_every_command_has_help(command: str, cli: Callable[..., Any]) -> None:
     done = cli(command, "--help")
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) > 4
@@ -126,7 +126,7 @@ def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any
     assert loaded == []
 
 
-def test_status_loads_what_it_needs_to_ask_and_no_more(run_script: Callable[..., Any], daemon: str) -> None:
+def test_status_imports_no_more_than_it_needs(run_script: Callable[..., Any], daemon: str) -> None:
     of_others = ("jitclient.calls", "jitclient.sessions.launch", "jitclient.sessions.session", "platformdirs", "rich")
     assert all(map(importlib.util.find_spec, of_others)), "these are the names of modules"
     loaded = run_script(
@@ -141,7 +141,7 @@ def test_status_loads_what_it_needs_to_ask_and_no_more(run_script: Callable[...,
     assert [name for name in of_others if name in loaded] == []
 
 
-def test_the_cache_can_be_looked_into_and_emptied(daemon: str, cli: Callable[..., Any]) -> None:
+def test_the_cache_can_be_listed_shown_and_cleared(daemon: str, cli: Callable[..., Any]) -> None:
     salt = np.random.default_rng().random()
 
     @jitclient.jit(static_argnames="mode", keep_unused=True)
@@ -196,7 +196,7 @@ def test_start_restart_logs_and_stop(cli: Callable[..., Any], nowhere: dict[str,
                 pass
 
 
-def test_an_idle_daemon_that_was_told_so_ends_by_itself(
+def test_a_daemon_ends_after_its_idle_timeout(
     new_daemon: Callable[..., Any], nowhere: dict[str, str], until: Callable[..., Any]
 ) -> None:
     with new_daemon(nowhere["JITSERVER_ADDRESS"], "--idle-exit", "0.1") as daemon:
@@ -204,7 +204,7 @@ def test_an_idle_daemon_that_was_told_so_ends_by_itself(
         assert daemon.returncode == 0
 
 
-def test_beyond_so_many_classes_a_daemon_begins_anew_when_idle(
+def test_a_daemon_restarts_when_idle_with_too_many_classes(
     new_daemon: Callable[..., Any],
     nowhere: dict[str, str],
     until: Callable[..., Any],
@@ -246,7 +246,7 @@ def test_beyond_so_many_classes_a_daemon_begins_anew_when_idle(
 
 
 @pytest.mark.timeout(600)
-def test_the_demo_runs_twice_and_the_second_run_makes_nothing(cli: Callable[..., Any], daemon: str) -> None:
+def test_the_second_run_of_the_demo_compiles_nothing(cli: Callable[..., Any], daemon: str) -> None:
     done = cli("demo", "--layers", "2", "--steps", "3", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

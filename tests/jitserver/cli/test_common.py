@@ -1,4 +1,4 @@
-"""Tables are drawn by hand where they are plain, and as rich draws them."""
+"""Plain tables are printed without rich, with the same result."""
 
 import io
 import sys
@@ -24,14 +24,14 @@ def lines_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("rows", [ROWS, [["名前", "é"], *ROWS], []], ids=["plain", "wide characters", "empty"])
-def test_a_table_is_what_rich_draws(rows: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_printed_as_rich_would(rows: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     columns = ["jitserver", "runs"]
     common.print_table(columns, rows)
     assert lines_of(capsys.readouterr().out) == lines_of(drawn_by_rich("", columns, rows))
 
 
 @pytest.mark.parametrize(("columns", "folded"), [("80", False), ("20", True)])
-def test_what_is_too_wide_for_the_terminal_is_folded(
+def test_a_table_that_is_too_wide_for_the_terminal_is_folded(
     columns: str, folded: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -42,7 +42,7 @@ def test_what_is_too_wide_for_the_terminal_is_folded(
     assert max(map(len, lines)) <= int(columns)
 
 
-def test_where_lines_cannot_be_shown_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_printed_in_ascii_where_lines_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         common.print_table(["jitserver", "runs"], ROWS)  # raises nothing

@@ -1,4 +1,4 @@
-"""`jitserver doctor`: what it prints, and its exit status."""
+"""`jitserver doctor`: output and exit status."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def by_check(done: Any) -> dict[str, dict[str, str]]:
     return {found["check"]: found for found in json.loads(done.stdout)["checks"]}
 
 
-def test_where_all_is_well_the_status_is_0(daemon: str, cli: Callable[..., Any]) -> None:
+def test_without_problems_the_status_is_0(daemon: str, cli: Callable[..., Any]) -> None:
     done = cli("doctor", "--json")
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout)["running"] is True
@@ -81,7 +81,7 @@ def test_a_bad_setting_is_a_problem(setting: dict[str, str], cli: Callable[..., 
     assert next(iter(setting.values())) in by_check(done)["settings"]["says"]
 
 
-def test_it_starts_a_daemon_when_told(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
+def test_start_starts_a_daemon(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
     pid = None
     try:
         done = cli("doctor", "--start", "--json", env=nowhere)

@@ -1,4 +1,4 @@
-"""What happened between two snapshots of a daemon."""
+"""Rates between two snapshots of a daemon."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ def snapshot(
     return Snapshot(now, status, list(sessions), [], [], list(programs))
 
 
-def test_the_first_one_tells_of_all_since_the_daemon_started() -> None:
+def test_the_first_snapshot_counts_since_the_daemon_started() -> None:
     rates = RateMeter().rates(snapshot(104, calls=8, hits=3, misses=1, programs=(Called("k", "f()", 8, 0.5),)))
     assert (rates.seconds, rates.calls_per_second, rates.hit_rate) == (4, 2, 0.75)
     assert [(hot.key, hot.calls, hot.seconds) for hot in rates.hottest] == [("k", 8, 0.5)]
 
 
-def test_what_was_counted_before_is_left_out() -> None:
+def test_later_snapshots_count_since_the_previous_one() -> None:
     meter = RateMeter()
     assert meter.since == 0
     meter.rates(snapshot(104, calls=8, hits=3, misses=1))
@@ -37,7 +37,7 @@ def test_what_was_counted_before_is_left_out() -> None:
     assert (rates.hits, rates.misses, rates.hit_rate) == (0, 0, None)
 
 
-def test_the_one_that_took_longest_is_the_hottest_and_one_not_called_is_none() -> None:
+def test_the_hottest_programs_took_longest_and_uncalled_ones_are_left_out() -> None:
     meter = RateMeter()
     meter.rates(snapshot(104, programs=(Called("a", "a()", 1, 0.5), Called("b", "b()", 1, 0.5))))
     rates = meter.rates(snapshot(105, programs=(Called("a", "a()", 9, 0.625), Called("b", "b()", 2, 2.5))))
@@ -47,14 +47,14 @@ def test_the_one_that_took_longest_is_the_hottest_and_one_not_called_is_none() -
     assert [(hot.calls, hot.seconds) for hot in rates.hottest] == [(1, 0.25)], "counted from when it was called last"
 
 
-def test_a_program_that_was_made_anew_counts_from_nothing() -> None:
+def test_a_program_that_was_made_again_counts_from_zero() -> None:
     meter = RateMeter()
     meter.rates(snapshot(104, programs=(Called("a", "a()", 9, 0.5),)))
     [hot] = meter.rates(snapshot(105, programs=(Called("a", "a()", 2, 0.25),))).hottest
     assert (hot.calls, hot.seconds) == (2, 0.25)
 
 
-def test_sessions_come_by_their_calls_since_they_began() -> None:
+def test_the_busiest_sessions_come_first() -> None:
     meter = RateMeter()
     old, new = SessionInfo(7, 100, 50, 0, 0), SessionInfo(8, 109, 40, 0, 0)
     meter.rates(snapshot(105, sessions=(old,)))
@@ -62,7 +62,7 @@ def test_sessions_come_by_their_calls_since_they_began() -> None:
     assert [(busy.session.pid, busy.calls_per_second) for busy in rates.sessions] == [(8, 40), (7, 2)]
 
 
-def test_of_another_daemon_nothing_is_known() -> None:
+def test_after_a_restart_the_counts_begin_again() -> None:
     meter = RateMeter()
     meter.rates(snapshot(104, calls=8, programs=(Called("a", "a()", 1, 0.5),)))
     rates = meter.rates(snapshot(102, pid=2, calls=6, programs=(Called("a", "a()", 3, 0.75),)))

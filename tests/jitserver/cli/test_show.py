@@ -1,4 +1,4 @@
-"""`jitserver cache show`: all about one program, its texts among it."""
+"""`jitserver cache show`: the details and the texts of a program."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def used(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactor
         yield env
 
 
-def test_all_that_is_known_is_told(used: dict[str, str], cli: Callable[..., Any]) -> None:
+def test_all_details_are_shown(used: dict[str, str], cli: Callable[..., Any]) -> None:
     [entry] = json.loads(cli("cache", "show", "shown", "--json", env=used).stdout)
     assert entry["label"] == "shown(f32[3,4])"
     assert entry["memory"]["argument_size_in_bytes"] == 48
@@ -66,7 +66,7 @@ def test_all_that_is_known_is_told(used: dict[str, str], cli: Callable[..., Any]
         ("jaxpr", ["mul", "f32[3,4]"]),
     ],
 )
-def test_a_text_is_shown_plain_and_alone(
+def test_a_text_is_shown_alone_without_styles(
     what: str, parts: list[str], used: dict[str, str], cli: Callable[..., Any]
 ) -> None:
     done = cli("cache", "show", "shown", f"--{what}", env=used)
@@ -79,7 +79,7 @@ def test_a_text_is_shown_plain_and_alone(
     assert entry[what].strip() == done.stdout.strip()
 
 
-def test_it_is_traced_again_under_the_settings_of_the_call(
+def test_a_program_is_traced_again_under_the_settings_of_the_call(
     used: dict[str, str], cli: Callable[..., Any], counts: Callable[..., dict[str, Any]]
 ) -> None:
     before = counts(used["JITSERVER_ADDRESS"])
@@ -90,14 +90,14 @@ def test_it_is_traced_again_under_the_settings_of_the_call(
     assert after["compiles"] == before["compiles"]
 
 
-def test_of_a_program_that_its_client_traced(used: dict[str, str], cli: Callable[..., Any]) -> None:
+def test_texts_of_a_program_that_its_client_traced(used: dict[str, str], cli: Callable[..., Any]) -> None:
     assert "stablehlo.multiply" in cli("cache", "show", "traced_here", "--stablehlo", env=used).stdout
     done = cli("cache", "show", "traced_here", "--jaxpr", env=used)
     assert done.returncode == 1
     assert "traced in its client" in done.stderr
 
 
-def test_a_text_of_nothing(used: dict[str, str], cli: Callable[..., Any]) -> None:
+def test_a_text_of_an_unknown_program_is_an_error(used: dict[str, str], cli: Callable[..., Any]) -> None:
     done = cli("cache", "show", "no-such-key", "--hlo", env=used)
     assert (done.returncode, done.stdout) == (1, "")
 
@@ -129,7 +129,7 @@ SECRETS = """
 """
 
 
-def test_what_a_function_captured_is_shown_to_nobody(
+def test_captured_values_are_never_shown(
     short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any], cli: Callable[..., Any]
 ) -> None:
     env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_CACHE_DIR": str(short_path / "cache")}

@@ -1,4 +1,4 @@
-"""`jitserver top`: one picture for pipes and programs, a live one on a terminal, which it leaves as it was."""
+"""`jitserver top`: prints once into pipes and as JSON, and updates on a terminal, which it then restores."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 HIDES, SHOWS = b"\x1b[?25l", b"\x1b[?25h"
 
 
-def test_one_picture_tells_sessions_programs_and_what_was_called(daemon: str, cli: Callable[..., Any]) -> None:
+def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., Any]) -> None:
     @jitclient.jit
     def looked_at(x: Any) -> Any:
         return x * 2.5
@@ -52,7 +52,7 @@ def test_one_picture_tells_sessions_programs_and_what_was_called(daemon: str, cl
     assert "\x1b" not in text
 
 
-def test_what_was_called_before_an_interval_is_not_hot_in_it(daemon: str, cli: Callable[..., Any]) -> None:
+def test_calls_before_the_interval_are_not_counted(daemon: str, cli: Callable[..., Any]) -> None:
     @jitclient.jit
     def called_before(x: Any) -> Any:
         return x * 3.5
@@ -64,7 +64,7 @@ def test_what_was_called_before_an_interval_is_not_hot_in_it(daemon: str, cli: C
     assert found["calls"] == 0
 
 
-def test_what_is_being_made_is_shown(
+def test_programs_in_progress_are_shown(
     daemon: str, cli: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
     program = tmp_path / "slow.py"
@@ -127,7 +127,7 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
 @pytest.mark.parametrize(
     ("how", "status"), [("q", 0), ("ctrl-c", 0), ("sigterm", 128 + signal.SIGTERM)], ids=lambda value: str(value)
 )
-def test_on_a_terminal_it_goes_on_until_told_and_leaves_that_as_it_was(
+def test_on_a_terminal_it_updates_until_it_is_ended_and_restores_the_terminal(
     how: str, status: int, daemon: str, until: Callable[..., Any]
 ) -> None:
     with terminal("--interval", "0.1") as shown:
@@ -147,7 +147,7 @@ def test_on_a_terminal_it_goes_on_until_told_and_leaves_that_as_it_was(
         assert termios.tcgetattr(shown.end) == shown.before
 
 
-def test_on_a_terminal_without_a_daemon_the_screen_stays(
+def test_without_a_daemon_the_screen_is_not_cleared(
     until: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JITSERVER_ADDRESS", f"unix:{short_path}/d.sock")
@@ -158,7 +158,7 @@ def test_on_a_terminal_without_a_daemon_the_screen_stays(
         assert ENTERS not in shown.output
 
 
-def test_when_the_daemon_ends_it_says_so_on_the_screen_that_was_there(
+def test_when_the_daemon_ends_the_message_is_on_the_restored_screen(
     new_daemon: Callable[..., Any], until: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"unix:{short_path}/d.sock"
@@ -171,7 +171,7 @@ def test_when_the_daemon_ends_it_says_so_on_the_screen_that_was_there(
         assert b"not running" in shown.read().rpartition(LEAVES)[2]
 
 
-def test_once_is_one_picture_also_on_a_terminal(daemon: str, until: Callable[..., Any]) -> None:
+def test_once_prints_once_on_a_terminal_too(daemon: str, until: Callable[..., Any]) -> None:
     with terminal("--once") as shown:
         until(lambda: shown.read() and shown.process.poll() is not None, "it to end")
         assert shown.process.returncode == 0

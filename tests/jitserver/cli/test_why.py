@@ -1,4 +1,4 @@
-"""`jitserver cache why`: where a cached program differs from the nearest one that was there before, or from another."""
+"""`jitserver cache why`: how a program differs from the most similar earlier one, or from a given one."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def asked_about(rows: int, rate: float) -> str:
     return asked_why.__name__
 
 
-def test_it_names_what_differs_from_the_nearest_one_made_before(daemon: str, cli: Callable[..., Any]) -> None:
+def test_it_names_the_differences_from_the_most_similar_earlier_program(daemon: str, cli: Callable[..., Any]) -> None:
     name = asked_about(3, 0.5)
     assert "is the only program of that name" in cli("cache", "why", name).stdout
     asked_about(4, 0.5)
@@ -51,7 +51,7 @@ def test_a_key_that_matches_nothing_has_status_1(daemon: str, cli: Callable[...,
     assert cli("cache", "why", "").returncode == 2
 
 
-def test_it_explains_itself(cli: Callable[..., Any]) -> None:
+def test_it_has_help(cli: Callable[..., Any]) -> None:
     text = cli("cache", "why", "--help").stdout
     assert "KEY [KEY2]" in text
     assert "differs from the" in " ".join(text.split())

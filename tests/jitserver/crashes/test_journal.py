@@ -1,4 +1,4 @@
-"""The crash journal: what a dead daemon was at earns strikes; what one that meant to end, or lives, was at, none."""
+"""The crash journal: programs in progress when a daemon died get strikes; those of a regular shutdown do not."""
 
 import contextlib
 import os
@@ -70,7 +70,7 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("label", ["step(f32[8], i32[])", "", "ü" * 200, "\udc80", "<lambda>(…)"])
-def test_a_mark_is_read_back(label: str) -> None:
+def test_a_mark_can_be_read(label: str) -> None:
     made = mark("tracing", "ab" * 16, label)
     assert len(made) == SLOT
     found = read(made)
@@ -79,7 +79,7 @@ def test_a_mark_is_read_back(label: str) -> None:
     assert label.startswith(found.label) or found.label == "?"
 
 
-def test_a_torn_mark_is_none() -> None:
+def test_an_incomplete_mark_is_ignored() -> None:
     old, new = mark("running", "ab" * 16, "old"), mark("running", "cd" * 16, "new")
     whole = Work("running", "ab" * 16, "old"), Work("running", "cd" * 16, "new")
     for cut in range(SLOT + 1):
@@ -91,7 +91,7 @@ def test_a_torn_mark_is_none() -> None:
 # ---- who gets a strike
 
 
-def test_what_was_under_way_at_the_death_gets_a_strike_each_time(dies: Any, tmp_path: Path) -> None:
+def test_a_program_in_progress_gets_a_strike_for_each_death(dies: Any, tmp_path: Path) -> None:
     for deaths in (1, 2, 3):
         dies("""
             with journal.noted("tracing", "a" * 32, "f(f32[])") as go_on:
@@ -104,7 +104,7 @@ def test_what_was_under_way_at_the_death_gets_a_strike_each_time(dies: Any, tmp_
     assert f"`jitserver cache rm {'a' * 12}`" in Strikes(tmp_path).refusal("a" * 32)
 
 
-def test_each_thread_is_noted_and_a_program_gets_one_strike_for_one_death(dies: Any, tmp_path: Path) -> None:
+def test_each_thread_is_noted_and_a_program_gets_one_strike_for_each_death(dies: Any, tmp_path: Path) -> None:
     dies("""
         begun = threading.Barrier(9)
         def work(number):
@@ -119,7 +119,7 @@ def test_each_thread_is_noted_and_a_program_gets_one_strike_for_one_death(dies: 
     assert phases(tmp_path) == {str(n) * 32: ["running"] for n in range(4)}
 
 
-def test_what_was_over_gets_none(dies: Any, tmp_path: Path) -> None:
+def test_a_phase_that_had_ended_gets_no_strike(dies: Any, tmp_path: Path) -> None:
     dies("""
         for error in (None, ValueError()):
             try:
@@ -140,7 +140,7 @@ def test_what_was_over_gets_none(dies: Any, tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_the_outer_work_is_noted_again_when_the_inner_is_over(dies: Any, tmp_path: Path) -> None:
+def test_after_nested_work_the_outer_work_is_noted_again(dies: Any, tmp_path: Path) -> None:
     dies("""
         with journal.noted("tracing", "a" * 32, "f()"):
             with journal.noted("restoring", "b" * 32, "g()"):
@@ -150,7 +150,7 @@ def test_the_outer_work_is_noted_again_when_the_inner_is_over(dies: Any, tmp_pat
     assert phases(tmp_path) == {"a" * 32: ["tracing"]}
 
 
-def test_a_daemon_that_means_to_end_leaves_no_strike(tmp_path: Path) -> None:
+def test_a_regular_shutdown_gives_no_strikes(tmp_path: Path) -> None:
     source = """
         with journal.noted("tracing", "a" * 32, "f()"):
             journal.end()
@@ -163,7 +163,7 @@ def test_a_daemon_that_means_to_end_leaves_no_strike(tmp_path: Path) -> None:
     assert phases(tmp_path) == {}
 
 
-def test_a_daemon_that_lives_is_left_alone(tmp_path: Path) -> None:
+def test_the_journal_of_a_live_daemon_is_not_counted(tmp_path: Path) -> None:
     source = """
         with journal.noted("tracing", "a" * 32, "f()"):
             print("begun", flush=True)
@@ -180,7 +180,7 @@ def test_a_daemon_that_lives_is_left_alone(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_eight_daemons_that_start_at_once_count_a_death_once(dies: Any, tmp_path: Path) -> None:
+def test_eight_concurrent_starts_count_a_death_once(dies: Any, tmp_path: Path) -> None:
     dies("""
         with journal.noted("tracing", "a" * 32, "f()"):
             die()
@@ -191,7 +191,7 @@ def test_eight_daemons_that_start_at_once_count_a_death_once(dies: Any, tmp_path
     assert phases(tmp_path) == {"a" * 32: ["tracing"]}
 
 
-def test_another_part_of_the_cache_has_journals_of_its_own(dies: Any, tmp_path: Path) -> None:
+def test_each_folder_of_the_cache_has_its_own_journals(dies: Any, tmp_path: Path) -> None:
     dies("""
         with journal.noted("tracing", "a" * 32, "f()"):
             die()
@@ -205,7 +205,7 @@ def test_another_part_of_the_cache_has_journals_of_its_own(dies: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [b"", b"\1", os.urandom(SLOT * 64), mark("running", "a" * 32, "f()")[:-1]])
-def test_a_journal_that_is_none_is_removed(dies: Any, tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_journal_is_removed(dies: Any, tmp_path: Path, content: bytes) -> None:
     dies("die()")
     [path] = tmp_path.glob("*.journal")
     path.write_bytes(content)
@@ -216,7 +216,7 @@ def test_a_journal_that_is_none_is_removed(dies: Any, tmp_path: Path, content: b
 # ---- slots
 
 
-def test_a_slot_comes_back_when_its_thread_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SLOTS", 5)  # the main thread has one
     journal = Journal.begin(tmp_path, tmp_path)
     [path] = tmp_path.glob("*.journal")
@@ -245,7 +245,7 @@ def test_a_slot_comes_back_when_its_thread_ends(tmp_path: Path, monkeypatch: pyt
     journal.end()
 
 
-def test_where_no_journal_can_be_had_the_daemon_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_journal_the_daemon_works(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal.begin(tmp_path / "missing", tmp_path)
     with journal.noted("tracing", "a" * 32, "f()") as go_on:
         go_on("compiling")
@@ -253,7 +253,7 @@ def test_where_no_journal_can_be_had_the_daemon_goes_on(tmp_path: Path, caplog: 
     assert [record.message.partition(":")[0] for record in caplog.records] == ["no crash journal"]
 
 
-def test_a_full_disk_is_met_at_the_start(tmp_path: Path) -> None:
+def test_a_full_disk_is_found_at_the_start(tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"  # of what a file may hold
     source = """
         with journal.noted("tracing", "a" * 32, "f()"):

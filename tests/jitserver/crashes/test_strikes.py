@@ -1,4 +1,4 @@
-"""Strikes: kept for all daemons of a part of the cache, taken back when a phase goes well or a user says so."""
+"""Strikes: shared by all daemons of a cache folder, removed when a phase succeeds or on request."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ def test_three_strikes_refuse_a_program_and_say_in_which_phase(tmp_path: Path) -
     assert strikes.refusal(B) == ""
 
 
-def test_those_of_dry_runs_refuse_nothing(tmp_path: Path) -> None:
+def test_strikes_of_dry_runs_refuse_no_calls(tmp_path: Path) -> None:
     strikes = Strikes(tmp_path)
     struck(strikes, (A, DRY_RUN), (A, "running"), (A, DRY_RUN), (A, DRY_RUN), (A, "running"))
     assert strikes.refusal(A) == ""
@@ -43,7 +43,7 @@ def test_those_of_dry_runs_refuse_nothing(tmp_path: Path) -> None:
     assert "the daemon ended 3 times while running it, last" in strikes.refusal(A)
 
 
-def test_another_daemon_sees_them_at_once(tmp_path: Path) -> None:
+def test_another_daemon_sees_strikes_at_once(tmp_path: Path) -> None:
     one, other = Strikes(tmp_path), Strikes(tmp_path)
     struck(one, (A, "running"))
     assert of(other, A) == ["running"]
@@ -53,7 +53,7 @@ def test_another_daemon_sees_them_at_once(tmp_path: Path) -> None:
     assert (of(other, A), of(other, B)) == ([], ["tracing"])
 
 
-def test_a_phase_that_goes_well_takes_back_its_own_strikes_only(tmp_path: Path) -> None:
+def test_a_phase_that_succeeds_removes_only_its_own_strikes(tmp_path: Path) -> None:
     strikes = Strikes(tmp_path)
     struck(strikes, (A, "tracing"), (A, "running"), (A, "tracing"), (B, "tracing"))
     strikes.forgive(A, "compiling")
@@ -64,7 +64,7 @@ def test_a_phase_that_goes_well_takes_back_its_own_strikes_only(tmp_path: Path) 
     assert (of(Strikes(tmp_path), A), of(Strikes(tmp_path), B)) == ([], ["tracing"])
 
 
-def test_they_are_cleared_by_key_by_name_and_all(tmp_path: Path) -> None:
+def test_strikes_are_cleared_by_key_by_name_and_all(tmp_path: Path) -> None:
     strikes = Strikes(tmp_path)
     for prefix, left in (("aaa", [B]), ("a", [B]), ("", []), ("c", [A, B])):
         struck(strikes, (A, "running"), (B, "running"))
@@ -73,7 +73,7 @@ def test_they_are_cleared_by_key_by_name_and_all(tmp_path: Path) -> None:
         strikes.clear("")
 
 
-def test_eight_daemons_change_them_at_once(tmp_path: Path) -> None:
+def test_eight_daemons_change_strikes_concurrently(tmp_path: Path) -> None:
     def change(number: int) -> None:
         mine = Strikes(tmp_path)
         for n in range(10):
@@ -88,7 +88,7 @@ def test_eight_daemons_change_them_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\1\2", b"[1]", b'{"a": {"label": 3}}'])
-def test_what_cannot_be_read_is_forgotten_after_one_warning(
+def test_an_unreadable_file_is_discarded_with_one_warning(
     tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     struck(Strikes(tmp_path), (A, "running"))
@@ -104,16 +104,14 @@ def test_what_cannot_be_read_is_forgotten_after_one_warning(
     assert of(Strikes(tmp_path), A) == ["running"]
 
 
-def test_a_file_that_is_gone_takes_the_strikes_with_it(tmp_path: Path) -> None:
+def test_removing_the_file_removes_the_strikes(tmp_path: Path) -> None:
     strikes = Strikes(tmp_path)
     struck(strikes, (A, "running"))
     (tmp_path / "strikes").unlink()
     assert of(strikes, A) == []
 
 
-def test_where_nothing_can_be_written_they_hold_for_this_process(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_strikes_that_cannot_be_written_hold_for_this_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     strikes = Strikes(tmp_path / "file")
     assert not strikes.add([Work("running", A, "a()")], 1.0)
@@ -124,7 +122,9 @@ def test_where_nothing_can_be_written_they_hold_for_this_process(
     assert of(strikes, A) == []
 
 
-def test_the_oldest_go_where_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_strikes_are_dropped_when_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(strikes_module, "_MOST_SUSPECTS", 2)
     strikes = Strikes(tmp_path)
     struck(strikes, (A, "running"), (B, "running"), (A, "running"), ("c" * 32, "running"))

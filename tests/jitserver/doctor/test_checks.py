@@ -22,7 +22,7 @@ def running(**said: Any) -> DaemonState:
     return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
 
 
-def test_a_check_that_cannot_be_made_is_a_finding_and_the_next_one_is_made() -> None:
+def test_a_check_that_fails_to_run_is_a_finding_and_the_next_one_runs() -> None:
     def broken_check(state: DaemonState) -> NoReturn:
         raise FileNotFoundError("/proc/x")
 
@@ -39,18 +39,18 @@ def test_a_check_that_cannot_be_made_is_a_finding_and_the_next_one_is_made() -> 
     ]
 
 
-def test_every_finding_that_is_not_well_says_what_to_do() -> None:
+def test_every_warning_and_problem_says_what_to_do() -> None:
     assert len(set(CHECKS)) == len(CHECKS) > 12
     assert all(found.do for found in findings_of(HERE) if found.level != "ok")
 
 
-def test_a_daemon_that_does_not_answer_as_it_should_is_a_problem() -> None:
+def test_a_daemon_that_does_not_answer_is_a_problem() -> None:
     assert daemon.answers(HERE).level == "warning"
     assert daemon.answers(dataclasses.replace(HERE, is_broken=True)).level == "problem"
     assert daemon.answers(running(pid=4711)).says.startswith("pid 4711 answers")
 
 
-def test_an_accelerator_that_lies_idle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_accelerator_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "_ACCELERATORS", {str(tmp_path / "gpu"): "a GPU"})
     on_cpu, on_gpu = running(devices=("cpu:0 cpu",)), running(devices=("cuda:0 H100",))
     assert [found.level for found in daemon.devices(on_cpu)] == ["ok"]
@@ -61,13 +61,13 @@ def test_an_accelerator_that_lies_idle_is_told(tmp_path: Path, monkeypatch: pyte
     assert list(daemon.devices(HERE)) == []
 
 
-def test_a_call_that_fails_is_a_problem_with_what_it_said(short_path: Path) -> None:
+def test_a_failed_call_is_a_problem_with_its_error(short_path: Path) -> None:
     [found] = call(running(address=f"unix:{short_path}/d.sock"))
     assert found.level == "problem"
     assert "DaemonUnavailable" in found.says
 
 
-def test_a_call_that_is_answered_says_how_long_it_took(daemon: str, counts: Callable[..., dict[str, Any]]) -> None:
+def test_a_call_that_succeeds_says_how_long_it_took(daemon: str, counts: Callable[..., dict[str, Any]]) -> None:
     before = counts()["calls"]
     [found] = call(running(address=daemon))
     assert found.level == "ok", found.says

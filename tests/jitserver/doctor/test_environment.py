@@ -1,4 +1,4 @@
-"""Settings of a shell, and those of a daemon; versions on either side."""
+"""Settings of the shell and of the daemon, and the versions of both."""
 
 import dataclasses
 import os
@@ -51,14 +51,14 @@ def levels(found: Iterator[Finding]) -> list[str]:
     return [finding.level for finding in found]
 
 
-def test_what_is_set_is_told() -> None:
+def test_settings_are_listed() -> None:
     [found] = environment.settings(HERE)
     assert found.level == "ok"
     assert "JITSERVER_FALLBACK=error" in found.says
     assert "JAX_PLATFORMS=cpu" in found.says
 
 
-def test_a_name_that_was_mistyped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_name_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_FALBACK", "local")
     monkeypatch.setenv("JITSERVER_SERVE_DRAIN", "3")  # an option of the command line
     first, second = environment.settings(HERE)
@@ -67,19 +67,19 @@ def test_a_name_that_was_mistyped_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     assert second.level == "ok"
 
 
-def test_a_value_that_makes_no_sense_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_value_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_EXPLAIN", "perhaps")
     assert levels(environment.settings(HERE)) == ["problem", "ok"]
 
 
-def test_a_daemon_with_other_settings_of_a_whole_process_is_told(process_with: Callable[..., DaemonState]) -> None:
+def test_a_daemon_with_other_process_settings_is_a_warning(process_with: Callable[..., DaemonState]) -> None:
     assert levels(environment.settings_of_daemon(HERE)) == []
     assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
     [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))
     assert (found.level, found.says) == ("warning", "XLA_FLAGS is '' here and '--xla_x=1' there")
 
 
-def test_a_daemon_that_has_gone_is_no_warning() -> None:
+def test_a_daemon_that_has_ended_is_no_warning() -> None:
     assert levels(environment.settings_of_daemon(running(pid=1 << 30))) == ["ok"]
 
 
@@ -103,7 +103,7 @@ def test_versions_of_a_daemon_are_compared(said: dict[str, Any], level: str) -> 
     assert ("the daemon has" in found.says) == (level != "ok")
 
 
-def test_no_daemon_starts_where_jax_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jax_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert versions(HERE).level == "ok"
     monkeypatch.setattr(versions_module, "_installed", lambda name: "")
     found = versions(HERE)

@@ -1,4 +1,4 @@
-"""Folders, sockets, locks and logs: whose they are, who may use them, and what was left behind."""
+"""Folders, sockets, locks and logs: owners, permissions, and stale files."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ def running(state: DaemonState) -> DaemonState:
     return DaemonState(state.address, RUNS)
 
 
-def test_a_folder_where_others_may_write_is_a_problem(state: DaemonState) -> None:
+def test_a_folder_that_others_can_write_is_a_problem(state: DaemonState) -> None:
     folder = state.address.path.parent
     assert files.folder_of_sockets(state).level == "ok"
     folder.chmod(0o777)
@@ -41,12 +41,12 @@ def test_a_folder_where_others_may_write_is_a_problem(state: DaemonState) -> Non
     assert files.folder_of_sockets(state).level == "ok", "as in /tmp, nobody can take another's file away"
 
 
-def test_a_folder_to_come_is_well(state: DaemonState) -> None:
+def test_a_folder_that_does_not_exist_yet_is_ok(state: DaemonState) -> None:
     elsewhere = DaemonState(Address(state.address.path.parent / "later" / "d.sock"))
     assert files.folder_of_sockets(elsewhere).level == "ok"
 
 
-def test_a_socket_is_for_its_user_alone(state: DaemonState, listener: socket.socket) -> None:
+def test_a_socket_that_others_can_use_is_a_problem(state: DaemonState, listener: socket.socket) -> None:
     assert files.socket(running(state)).level == "ok"
     state.address.path.chmod(0o660)
     found = files.socket(running(state))
@@ -54,7 +54,7 @@ def test_a_socket_is_for_its_user_alone(state: DaemonState, listener: socket.soc
     assert "others can use it" in found.says
 
 
-def test_a_socket_that_a_dead_daemon_left_is_told_from_one_where_somebody_listens(
+def test_a_stale_socket_is_a_warning_and_one_with_a_listener_is_not(
     state: DaemonState, listener: socket.socket
 ) -> None:
     assert files.socket(state).level == "ok", "it may be systemd's"
@@ -65,12 +65,12 @@ def test_a_socket_that_a_dead_daemon_left_is_told_from_one_where_somebody_listen
     assert files.socket(state).level == "ok"
 
 
-def test_a_file_in_the_place_of_a_socket_is_a_problem(state: DaemonState) -> None:
+def test_a_file_in_place_of_the_socket_is_a_problem(state: DaemonState) -> None:
     state.address.path.write_text("")
     assert files.socket(state).level == "problem"
 
 
-def test_whoever_holds_the_lock_must_answer(state: DaemonState) -> None:
+def test_a_lock_whose_holder_does_not_answer_is_a_problem(state: DaemonState) -> None:
     assert files.lock(state).level == "ok"
     state.address.lock_path.write_text("4711\n")
     assert files.lock(state).level == "ok", "held by nobody"
@@ -83,7 +83,7 @@ def test_whoever_holds_the_lock_must_answer(state: DaemonState) -> None:
         assert files.lock(running(state)).level == "ok"
 
 
-def test_sockets_where_nobody_listens_are_told(state: DaemonState) -> None:
+def test_stale_sockets_are_a_warning(state: DaemonState) -> None:
     heard, left = runtime_folder() / "heard.sock", runtime_folder() / "left.sock"
     with Address(heard).listen() as sock:
         Address(left).listen().close()
@@ -107,7 +107,7 @@ def test_a_log_that_cannot_be_written_is_a_problem(state: DaemonState) -> None:
     assert files.log(state).level == "problem"
 
 
-def test_the_log_is_told(state: DaemonState) -> None:
+def test_the_log_is_shown(state: DaemonState) -> None:
     path = files.launch.log_path(state.address)
     assert "none yet" in files.log(state).says
     path.write_text("x" * 2048)

@@ -1,4 +1,4 @@
-"""What the machine gives: disk, memory, and the limits of a process."""
+"""The resources of the machine: disk, memory, and limits of processes."""
 
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ def short_of_files() -> Iterator[DaemonState]:
     process.communicate()
 
 
-def test_limits_are_those_of_the_daemon_and_without_one_ours(short_of_files: DaemonState) -> None:
+def test_limits_are_those_of_the_daemon_or_without_one_of_this_process(short_of_files: DaemonState) -> None:
     found = machine.open_files(short_of_files)
     assert found.level == "warning"
     assert found.says.endswith("of 256 in use")

@@ -1,4 +1,4 @@
-"""Reads of the world while something is traced."""
+"""Ambient reads during a trace."""
 
 import linecache
 from pathlib import Path

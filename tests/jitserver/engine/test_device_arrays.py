@@ -1,4 +1,4 @@
-"""Arrays between the host's memory and the devices: JAX lets go of what it has read, and what it has not it holds."""
+"""Arrays between host memory and devices: JAX releases what it has read, and keeps what it still needs."""
 
 import gc
 import weakref
@@ -24,7 +24,7 @@ def argument(dtype: str) -> tuple[Any, "weakref.ref[Any]"]:
 
 @pytest.mark.parametrize("way", ["jaxlib's", "without it"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
-def test_once_a_call_is_done_jax_lets_go_of_its_arguments(
+def test_after_a_call_jax_releases_its_arguments(
     way: str, dtype: str, monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
     if way == "without it":
@@ -51,7 +51,7 @@ def test_once_a_call_is_done_jax_lets_go_of_its_arguments(
     assert whole() is None
 
 
-def test_an_array_that_is_the_hosts_bytes_holds_them() -> None:
+def test_an_array_that_uses_host_memory_keeps_it() -> None:
     value, whole = argument("float32")
     array = device_arrays.resident(np.asarray(value).view(np.uint8).reshape(-1), Spec(SHAPE, "float32"))
     del value

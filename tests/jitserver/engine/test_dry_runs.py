@@ -1,4 +1,4 @@
-"""Which programs are run on zeros before anybody calls them, which are not, and what is noted while one is."""
+"""Dry runs: which programs are run on zeros before their first call, and what the journal notes meanwhile."""
 
 import dataclasses
 from collections.abc import Callable
@@ -117,7 +117,7 @@ SAME_WORK: dict[str, tuple[Callable[..., Any], tuple[Spec, ...], dict[str, Any]]
 
 
 @pytest.mark.parametrize("kind", SAME_WORK)
-def test_a_program_that_does_the_same_each_time_is_run_once_on_zeros(daemon: Daemon, kind: str) -> None:
+def test_a_program_that_always_does_the_same_work_is_run_once(daemon: Daemon, kind: str) -> None:
     function, specs, facts = SAME_WORK[kind]
     run = daemon.has(function, *specs, **facts)
     assert daemon.dry_runs() == 1
@@ -155,7 +155,7 @@ UNSURE: dict[str, tuple[Callable[..., Any], tuple[Spec, ...]]] = {
 
 
 @pytest.mark.parametrize("kind", UNSURE)
-def test_one_that_zeros_may_lead_elsewhere_is_not(daemon: Daemon, kind: str) -> None:
+def test_a_program_whose_work_depends_on_values_is_not_run(daemon: Daemon, kind: str) -> None:
     function, specs = UNSURE[kind]
     run = daemon.has(function, *specs)
     run.then = lambda: pytest.fail("it was run")
@@ -176,18 +176,18 @@ MORE_TO_IT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fact", MORE_TO_IT)
-def test_nor_is_one_with_more_to_it(daemon: Daemon, fact: str) -> None:
+def test_a_program_that_is_not_plain_is_not_run(daemon: Daemon, fact: str) -> None:
     run = daemon.has(lambda x: x + 1, F8, **MORE_TO_IT[fact])
     assert daemon.dry_runs() == 0
     assert run.given == []
 
 
-def test_one_that_has_left_the_memory_is_passed_over(daemon: Daemon) -> None:
+def test_an_evicted_program_is_skipped(daemon: Daemon) -> None:
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs("b" * 32, KEY) == 1
 
 
-def test_it_is_run_where_what_xla_says_it_takes_is_free(daemon: Daemon) -> None:
+def test_a_program_is_run_if_its_memory_is_free(daemon: Daemon) -> None:
     asked: list[tuple[int, str]] = []
 
     def find_room(nbytes: int, what: str) -> None:
@@ -202,7 +202,7 @@ def test_it_is_run_where_what_xla_says_it_takes_is_free(daemon: Daemon) -> None:
     assert asked == [(32 + 3200, "a dry run of f(f32[8])"), (64, "a dry run of f(f32[8])")]
 
 
-def test_one_whose_zeros_take_long_to_make_is_not_run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_large_arguments_is_not_run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_runs, "_MOST_BYTES", 1000)
     large = daemon.has(lambda x: jnp.stack([x] * 100), F8)
     small = daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
@@ -210,7 +210,7 @@ def test_one_whose_zeros_take_long_to_make_is_not_run(daemon: Daemon, monkeypatc
     assert (len(large.given), len(small.given)) == (0, 1)
 
 
-def test_one_that_raises_is_no_end_of_them(daemon: Daemon) -> None:
+def test_a_dry_run_that_raises_does_not_stop_the_others(daemon: Daemon) -> None:
     def fails() -> None:
         raise ValueError("as it should")
 
@@ -221,7 +221,7 @@ def test_one_that_raises_is_no_end_of_them(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "while its text is read"])
-def test_none_begins_once_somebody_is_there(daemon: Daemon, when: str) -> None:
+def test_no_dry_run_begins_while_a_client_is_connected(daemon: Daemon, when: str) -> None:
     first, second = daemon.has(lambda x: x + 1, F8), daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
     there: list[str] = []
     if when == "before":
@@ -234,7 +234,7 @@ def test_none_begins_once_somebody_is_there(daemon: Daemon, when: str) -> None:
     assert (len(first.given), len(second.given)) == (1, 0)
 
 
-def test_none_begins_after_ten_seconds(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_dry_run_begins_after_ten_seconds(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(dry_runs, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for key, seconds in zip((KEY, *OTHERS), (4.5, 4.4, 0.2, 0.0), strict=True):
@@ -243,7 +243,7 @@ def test_none_begins_after_ten_seconds(daemon: Daemon, monkeypatch: pytest.Monke
     assert daemon.dry_runs(KEY, *OTHERS) == 3  # the last begins after 8.9 s: it may take one
 
 
-def test_a_program_that_ended_a_daemon_in_a_dry_run_has_no_other(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_program_that_crashed_in_a_dry_run_gets_no_other(daemon: Daemon, tmp_path: Path) -> None:
     for key in (KEY, OTHERS[0]):
         daemon.has(lambda x: x + 1, F8, key=key)
     Strikes(tmp_path).add([Work(DRY_RUN, KEY, "f(f32[8])")], 1.0)
@@ -251,7 +251,7 @@ def test_a_program_that_ended_a_daemon_in_a_dry_run_has_no_other(daemon: Daemon,
     assert daemon.engine.journal.strikes.count(KEY, DRY_RUN) == 1
 
 
-def test_after_three_such_programs_there_are_none_at_all(daemon: Daemon, tmp_path: Path) -> None:
+def test_after_three_such_programs_there_are_no_dry_runs(daemon: Daemon, tmp_path: Path) -> None:
     daemon.has(lambda x: x + 1, F8)
     for key in OTHERS:
         Strikes(tmp_path).add([Work("running", key, "g()")], 1.0)
@@ -261,15 +261,13 @@ def test_after_three_such_programs_there_are_none_at_all(daemon: Daemon, tmp_pat
     assert daemon.dry_runs() == 1
 
 
-def test_where_a_crash_would_not_be_known_there_is_none(daemon: Daemon) -> None:
+def test_without_a_journal_there_are_no_dry_runs(daemon: Daemon) -> None:
     daemon.engine.journal = Journal()
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs() == 0
 
 
-def test_nor_where_the_times_of_calls_are_not_those_of_programs(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_other_devices_there_are_no_dry_runs(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "export_platform", lambda: "cuda")
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs() == 0

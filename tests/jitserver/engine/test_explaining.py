@@ -1,4 +1,4 @@
-"""Every row of the table of keys is told: two lookups differ in words if and only if their call keys differ."""
+"""Every component of a key has words: two lookups differ in words if and only if their call keys differ."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("row", CHANGES)
-def test_a_row_without_words_is_named(row: str) -> None:
+def test_a_component_without_words_is_named(row: str) -> None:
     change = CHANGES[row]
     if row == "capture":
         changed = msgspec.structs.replace(LOOKUP, **change)
@@ -35,13 +35,13 @@ def test_a_row_without_words_is_named(row: str) -> None:
     assert [str(d) for d in differences(makeup_of(LOOKUP, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
 
 
-def test_what_changes_no_key_is_no_difference() -> None:
+def test_equal_keys_have_no_differences() -> None:
     changed = msgspec.structs.replace(LOOKUP, function_key="c" * 32)
     assert keys.call_key(changed) == keys.call_key(LOOKUP)
     assert differences(makeup_of(LOOKUP, b""), makeup_of(changed, b"")) == ()
 
 
-def test_packages_and_the_process_are_told_by_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_daemon_describes_packages_and_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     before = makeup_of(LOOKUP, b"")
     table = keys.parts
 

@@ -65,7 +65,7 @@ LEAKS = {
 
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(("where", "fun"), LEAKS.items(), ids=[fun.__name__ for fun in LEAKS.values()])
-def test_what_keeps_a_value_is_named(where, fun):
+def test_the_place_of_a_leaked_tracer_is_named(where, fun):
     for _ in range(2):  # also where the program is found
         _begin_anew()
         jitted = jitclient.jit(fun)
@@ -124,7 +124,7 @@ def _places():
 @pytest.mark.filterwarnings("ignore:.* keeps a value of its trace")
 @pytest.mark.parametrize("jit", [jax.jit, jitclient.jit])
 @pytest.mark.parametrize("place", range(3), ids=["global", "variable", "attribute"])
-def test_a_key_that_was_split_in_a_trace_is_of_no_use_afterwards(jit, place, monkeypatch):
+def test_a_key_that_was_split_in_a_trace_is_unusable_afterwards(jit, place, monkeypatch):
     monkeypatch.setitem(globals(), "key", key)
     fun, look = _places()[place]
     jitted = jit(fun)
@@ -141,7 +141,7 @@ def test_a_key_that_was_split_in_a_trace_is_of_no_use_afterwards(jit, place, mon
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.filterwarnings("ignore:.* keeps a value of its trace")
 @pytest.mark.parametrize("jit", [jax.jit, jitclient.jit])
-def test_a_program_goes_on_until_what_it_read_is_bound_anew(jit, monkeypatch):
+def test_a_program_is_used_until_what_it_read_is_rebound(jit, monkeypatch):
     monkeypatch.setitem(globals(), "key", key)
     reads = jit(lambda x: jax.random.normal(key) + x)
     before = float(reads(0.0))
@@ -177,7 +177,7 @@ PROGRAM = """
 """
 
 
-def test_a_program_from_the_disk_leaves_the_same(new_daemon, short_path, run_script, counts):
+def test_a_program_from_the_disk_leaks_the_same(new_daemon, short_path, run_script, counts):
     address = f"unix:{short_path}/d.sock"
     environment = {"JITSERVER_ADDRESS": address, "JITSERVER_CACHE_DIR": str(short_path / "cache")}
     found, traces = [], []

@@ -1,4 +1,4 @@
-"""What a trace changes in the objects of a function is warned of in the client, whose own stay as they are."""
+"""Mutations of captured objects during a trace: the client warns of them, and its own objects do not change."""
 
 import functools
 import warnings
@@ -128,7 +128,7 @@ CHANGES = {
 
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(("what", "fun"), CHANGES.items(), ids=[fun.__name__ for fun in CHANGES.values()])
-def test_what_changes_is_named(what, fun):
+def test_mutations_are_named(what, fun):
     for _ in range(2):  # also where the program is found
         jitted = jitclient.jit(fun)
         with pytest.warns(RuntimeWarning, match=f"changes {what.strip()} while it is traced"):
@@ -168,7 +168,7 @@ def changes_its_own(x):
 
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize("fun", [fills_caches, puts_everything_back, changes_its_own])
-def test_nothing_is_said_of(fun):
+def test_no_warning_for(fun):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert jitclient.jit(fun)(np.float32(1)).item() == 2

@@ -1,4 +1,4 @@
-"""An upgrade under a running daemon is noticed before a stale version serves."""
+"""An upgrade of a package under a running daemon is noticed before a stale version is used."""
 
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ def install_package(site: Path, name: str, version: str, source: str, requires: 
     (metadata / "top_level.txt").write_text(name)
 
 
-def test_versions_are_those_that_were_met_first(tmp_path: Path) -> None:
+def test_versions_are_those_that_were_seen_first(tmp_path: Path) -> None:
     install(tmp_path, "1.0", 2)
     script = f"""
 import sys
@@ -52,14 +52,14 @@ print(packages.version("{LIBRARY}"), packages.replaced(["{LIBRARY}"]))
     assert done.stdout.splitlines() == ["1.0 []", f"1.0 ['{LIBRARY}']"]
 
 
-def test_what_was_never_met_was_not_replaced() -> None:
+def test_a_package_that_was_never_seen_was_not_replaced() -> None:
     packages = Packages()
     assert packages.replaced(["nonsense"]) == []
     assert packages.version("nonsense") == "unknown"
     assert packages.version("jax")[0].isdigit()
 
 
-def test_what_a_trace_imports_is_met_though_no_lookup_names_it(tmp_path: Path) -> None:
+def test_packages_that_a_trace_imports_are_noted(tmp_path: Path) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
@@ -91,7 +91,7 @@ PROGRAM = f"""
 
 
 @pytest.mark.timeout(300)
-def test_a_daemon_that_has_an_old_version_begins_anew(
+def test_a_daemon_with_an_old_version_restarts(
     short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
 ) -> None:
     site, address = short_path / "site", f"unix:{short_path}/d.sock"
@@ -148,7 +148,7 @@ MADE = """
 
 
 @pytest.mark.timeout(300)
-def test_what_a_package_requires_counts_with_it(
+def test_the_requirements_of_a_package_count(
     short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
 ) -> None:
     site, address = short_path / "site", f"unix:{short_path}/d.sock"

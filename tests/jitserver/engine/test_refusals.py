@@ -1,4 +1,4 @@
-"""What was refused because it read the world: for good only where that is sure, and until it is removed."""
+"""Refusals to trace because of ambient reads: permanent only if they are certain, and removable."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ SCRIPT = """
 """
 
 
-def test_a_generator_that_moved_once_is_no_refusal(run_script: Callable[..., Any]) -> None:
+def test_a_generator_that_changed_once_is_no_refusal(run_script: Callable[..., Any]) -> None:
     assert run_script(SCRIPT.format(messages="[ambient.OF_GENERATORS]", prefix="")) == [[0, 0, 0], 2]
     assert run_script(SCRIPT.format(messages="[ambient.OF_GENERATORS] * 2", prefix="ke")) == [[1, 1, 0], 2]
 

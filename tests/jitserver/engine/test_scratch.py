@@ -1,4 +1,4 @@
-"""Scratch memory: a program gets it where its calls can have it, and never where a result would lie in it."""
+"""Scratch memory: used where possible, and never shared with a result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def after_first(run: Callable[..., Any], *leaves: HostArray) -> tuple[Scratch, A
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (3,), (5, 1, 7)], ids=str)
-def test_what_is_written_is_what_the_arrays_are(dtype: Any, shape: tuple[int, ...]) -> None:
+def test_writing_the_memory_changes_the_arrays(dtype: Any, shape: tuple[int, ...]) -> None:
     zeros, ones = np.zeros(shape, dtype), np.ones(shape, dtype)
     made, results = after_first(lambda *leaves: [leaf.copy() for leaf in leaves], zeros, ones)
     for memory in made.memory:
@@ -45,7 +45,7 @@ SHARE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("case", SHARE)
-def test_none_where_a_result_shares_it(case: str) -> None:
+def test_no_scratch_memory_if_a_result_shares_it(case: str) -> None:
     made, results = after_first(SHARE[case], ONES, ONES)
     assert (made.arrays, made.memory) == ([], [])
     assert np.asarray(results[-1]).tolist() == [1.0] * len(results[-1])
@@ -63,7 +63,7 @@ COMPILED: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("case", COMPILED)
-def test_results_of_jax_are_their_own_or_there_is_none(case: str) -> None:
+def test_results_never_share_scratch_memory(case: str) -> None:
     run = jax.jit(lambda x: jax.tree.leaves(COMPILED[case](x))).lower(ONES).compile()
     made, results = after_first(run, ONES)
     results += run(*made.arrays) if made.arrays else []
@@ -73,23 +73,23 @@ def test_results_of_jax_are_their_own_or_there_is_none(case: str) -> None:
     assert [np.asarray(result).tolist() for result in results] == [value.tolist() for value in values]
 
 
-def test_none_where_jax_has_its_arrays_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scratch_memory_if_jax_copies_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "allocate", lambda nbytes: allocate(nbytes + ALIGNMENT)[4 : 4 + nbytes])
     made, results = after_first(doubled, ONES)
     assert (made.arrays, results[0].tolist()) == ([], [2.0] * 64)
 
 
-def test_none_on_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scratch_memory_on_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert after_first(doubled, ONES)[0].arrays == []
 
 
-def test_none_without_results_to_wait_for() -> None:
+def test_no_scratch_memory_without_results() -> None:
     made, results = after_first(lambda x: [], ONES)
     assert (made.arrays, results) == ([], [])
 
 
-def test_none_for_a_call_that_fails() -> None:
+def test_no_scratch_memory_for_a_failed_call() -> None:
     made = Scratch()
     with pytest.raises(ZeroDivisionError):
         made.first(lambda x: 1 / 0)(ONES)
@@ -97,12 +97,12 @@ def test_none_for_a_call_that_fails() -> None:
 
 
 @pytest.mark.parametrize(("nbytes", "count"), [(MOST_BYTES // 2, 2), (MOST_BYTES // 2 + 1, 0), (0, 0)])
-def test_no_more_memory_than_that(nbytes: int, count: int) -> None:
+def test_scratch_memory_has_a_limit(nbytes: int, count: int) -> None:
     made, _ = after_first(doubled, *[np.ones(nbytes, np.int8)] * 2)
     assert len(made.arrays) == count
 
 
-def test_no_more_programs_than_that() -> None:
+def test_the_number_of_programs_has_a_limit() -> None:
     made = Scratches()
     first = made[0]
     assert made[0] is first

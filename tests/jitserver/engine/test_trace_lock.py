@@ -1,4 +1,4 @@
-"""How traces take turns."""
+"""One trace at a time."""
 
 import threading
 
@@ -8,7 +8,7 @@ from jitserver.engine import trace_lock
 from jitserver.engine.trace_lock import Busy, TraceLock
 
 
-def test_one_waits_for_the_other() -> None:
+def test_a_trace_waits_for_the_current_one() -> None:
     traces, said = TraceLock(), []
     first_is_in, first_may_go = threading.Event(), threading.Event()
 
@@ -32,7 +32,7 @@ def test_one_waits_for_the_other() -> None:
     assert said == ["first", "second"]
 
 
-def test_a_long_trace_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trace_waits_for_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_lock, "_PATIENCE_SECONDS", 0.0)
     traces = TraceLock()
     with traces.taken(), pytest.raises(Busy, match="busy with a long trace"), traces.taken():
@@ -41,7 +41,7 @@ def test_a_long_trace_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
-def test_what_raises_lets_the_next_one_in() -> None:
+def test_a_trace_that_raises_releases_the_lock() -> None:
     traces = TraceLock()
     with pytest.raises(KeyError), traces.taken():
         raise KeyError

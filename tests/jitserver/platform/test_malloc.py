@@ -1,4 +1,4 @@
-"""Freed memory is kept while there is work, and goes back afterwards."""
+"""Freed memory is kept during work and returned to the system afterwards."""
 
 import json
 import subprocess
@@ -39,14 +39,14 @@ def growth(how: str) -> tuple[int, int]:
     return worked, rested
 
 
-def test_freed_memory_is_kept_and_then_given_back() -> None:
+def test_freed_memory_is_kept_and_then_returned() -> None:
     assert growth("as it is")[0] < 16 << 20
     worked, rested = growth("keep")
     assert worked > 60 << 20  # 64, less the pages that the system took of what was there before
     assert rested < 16 << 20
 
 
-def test_memory_is_given_back_once_after_each_spell_of_work() -> None:
+def test_memory_is_returned_once_after_each_period_of_work() -> None:
     given: list[float] = []
     keeper = IdleTrim(lambda: given.append(now))
     for now in (0.0, IDLE_SECONDS, 2 * IDLE_SECONDS):
@@ -64,7 +64,7 @@ def test_memory_is_given_back_once_after_each_spell_of_work() -> None:
     assert len(given) == 2
 
 
-def test_another_c_library_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(malloc.ctypes, "CDLL", lambda _: object())
     malloc.keep_freed()
     malloc.give_back_freed()

@@ -1,4 +1,4 @@
-"""How much memory this process may use."""
+"""How much memory a process may use."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def group(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text + "\n")
 
 
-def test_without_groups_it_is_the_machines() -> None:
+def test_without_groups_it_is_the_memory_of_the_machine() -> None:
     assert memory_bytes() == PHYSICAL
 
 
@@ -46,14 +46,14 @@ def test_in_a_container_the_group_of_the_container_is_the_top(tmp_path: Path) ->
     assert memory_bytes() == 1048576
 
 
-def test_the_first_version_of_groups(tmp_path: Path) -> None:
+def test_version_1_of_control_groups(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("5:cpu,cpuacct:/a\n4:memory:/docker/x\n0::/a\n")
     group(tmp_path / "fs" / "memory" / "docker" / "x", "memory.limit_in_bytes", "3145728")
     group(tmp_path / "fs" / "memory", "memory.limit_in_bytes", "9223372036854771712")
     assert memory_bytes() == 3145728
 
 
-def test_a_limit_above_the_machine_is_none(tmp_path: Path) -> None:
+def test_a_limit_above_the_memory_of_the_machine_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("0::/\n")
     group(tmp_path / "fs", "memory.max", str(PHYSICAL * 4))
     assert memory_bytes() == PHYSICAL

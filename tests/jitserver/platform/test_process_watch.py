@@ -1,4 +1,4 @@
-"""Processes by a name that no other has."""
+"""Watching processes, which are identified for ever."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_name_outlasts_whoever_asked_for_it(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) -> None:
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(named(child.pid)), type=Process)
     watch = Watch.again(sent)
     assert not watch.is_over()
@@ -30,7 +30,7 @@ def test_a_name_outlasts_whoever_asked_for_it(child: subprocess.Popen[bytes]) ->
     watch.close()
 
 
-def test_a_process_of_the_same_number_is_another(child: subprocess.Popen[bytes]) -> None:
+def test_another_process_with_the_same_id_is_distinguished(child: subprocess.Popen[bytes]) -> None:
     before = named(child.pid)
     for born in ("another boot " + before.born.split()[-1], before.born + "0"):
         watch = Watch.again(Process(child.pid, born))
@@ -38,14 +38,14 @@ def test_a_process_of_the_same_number_is_another(child: subprocess.Popen[bytes])
         watch.close()
 
 
-def test_one_that_ended_before_it_was_asked_for_is_over(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_had_ended_before_is_over(child: subprocess.Popen[bytes]) -> None:
     name = named(child.pid)
     child.kill()
     child.wait()
     assert Watch.again(name).is_over()
 
 
-def test_where_nothing_is_known_nothing_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_watched_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_watch, "_pidfd_of", lambda pid: None)
     unknown = Process(0, "")
     assert named(0) == unknown

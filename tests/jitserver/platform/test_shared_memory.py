@@ -1,4 +1,4 @@
-"""The daemon's shared memory: who may have a block, and when somebody else may."""
+"""The daemon's shared memory: which connection may use a block, and when another one may."""
 
 import itertools
 from typing import Any
@@ -33,7 +33,7 @@ def number_of(lent: Lent, nbytes: int = MIB) -> int:
     return leased.block
 
 
-def test_a_block_that_was_given_back_finds_its_next_user(pool: Pool, lent: Lent) -> None:
+def test_a_returned_block_is_reused(pool: Pool, lent: Lent) -> None:
     number = number_of(lent)
     assert pool.lent_bytes == pool.nbytes == MIB
     assert number_of(Lent(pool)) != number
@@ -43,14 +43,14 @@ def test_a_block_that_was_given_back_finds_its_next_user(pool: Pool, lent: Lent)
     assert pool.nbytes == 2 * MIB
 
 
-def test_a_block_that_its_client_retired_is_nobodys_again(pool: Pool, lent: Lent) -> None:
+def test_a_retired_block_is_never_reused(pool: Pool, lent: Lent) -> None:
     number = number_of(lent)
     lent.take_back(Return(retired=(number,)))
     assert pool.nbytes == pool.lent_bytes == 0
     assert number_of(lent) != number
 
 
-def test_what_a_connection_has_when_it_ends_is_retired(pool: Pool, lent: Lent) -> None:
+def test_the_blocks_of_a_closed_connection_are_retired(pool: Pool, lent: Lent) -> None:
     numbers = {number_of(lent), number_of(lent)}
     lent.arguments(min(numbers))
     lent.close()
@@ -58,7 +58,7 @@ def test_what_a_connection_has_when_it_ends_is_retired(pool: Pool, lent: Lent) -
     assert number_of(Lent(pool)) not in numbers
 
 
-def test_arguments_come_back_once_nothing_reads_them(lent: Lent) -> None:
+def test_a_block_of_arguments_is_returned_if_nothing_reads_it(lent: Lent) -> None:
     number = number_of(lent)
     view = lent.arguments(number)(1000)
     del view
@@ -66,7 +66,7 @@ def test_arguments_come_back_once_nothing_reads_them(lent: Lent) -> None:
     lent.arguments(number)  # the client may use it again
 
 
-def test_arguments_that_something_reads_are_kept_until_it_is_gone(pool: Pool, lent: Lent) -> None:
+def test_a_block_that_an_array_uses_is_kept_until_the_array_is_freed(pool: Pool, lent: Lent) -> None:
     number = number_of(lent)
     view = lent.arguments(number)(1000).view(np.int16)[3:]
     assert not lent.gives_back(number)
@@ -78,7 +78,7 @@ def test_arguments_that_something_reads_are_kept_until_it_is_gone(pool: Pool, le
     assert {number_of(lent), number_of(lent)} == {number, other}
 
 
-def test_a_client_has_only_what_it_was_lent(pool: Pool, lent: Lent) -> None:
+def test_a_client_can_use_only_its_own_blocks(pool: Pool, lent: Lent) -> None:
     foreign, given_back, at_us = number_of(Lent(pool)), number_of(lent), number_of(lent)
     lent.take_back(Return(free=(given_back,)))
     lent.arguments(at_us)
@@ -100,7 +100,7 @@ def test_values_that_do_not_fit_are_not_written(lent: Lent) -> None:
     assert lent.arguments(number)(MIB)[MIB - 1] == 7
 
 
-def test_all_blocks_together_have_a_bound(pool: Pool, lent: Lent) -> None:
+def test_the_total_size_has_a_limit(pool: Pool, lent: Lent) -> None:
     numbers = [number_of(lent, 4 * MIB) for _ in range(4)]
     assert lent.lease(1)[0].block == 0
     assert Lent(Pool(0)).lease(1)[0].block == 0
@@ -109,19 +109,19 @@ def test_all_blocks_together_have_a_bound(pool: Pool, lent: Lent) -> None:
     assert pool.nbytes == 16 * MIB
 
 
-def test_a_client_has_not_all_of_them() -> None:
+def test_the_number_of_blocks_of_a_client_has_a_limit() -> None:
     lent = Lent(Pool(1 << 40))
     for _ in range(wire.MOST_LENT):
         number_of(lent, 1)
     assert lent.lease(1)[0].block == 0
 
 
-def test_a_size_that_is_none_is_refused(lent: Lent) -> None:
+def test_an_invalid_size_is_refused(lent: Lent) -> None:
     for nbytes in (0, -1, 1 << 62):
         assert lent.lease(nbytes)[0].block == 0
 
 
-def test_what_nobody_wants_is_freed(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_blocks_are_freed(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(1000)
     monkeypatch.setattr(shared_memory.time, "monotonic", lambda: next(clock))
     lent.take_back(Return(free=(number_of(lent),)))
@@ -132,7 +132,7 @@ def test_what_nobody_wants_is_freed(pool: Pool, lent: Lent, monkeypatch: pytest.
     assert pool.nbytes == 4 * MIB
 
 
-def test_without_descriptors_there_is_nothing_to_lend(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_descriptors_no_block_is_lent(pool: Pool, lent: Lent, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_descriptor(*_: Any) -> int:
         raise OSError(24, "Too many open files")
 

@@ -1,4 +1,4 @@
-"""What the daemon tells those that work for it."""
+"""What the daemon passes to its helpers."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from jitserver.server.daemon import Daemon, Options
 from jitserver.sessions.registry import Sessions
 
 
-def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_runs_begin_only_without_clients_and_before_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon, sessions, told = Daemon(Options(Address(Path("/nowhere")))), Sessions(), list[Any]()
     daemon._service = SimpleNamespace(sessions=sessions)  # type: ignore[assignment]
     monkeypatch.setattr(daemon_module, "prewarm", lambda engine, stop: ["key"])

@@ -1,4 +1,4 @@
-"""What is being made now, and for whom."""
+"""The programs in progress, and their clients."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ def key_of(lookup: Lookup) -> str:
     return lookup.capture_key
 
 
-def test_those_who_ask_for_the_same_are_told_together_the_one_at_work_first() -> None:
+def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
     in_progress, said = InProgress(), []
     with contextlib.ExitStack() as stack:
         stack.enter_context(in_progress.asked(request("a"), 1, said.append))
@@ -30,7 +30,7 @@ def test_those_who_ask_for_the_same_are_told_together_the_one_at_work_first() ->
     assert first.seconds >= second.seconds >= 0
 
 
-def test_what_has_ended_or_failed_is_told_no_more() -> None:
+def test_requests_that_ended_or_failed_are_removed() -> None:
     in_progress = InProgress()
     with contextlib.suppress(ZeroDivisionError), in_progress.asked(request("a"), 1, print):
         assert len(in_progress.now(key_of)) == 1

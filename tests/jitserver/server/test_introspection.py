@@ -1,4 +1,4 @@
-"""Lists that go into messages of a bounded size."""
+"""Pages of entries of limited size."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def info(number: int, signature: str = "f()") -> EntryInfo:
     )
 
 
-def test_entries_come_by_their_keys_after_the_last_one_told() -> None:
+def test_a_page_has_the_entries_after_a_key_in_order() -> None:
     found = [info(3), info(1), info(2)]
     assert [entry.key for entry in introspection.listed(found, "").found] == ["0001", "0002", "0003"]
     assert [entry.key for entry in introspection.listed(found, "0001").found] == ["0002", "0003"]
@@ -33,7 +33,7 @@ def test_entries_come_by_their_keys_after_the_last_one_told() -> None:
     assert not introspection.listed(found, "").more
 
 
-def test_no_more_come_than_a_message_holds_but_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_fits_into_a_message_but_has_one_entry_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "_MOST_BYTES", 2000)
     found = [info(number) for number in range(10)]
     first = introspection.listed(found, "")

@@ -1,4 +1,4 @@
-"""The door: it stays open when the process is short of something, and closes for good."""
+"""The listener: it survives a lack of descriptors and threads, and stops for good."""
 
 import contextlib
 import errno
@@ -64,14 +64,14 @@ def serving(address: Address) -> Iterator[Any]:
         assert not thread.is_alive()
 
 
-def test_want_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
+def test_a_lack_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
     listener = serving(refusals=2)
     with address.connect():
         until(lambda: listener.clients, "the connection to be taken", seconds=10)
     until(lambda: not listener.clients, "the connection to go", seconds=10)
 
 
-def test_want_of_threads_costs_one_connection_only(
+def test_a_lack_of_threads_costs_one_connection_only(
     serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = serving()
@@ -87,7 +87,7 @@ def test_want_of_threads_costs_one_connection_only(
         until(lambda: listener.clients, "the connection to be taken", seconds=10)
 
 
-def test_another_users_process_is_turned_away(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_process_is_refused(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     from jitclient.wire.address import Peer
 
     serving()
@@ -96,14 +96,14 @@ def test_another_users_process_is_turned_away(serving: Any, address: Address, mo
         assert sock.recv(1) == b""
 
 
-def test_nobody_is_let_in_over_a_network(serving: Any) -> None:
+def test_network_connections_are_refused(serving: Any) -> None:
     door = socket.create_server(("127.0.0.1", 0))
     serving(door=door)
     with socket.create_connection(door.getsockname()) as sock:
         assert sock.recv(1) == b""
 
 
-def test_a_connection_that_it_is_handed_is_served(serving: Any, until: Any) -> None:
+def test_a_connection_that_is_passed_to_it_is_served(serving: Any, until: Any) -> None:
     listener = serving()
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as sock:
         listener.admit(door.accept()[0], pid=0)
@@ -114,7 +114,7 @@ def test_a_connection_that_it_is_handed_is_served(serving: Any, until: Any) -> N
     until(lambda: not listener.clients, "the connection to go", seconds=10)
 
 
-def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, address: Address, until: Any) -> None:
+def test_after_stop_accepting_only_open_connections_are_served(serving: Any, address: Address, until: Any) -> None:
     listener = serving()
     with address.connect() as inside:
         until(lambda: listener.clients, "the connection to be taken", seconds=10)
@@ -126,7 +126,7 @@ def test_a_closed_door_takes_nobody_and_leaves_those_inside(serving: Any, addres
         assert inside.recv(1) == b""
 
 
-def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, address: Address) -> None:
+def test_it_stops_also_if_a_client_connects_at_the_same_moment(serving: Any, address: Address) -> None:
     listener = serving()
 
     class Late:
@@ -147,7 +147,7 @@ def test_it_closes_also_where_somebody_knocks_at_that_very_moment(serving: Any, 
     assert listener._closing.fileno() == -1
 
 
-def test_a_peer_that_never_says_hello_is_shown_the_door(
+def test_a_peer_without_a_hello_is_disconnected(
     serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "_SECONDS_WITHOUT_SESSION", 0.05)

@@ -1,4 +1,4 @@
-"""Values in the memory that their call's arguments came in: only where nothing on the daemon reads those any more."""
+"""Results in the block of the arguments: only if nothing on the daemon reads it any more."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from jitserver.server.connection import Lane
 from jitserver.sessions.session import Session
 
 
-def test_an_array_of_less_than_nothing_makes_no_room() -> None:
+def test_a_negative_size_adds_nothing_to_the_budget() -> None:
     session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Done(1)
     engine: Any = SimpleNamespace(resident=device_arrays.resident)
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
@@ -41,7 +41,7 @@ SPEC = Spec((N,), "float32")
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_values_come_in_the_block_of_the_arguments_unless_something_reads_it(is_kept: bool) -> None:
+def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kept: bool) -> None:
     kept: list[Any] = []
 
     def run(x: HostArray) -> Any:

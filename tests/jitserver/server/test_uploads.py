@@ -1,4 +1,4 @@
-"""Captures on their way in."""
+"""Uploads of captures."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from jitclient.wire.messages import Upload
 from jitserver.server.uploads import Incoming
 
 
-def test_parts_make_the_whole_once() -> None:
+def test_the_parts_make_the_payload_once() -> None:
     incoming = Incoming()
     key = digest(b"abcdef")
     incoming.add(Upload(key, 0, b"abc"))
@@ -18,7 +18,7 @@ def test_parts_make_the_whole_once() -> None:
         incoming.take(key)
 
 
-def test_what_is_too_large_is_refused_and_forgotten() -> None:
+def test_a_capture_that_is_too_large_is_refused_and_discarded() -> None:
     incoming = Incoming(most=10)
     incoming.add(Upload("key", 0, bytes(8)))
     with pytest.raises(ProtocolError, match="larger than 10 bytes"):

@@ -1,4 +1,4 @@
-"""What a client drops over a new connection, while the daemon is still at a Run of the old one."""
+"""What a client drops over a new connection while the daemon still executes a Run of the old one."""
 
 import threading
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def run() -> Iterator[OldRun]:
     made.end()
 
 
-def test_what_the_old_run_may_yet_look_at_stays_until_it_ends(run: OldRun) -> None:
+def test_arrays_that_the_old_run_may_read_stay_until_it_ends(run: OldRun) -> None:
     run.session.keep(run.old, ["argument"])
     run.begin()
     run.drop(run.old)
@@ -65,21 +65,21 @@ def test_what_the_old_run_may_yet_look_at_stays_until_it_ends(run: OldRun) -> No
     assert run.old not in run.session.arrays
 
 
-def test_what_the_old_run_makes_too_late_goes_when_it_ends(run: OldRun) -> None:
+def test_arrays_that_the_old_run_makes_too_late_are_freed_when_it_ends(run: OldRun) -> None:
     run.begin()
     run.drop(run.old + 1)
     run.end()
     assert run.session.arrays == {}
 
 
-def test_what_the_new_connection_named_goes_at_once(run: OldRun) -> None:
+def test_arrays_of_the_new_connection_are_freed_at_once(run: OldRun) -> None:
     run.begin()
     run.session.keep(run.new, ["of the new one"])
     run.drop(run.new)
     assert run.session.arrays == {}
 
 
-def test_where_no_run_is_under_way_all_goes_at_once(run: OldRun) -> None:
+def test_without_a_running_run_arrays_are_freed_at_once(run: OldRun) -> None:
     run.session.keep(run.old, ["argument"])
     run.begin()
     run.end()
@@ -87,7 +87,7 @@ def test_where_no_run_is_under_way_all_goes_at_once(run: OldRun) -> None:
     assert run.session.arrays == {}
 
 
-def test_who_looks_for_what_the_old_run_makes_waits_for_it(run: OldRun) -> None:
+def test_reading_an_array_that_the_old_run_makes_waits_for_it(run: OldRun) -> None:
     run.begin()
     seen: list[object] = []
     looking = threading.Thread(target=lambda: seen.append(run.session.array(run.old + 1)))
@@ -99,7 +99,7 @@ def test_who_looks_for_what_the_old_run_makes_waits_for_it(run: OldRun) -> None:
     assert seen == ["made late"]
 
 
-def test_a_daemon_that_leaves_takes_nothing_along_that_was_dropped(run: OldRun) -> None:
+def test_dropped_arrays_are_not_handed_over(run: OldRun) -> None:
     run.session.keep(run.old, ["argument"])
     run.begin()
     run.drop(run.old)
@@ -107,7 +107,7 @@ def test_a_daemon_that_leaves_takes_nothing_along_that_was_dropped(run: OldRun) 
     assert run.session.hand_over()[1] == {}
 
 
-def test_the_old_connection_begins_no_more(run: OldRun) -> None:
+def test_the_old_connection_begins_no_more_runs(run: OldRun) -> None:
     run.begin()
     assert not run.order.begin("old", 2)
     run.end()

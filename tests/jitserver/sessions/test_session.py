@@ -1,4 +1,4 @@
-"""The daemon's sessions: who may come back, who ends them, and what is freed."""
+"""Sessions: which clients may resume them, when they end, and what is freed."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def client() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_client_that_comes_back_in_time_finds_its_arrays(client: subprocess.Popen[bytes]) -> None:
+def test_a_client_that_reconnects_in_time_finds_its_arrays(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, first = sessions.begin(client.pid)
     session.arrays[first] = "array"
@@ -50,7 +50,7 @@ def test_a_dead_clients_session_ends_at_once(client: subprocess.Popen[bytes]) ->
     assert sessions.resume(session.token, client.pid) is None
 
 
-def test_a_client_that_stays_away_too_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_of_a_client_that_does_not_reconnect_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "LINGER_SECONDS", 0.01)
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
@@ -58,7 +58,7 @@ def test_a_client_that_stays_away_too_long_is_forgotten(monkeypatch: pytest.Monk
     assert sessions.resume(session.token, os.getpid()) is None
 
 
-def test_a_goodbye_ends_the_session_once_nobody_is_connected(client: subprocess.Popen[bytes]) -> None:
+def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
     assert sessions.resume(session.token, client.pid) is not None  # a forked child
@@ -69,7 +69,7 @@ def test_a_goodbye_ends_the_session_once_nobody_is_connected(client: subprocess.
     assert sessions.all() == []
 
 
-def test_a_childs_end_is_not_its_parents(client: subprocess.Popen[bytes]) -> None:
+def test_the_end_of_a_child_does_not_end_the_session(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
     waiting = [threading.Thread(target=sessions.leave, args=(session, os.getpid()))]
@@ -85,7 +85,7 @@ def test_a_childs_end_is_not_its_parents(client: subprocess.Popen[bytes]) -> Non
     assert sessions.all() == [session]
 
 
-def test_orphans_end_even_while_they_are_connected_but_not_under_others(client: subprocess.Popen[bytes]) -> None:
+def test_orphans_end_while_connected_unless_others_are_connected(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     orphan, _ = sessions.begin(client.pid)
     shared, _ = sessions.begin(client.pid)
@@ -99,7 +99,7 @@ def test_orphans_end_even_while_they_are_connected_but_not_under_others(client: 
     assert orphan.ended
 
 
-def test_a_dead_clients_session_ends_also_where_descriptors_were_short_when_it_began(
+def test_a_dead_clients_session_ends_even_if_it_began_without_descriptors(
     client: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def short(pid: int) -> int:
