@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitclient.wire.introspection import DeviceMemory, Making, Snapshot
+from jitclient.wire.introspection import Called, DeviceMemory, Making, Snapshot
 from jitserver.cli.common import seconds, size, table
-from jitserver.cli.rates import Busy, Hot, Rates
+from jitserver.cli.rates import Busy, Rates
 from jitserver.platform.process_watch import command_line
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _session(busy: Busy) -> list[str]:
     return [str(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
 
 
-def _hot(hot: Hot) -> list[str]:
+def _hot(hot: Called) -> list[str]:
     return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}"]
 
 

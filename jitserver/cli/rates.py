@@ -6,16 +6,6 @@ from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 
 
 @dataclasses.dataclass(frozen=True)
-class Hot:
-    """A program with the number and the duration of its recent calls."""
-
-    key: str
-    label: str
-    calls: int
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Busy:
     """A session and its calls per second."""
 
@@ -40,7 +30,7 @@ class Rates:
     misses: int
     hit_rate: float | None
     sessions: tuple[Busy, ...]
-    hottest: tuple[Hot, ...]
+    hottest: tuple[Called, ...]
 
 
 class RateMeter:
@@ -87,12 +77,12 @@ class RateMeter:
             found.append(Busy(session, (session.calls - known.get((session.pid, session.begun), 0)) / within))
         return tuple(sorted(found, key=lambda busy: (-busy.calls_per_second, busy.session.begun)))
 
-    def _hottest(self, after: Snapshot) -> tuple[Hot, ...]:
+    def _hottest(self, after: Snapshot) -> tuple[Called, ...]:
         found = [_since(self._called.get(called.key), called) for called in after.programs]
         return tuple(sorted((hot for hot in found if hot.calls), key=lambda hot: (-hot.seconds, -hot.calls)))
 
 
-def _since(before: Called | None, after: Called) -> Hot:
+def _since(before: Called | None, after: Called) -> Called:
     if before is None or before.calls > after.calls:  # it was made again
-        return Hot(after.key, after.label, after.calls, after.seconds)
-    return Hot(after.key, after.label, after.calls - before.calls, after.seconds - before.seconds)
+        return after
+    return Called(after.key, after.label, after.calls - before.calls, after.seconds - before.seconds)

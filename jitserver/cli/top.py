@@ -82,9 +82,8 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
         for busy in rates.sessions
     ]
     told = {field.name: getattr(rates, field.name) for field in dataclasses.fields(rates)}
-    hottest = [dataclasses.asdict(hot) for hot in rates.hottest]
     inside = {"making": found.making, "devices": found.devices, "status": found.status}
-    return {"running": True, **told, "sessions": sessions, "hottest": hottest, **inside}
+    return {"running": True, **told, "sessions": sessions, **inside}
 
 
 def _show_live(look: Look, interval: float) -> None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from jitclient.wire.messages import EntryInfo
 from jitserver.cache import files
 
 log = logging.getLogger(__name__)
@@ -58,26 +57,6 @@ class Suspect(msgspec.Struct, frozen=True):
     def held(self) -> list[Strike]:
         """The strikes that count against its calls."""
         return [strike for strike in self.strikes if strike.phase != DRY_RUN]
-
-    def info(self, key: str) -> EntryInfo:
-        """Describes it as an entry of the cache, which may have no other data on it."""
-        when = self.strikes[-1].when
-        return EntryInfo(
-            key=key,
-            function_key="",
-            name=self.name,
-            where="",
-            label=self.label,
-            signature=self.label,
-            options="",
-            context={},
-            seconds={},
-            saved=0.0,
-            hits=0,
-            created=when,
-            last_used=when,
-            code_bytes=0,
-        )
 
     def count(self, phase: str) -> int:
         """The number of strikes for a phase."""

@@ -225,20 +225,18 @@ class Programs:
             return built
         raise AssertionError("unreachable")
 
-    def remove(self, prefix: str) -> list[EntryInfo]:
+    def remove(self, prefix: str) -> list[str]:
         """Removes programs, refusals and strikes whose key starts with `prefix`, or whose function has that name.
 
         Returns:
-            The removed programs, and those that had only strikes.
+            The keys of the removed programs, and of those that had only strikes.
         """
         for key in list(self._of_clients):
             found = self._of_clients.get(key)
             if key.startswith(prefix) or (found is not None and found[1] == prefix):
                 self._of_clients.pop(key, None)
-        removed = self.cache.remove(prefix)
-        keys = {info.key for info in removed}
-        struck = self.journal.strikes.clear(prefix).items()
-        return removed + [suspect.info(key) for key, suspect in struck if key not in keys]
+        removed = [info.key for info in self.cache.remove(prefix)]
+        return list(dict.fromkeys([*removed, *self.journal.strikes.clear(prefix)]))
 
     def refusal(self, key: str) -> str:
         """Why the daemon does not trace a function again; empty if it would."""

@@ -243,7 +243,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Match)
     def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
-        return [info.key for info in self.engine.programs.remove(match.prefix)]
+        return self.engine.programs.remove(match.prefix)
 
     @verb(introspection.Pin)
     def exposed_pin(self, connection: DaemonConnection, request: introspection.Pin) -> list[str]:
