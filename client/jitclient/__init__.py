@@ -1,6 +1,6 @@
 """jitclient: JAX functions that stay compiled between runs, on a daemon.
 
-Importing this module is cheap: what a name needs is loaded when the name is first used (PEP 562).
+Importing this module is cheap: each name is loaded when it is first used (PEP 562).
 """
 
 import importlib
@@ -81,7 +81,7 @@ _HOMES.update(dict.fromkeys(_ERRORS, "errors"))
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
-if not TYPE_CHECKING:  # to a type checker, a module that has one has every name
+if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__getattr__` has every name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

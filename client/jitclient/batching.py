@@ -1,4 +1,4 @@
-"""`auto_vmap`: maps a function over whatever has the length of the batch in front."""
+"""`auto_vmap`: maps a function over all leaves whose leading axis has the length of the batch."""
 
 import sys
 from collections.abc import Callable
@@ -11,19 +11,19 @@ def auto_vmap(
     fun: Callable[[Any], Any], problem: Any, batch_size: int, *, split_keys: bool = False
 ) -> Callable[[Any], Any]:
     """Maps a function of one tree over a batch: every leaf of `problem` whose leading axis has length `batch_size` is
-    batched, all others are the same for each element.
+    batched; all others are the same for each element.
 
     Args:
         fun: a function of one tree like `problem`, for one element of the batch.
-        problem: a tree of arrays, or of what has their shapes and dtypes. What is no array is handed on as it is.
+        problem: a tree of arrays, or of objects with shapes and dtypes. Other leaves are passed on unchanged.
         batch_size: the length of the batch.
         split_keys: whether each single typed PRNG key (`jax.random.key`) is split, so that each element gets its own.
 
     Returns:
-        A function of one tree like `problem`, whose results have the batch as their leading axis. Jit it as any other.
+        A function of one tree like `problem`, whose results have the batch as leading axis. Jit it like any other.
 
     Raises:
-        ValueError: nothing in `problem` is batched, or the tree that it is called with has another structure.
+        ValueError: nothing in `problem` is batched, or the function is called with a tree of another structure.
 
     Example:
         >>> solve_all = jitclient.jit(jitclient.auto_vmap(solve, problem, batch_size=32))
@@ -44,7 +44,7 @@ def auto_vmap(
 
         leaves, shape = tree.flatten(problem)
         if tree.structure_of(shape) != structure:
-            raise ValueError("auto_vmap: the argument has another structure than the problem that it was made for")
+            raise ValueError("auto_vmap: the structure of the argument differs from that of the problem")
         rebuild = tree.unflattener(structure)
         own = [
             jax.random.split(leaf, batch_size) if split else leaf for leaf, split in zip(leaves, is_split, strict=True)

@@ -1,4 +1,4 @@
-"""`jit`, and the key of what it jits."""
+"""`jit`, and the key of a jitted function."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,36 +68,36 @@ def jit(
     backend: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Runs a function on the daemon, compiled there once for all processes that call it alike.
+    """Runs a function on the daemon, where it is compiled once for all processes.
 
     Works bare (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
 
     Args:
-        fun: what `jax.jit` takes: a function of trees of arrays, without side effects.
-        deps: what `fun` reads while it is traced besides its arguments and Python's objects: paths of files
-            (`pathlib.Path`), names of variables of the environment (strings), other values. Without it, a function that
-            reads such things is traced once in every process.
-        auto_static: whether all that is no array in the arguments, however deep in their trees, is static: numbers,
-            strings, functions. There is one program for each structure, and each set of static values.
-        static_argnums: numbers of the positional arguments that are part of the program, not inputs of it. They must be
-            hashable. Numbers and names complete each other from the signature of `fun`, unless both are given.
+        fun: as for `jax.jit`, a function of trees of arrays, without side effects.
+        deps: what `fun` reads during its trace apart from its arguments and captured objects: paths of files
+            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads such things
+            and does not declare them is traced once in every process.
+        auto_static: whether everything in the arguments that is not an array, at any depth, is static: numbers,
+            strings, functions. There is one program for each structure and each set of static values.
+        static_argnums: positions of the arguments that are part of the program and not its inputs. They must be
+            hashable. If only positions or only names are given, the others follow from the signature of `fun`.
         static_argnames: names of such arguments.
-        donate_argnums: numbers of the positional arguments whose memory the results may take; they are used up.
+        donate_argnums: positions of the arguments whose memory the results may take, after which they are deleted.
         donate_argnames: names of such arguments.
-        in_shardings: how the positional arguments lie on the daemon's devices: a tree prefix of them, with a
-            `jax.sharding.Sharding` or None (as they are given) for leaves.
-        out_shardings: likewise for the results.
-        keep_unused: whether the program takes arguments, too, that it does not use.
-        inline: whether the function, if another one calls it in a trace, becomes part of that one's jaxpr.
-        device: the device to run on. To JAX it is experimental; `in_shardings` does more.
-        backend: the platform to run on; likewise.
-        compiler_options: options of XLA's, by name.
+        in_shardings: the shardings of the positional arguments on the daemon's devices: a tree prefix of them, whose
+            leaves are `jax.sharding.Sharding` or None (unchanged).
+        out_shardings: the same for the results.
+        keep_unused: whether the program also takes arguments that it does not use.
+        inline: whether the function becomes part of the jaxpr of a traced function that calls it.
+        device: the device to run on. Experimental in JAX; `in_shardings` is more general.
+        backend: the platform to run on. Experimental in JAX.
+        compiler_options: options of XLA, by name.
 
     Returns:
         A function with the parameters of `fun`, whose results are trees of `jitclient.Array`. `__wrapped__` is `fun`.
 
     Raises:
-        TypeError, ValueError: the keywords do not fit the function.
+        TypeError, ValueError: the keywords do not match the function.
 
     Example:
         >>> @jitclient.jit
@@ -140,7 +140,7 @@ def _jitted(
 
 
 def function_key(fun: Callable[..., Any]) -> str:
-    """The digest of the function's capture: equal for equal code and captured values, wherever and however it runs.
+    """The digest of the function's capture: equal for equal code and captured values, in any process.
 
     Raises:
         CaptureError: the function cannot be captured; the message says why.

@@ -8,13 +8,13 @@ from jitclient.wire.messages import DeviceInfo, Verb
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device of the daemon's.
+    """A device of the daemon.
 
     Attributes:
-        id: its place among them, which is that of the device of this process for which it stands in a mesh.
-        kind: its maker's name for it.
+        id: its position among the daemon's devices. In a mesh, the local device with the same id stands for it.
+        kind: the name of its model.
         platform: "cpu", "gpu", ...
-        memory_bytes: what programs can have of its memory; None where it does not say, as the CPU.
+        memory_bytes: the memory that programs can use; None if unknown, as on the CPU.
     """
 
     id: int
@@ -24,10 +24,10 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """The devices of the daemon, on which functions run.
+    """The devices of the daemon.
 
     Raises:
-        DaemonUnavailable: none answers, and none could be started.
+        DaemonUnavailable: no daemon answers, and none could be started.
 
     Example:
         >>> jitclient.devices()

@@ -1,46 +1,46 @@
-"""Every exception that jitserver raises on its own account.
+"""All exceptions of jitserver.
 
 JitserverError
-├── SettingsError (ValueError)         a JITSERVER_* variable has a value that makes no sense
+├── SettingsError (ValueError)         a JITSERVER_* variable has an invalid value
 ├── CaptureError (TypeError)           a function cannot be captured, or a capture cannot be loaded
 │   └── AmbientInput                   it reads something outside Python's objects (a file, the environment)
 ├── DaemonError (ConnectionError)
-│   ├── DaemonUnavailable              none answers, and none could be started
-│   ├── DaemonLost                     it went away in the middle of something
-│   │   ├── DaemonSilent               it is there, but said nothing for too long
-│   │   └── NotSent                    it had gone before all of the request was sent: nothing was done
-│   ├── DaemonDraining                 it is stopping and takes no new calls
-│   ├── AddressTaken                   another daemon serves there already
+│   ├── DaemonUnavailable              no daemon answers, and none could be started
+│   ├── DaemonLost                     the daemon ended during a request
+│   │   ├── DaemonSilent               the daemon runs, but did not answer for too long
+│   │   └── NotSent                    the daemon ended before the request was sent: nothing was done
+│   ├── DaemonDraining                 the daemon is stopping and takes no new calls
+│   ├── AddressTaken                   another daemon already serves at the address
 │   └── Incompatible                   client and daemon differ in a version that matters
-├── SessionBusy (RuntimeError)         asked in the middle of a call, by a signal handler or a destructor
-├── ProtocolError                      a peer sent what no peer of ours sends
-├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1 found another program here than the daemon made
-├── CrashesDaemon (RuntimeError)       the daemon ended again and again while it was at this program
+├── SessionBusy (RuntimeError)         a signal handler or a destructor made a request during a call
+├── ProtocolError                      a peer broke the protocol
+├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1: the daemon made another program than this process
+├── CrashesDaemon (RuntimeError)       the daemon died repeatedly during work on this program
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
-├── ArrayBudgetExceeded (MemoryError)  the daemon holds as many bytes of arrays as it may
-├── ProgramLost (RuntimeError)         a program left the daemon's memory, and the disk has it no longer
+├── ArrayBudgetExceeded (MemoryError)  the daemon's memory budget of arrays is full
+├── ProgramLost (RuntimeError)         a program was evicted from memory and from the disk
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
 
 
 class JitserverError(Exception):
-    """The root of all of them: catch this to catch whatever jitserver itself raises."""
+    """The base class of all exceptions of jitserver."""
 
 
 class SettingsError(JitserverError, ValueError):
-    """A setting has a value that makes no sense; the message names the variable and what it takes."""
+    """A setting has an invalid value; the message names the variable and its valid values."""
 
 
 class CaptureError(JitserverError, TypeError):
-    """A function cannot be captured; the message says what stands in the way and how it is reached."""
+    """A function cannot be captured; the message says which object prevents it and how it is reached."""
 
 
-class AmbientInput(CaptureError):  # noqa: N818  (the word of the design)
-    """A function reads something from outside Python's objects, which no capture can hold."""
+class AmbientInput(CaptureError):  # noqa: N818  (the glossary's word)
+    """A function reads something outside Python's objects, which no capture can hold."""
 
 
 class DaemonError(JitserverError, ConnectionError):
-    """The daemon could not do what was asked, for a reason that is not the program's."""
+    """The daemon could not answer a request, for a reason outside the program."""
 
 
 class DaemonUnavailable(DaemonError):  # noqa: N818
@@ -48,23 +48,23 @@ class DaemonUnavailable(DaemonError):  # noqa: N818
 
 
 class DaemonLost(DaemonError):  # noqa: N818
-    """The daemon went away while something was under way."""
+    """The daemon ended during a request."""
 
 
 class DaemonSilent(DaemonLost):
-    """The daemon is there, but said nothing for longer than one that is well ever does."""
+    """The daemon runs, but did not answer for longer than a healthy one ever would."""
 
 
 class NotSent(DaemonLost):
-    """The daemon had gone before all of a request was sent, so that nothing of it was done."""
+    """The daemon ended before all of a request was sent, so that none of it was executed."""
 
 
 class DaemonDraining(DaemonError):  # noqa: N818
-    """The daemon is stopping: it finishes what runs and takes nothing new."""
+    """The daemon is stopping: it finishes running calls and takes no new ones."""
 
 
 class AddressTaken(DaemonError):  # noqa: N818
-    """Another daemon serves at the address already."""
+    """Another daemon already serves at the address."""
 
 
 class Incompatible(DaemonError):  # noqa: N818
@@ -72,19 +72,19 @@ class Incompatible(DaemonError):  # noqa: N818
 
 
 class SessionBusy(JitserverError, RuntimeError):  # noqa: N818
-    """The daemon was asked in the middle of a call of the same thread, by a signal handler or a destructor."""
+    """A signal handler or a destructor made a request during a call of the same thread."""
 
 
 class ProtocolError(JitserverError):
-    """A peer sent something that no peer of this version sends."""
+    """A peer broke the protocol of this version."""
 
 
 class ProgramsDiffer(JitserverError, RuntimeError):  # noqa: N818
-    """The daemon made another program of a function than this process would; the message shows where they differ."""
+    """The daemon made another program than this process; the message shows where they differ."""
 
 
 class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818
-    """The daemon ended again and again while it was at this program, and refuses it; the message says what helps."""
+    """The daemon died repeatedly during work on this program and refuses it; the message says what to do."""
 
 
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
@@ -92,12 +92,12 @@ class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
 
 
 class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
-    """The daemon holds as many bytes of arrays as it may; the message says who holds what."""
+    """The daemon's memory budget of arrays is full; the message says who holds what."""
 
 
 class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
-    """A program that was held for a client left the daemon's memory, and cannot be had from the disk."""
+    """A program of a client was evicted from the daemon's memory, and is not on the disk any more."""
 
 
 class RemoteError(JitserverError, RuntimeError):
-    """An exception on the daemon whose own type is not loaded in this process."""
+    """An exception on the daemon whose type is not loaded in this process."""

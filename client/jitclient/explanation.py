@@ -1,4 +1,4 @@
-"""Why a call would be slow: whether its program is there, and if not, what differs from the nearest one that is."""
+"""Explains whether a call would find its program, and if not, how it differs from the most similar one."""
 
 import dataclasses
 import types
@@ -26,14 +26,14 @@ class Explanation:
     """Whether a call would find its program, and if not, why. Print it.
 
     Attributes:
-        program: the call, in short: `step(f32[33,8])`.
-        hit: whether the program is there.
-        level: where: "L0" this process has called it, "L1" the daemon has it; None for a miss.
-        differences: for a miss, where the call differs from the nearest cached program of that name.
+        program: a short form of the call: `step(f32[33,8])`.
+        hit: whether the program exists.
+        level: "L0": this process has called it; "L1": the daemon has it; None: a miss.
+        differences: for a miss, how the call differs from the most similar program of that name.
         nearest: the call key of that program.
-        cost_seconds: what making the program cost; for a miss, what making the nearest one cost.
-        reason: why the daemon cannot make it, or cannot be asked.
-        note: what keeps it from being found by processes with another hash seed.
+        cost_seconds: how long making the program took; for a miss, how long making the most similar one took.
+        reason: why the daemon cannot make the program, or does not answer.
+        note: what prevents processes with another hash seed from finding the program.
     """
 
     program: str
@@ -69,18 +69,17 @@ class Explanation:
 
 
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Whether a call would find its program, and if not, which part of its key differs from the nearest cached one.
+    """Whether a call would find its program, and if not, which part of its key differs from the most similar one.
 
-    Makes nothing, traces nothing, and starts no daemon. (Where systemd listens for one, systemd starts it for whoever
-    connects, and there is no other way to ask.)
+    Does not trace or compile, and starts no daemon. (If systemd listens for one, connecting starts it.)
 
     Args:
-        fun: a `jitclient.jit` function, or a bare one, as if it were jitted without keywords.
-        *args: what it would be called with.
-        **kwargs: likewise.
+        fun: a `jitclient.jit` function, or a plain one, as if it were jitted without keywords.
+        *args: the arguments of the call.
+        **kwargs: the keyword arguments of the call.
 
     Raises:
-        TypeError: an argument is no tree of arrays.
+        TypeError: an argument is not a tree of arrays.
 
     Example:
         >>> print(jitclient.explain(step, params, x))

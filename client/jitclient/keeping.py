@@ -1,4 +1,4 @@
-"""`keep` and `kept`: trees on the daemon under a name, which the next run of a program finds there."""
+"""`keep` and `kept`: named arrays on the daemon, which the next run of a program finds."""
 
 import functools
 import math
@@ -28,29 +28,29 @@ _warned: set[str] = set()
 
 
 def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None, ttl: float | None = DAY) -> Any:
-    """Keeps a tree of arrays on the daemon under a name, also when this process has ended, and returns its handles.
+    """Keeps a tree of arrays on the daemon under a name, also after this process has ended; returns its handles.
 
-    A function runs, in this process and without arguments, only where the name does not hold what that very function
-    returned: the next run of the program has the handles at once. A tree replaces what the name holds; one that is the
-    same already is not sent again, and leaves that live on the daemon are not copied.
+    A function runs (in this process, without arguments) only if the name does not hold what this same function
+    returned: the next run of the program gets the handles at once. A tree replaces what the name holds. If it is the
+    same, it is not sent again, and leaves that live on the daemon are not copied.
 
     Args:
-        name: every program of yours that talks to this daemon means the same by it.
-        tree_or_function: a tree of arrays, or a function that returns one. (What is callable and a tree to JAX, such as
-            a module of equinox, is a tree.)
-        deps: what the function reads besides its code and captured values, as for `jit`: paths of files
-            (`pathlib.Path`), names of variables of the environment (strings), other values. A function that is seen to
-            read such things and does not say so runs each time, with one warning.
-        ttl: seconds without a use after which the daemon forgets the name; None: it never does. To hold a handle is a
-            use.
+        name: shared by all programs that use this daemon.
+        tree_or_function: a tree of arrays, or a function that returns one. (An object that is callable and also a tree
+            to JAX, such as an equinox module, is a tree.)
+        deps: what the function reads apart from its code and captured values, as for `jit`: paths of files
+            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads such things
+            and does not declare them runs each time, with one warning.
+        ttl: time to live in seconds since the last use, after which the daemon removes the name; None: for ever.
+            Holding a handle counts as a use.
 
     Returns:
-        A tree of `jitclient.Array`. What is donated or deleted is a handle: the name still holds its array.
+        A tree of `jitclient.Array`. If one is donated or deleted, the name still holds its array.
 
     Raises:
-        ArrayBudgetExceeded: the daemon has no room for the tree; the message says who holds what.
-        TypeError: a leaf is neither array nor scalar.
-        BaseException: what the function raised.
+        ArrayBudgetExceeded: the tree does not fit into the memory budget; the message says who holds what.
+        TypeError: a leaf is neither an array nor a scalar.
+        BaseException: the function raised it.
 
     Example:
         >>> data = jitclient.keep("mnist", load, deps=[Path("mnist.npz")])
@@ -76,18 +76,18 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
             raise
         if isinstance(error, DaemonUnavailable):
             client_device.release()
-        _warn(name, f"{name!r} is kept nowhere, and what it is to hold stays in this process: {error}")
+        _warn(name, f"{name!r} cannot be kept, and its arrays stay in this process: {error}")
         here.count_local_run()
         return tree_or_function if make is None else make()
 
 
 def kept(name: str) -> Any:
-    """Handles on what a name holds, whoever kept it; to ask is a use.
+    """Handles on the arrays under a name, from any program. Counts as a use.
 
     Raises:
-        KeyError: it holds nothing.
-        CaptureError: it holds a tree of classes that this program cannot name: `keep` with the function that made it
-            finds it all the same.
+        KeyError: there is no such name.
+        CaptureError: its tree has classes that this program cannot identify; `keep` with the function that made it
+            can find it.
 
     Example:
         >>> params = jitclient.kept("best")
@@ -99,11 +99,11 @@ def kept(name: str) -> Any:
     try:
         return tree.unflattener_of_sent(tree.decode(node, values.nothing))(arrays)
     except ProtocolError as error:
-        raise CaptureError(f"{name!r} holds a tree of classes that this program cannot name: {error}") from error
+        raise CaptureError(f"{name!r} holds a tree with classes that this program cannot identify: {error}") from error
 
 
 def _is_function(thing: Any) -> bool:
-    """Whether it is to be called: what jax knows as a tree is none, also if it can be."""
+    """Whether to call it: a callable that jax knows as a tree is a tree."""
     return callable(thing) and tree.structure_of(tree.flatten(thing)[1]) is tree.LEAF
 
 
@@ -111,7 +111,7 @@ def _is_function(thing: Any) -> bool:
 
 
 def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
-    """Handles on the leaves of a tree, which are there already if the name holds the same ones."""
+    """Handles on the leaves of a tree, which are not sent if the name holds the same ones."""
     leaves, structure, specs = _flat(name, value, context.current())
     label = names.label_of(structure, specs)
     wanted = Name(name, names.key_of_leaves(label, leaves, specs), (), ttl)
@@ -121,7 +121,7 @@ def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
 
 
 def _node(structure: tree.Structure) -> bytes:
-    """The tree in words that any program may know."""
+    """The tree in a form that any program may decode."""
     try:
         return tree.encode(structure)
     except CaptureError:
@@ -129,7 +129,7 @@ def _node(structure: tree.Structure) -> bytes:
 
 
 def _flat(name: str, value: Any, settings_now: context.Context) -> tuple[list[Any], tree.Structure, tuple[Spec, ...]]:
-    """The leaves of a tree and their specs as they travel, and its structure."""
+    """The leaves of a tree and their specs in wire order, and its structure."""
     leaves, shape = tree.flatten(value)
     structure = tree.structure_of(shape)
     try:
@@ -148,7 +148,7 @@ def _flat(name: str, value: Any, settings_now: context.Context) -> tuple[list[An
 def _of_function(
     here: Session, name: str, fun: Callable[[], Any], make: Callable[[], Any], deps: Deps | None, ttl: float | None
 ) -> Any:
-    """Handles on what a function returned at some time, or returns now."""
+    """Handles on what a function returned earlier, or returns now."""
     settings_now = context.current()
     try:
         captured, inputs = _captured(fun, deps, settings_now)
@@ -168,7 +168,7 @@ def _of_function(
         node = tree.encode(structure, captured.index_of)
     except CaptureError as error:
         return _anew(here, name, value, ttl, error)
-    found = _found(here, wanted, captured)  # another process may have been quicker
+    found = _found(here, wanted, captured)  # another process may have kept it meanwhile
     if found is not None:
         return found[0]
     publish = functools.partial(names.publish, here, wanted, leaves, specs, node, names.label_of(structure, specs))
@@ -178,10 +178,10 @@ def _of_function(
 def _captured(
     fun: Callable[[], Any], deps: Deps | None, settings_now: context.Context
 ) -> tuple[Capture, tuple[Input, ...]]:
-    """What decides the tree that a function makes, and the declared inputs in it.
+    """The key of the tree that a function makes, and its declared inputs.
 
     Raises:
-        CaptureError: nothing can say that.
+        CaptureError: it cannot be determined.
     """
     context.check_carried(settings_now)
     inputs = deps.now() if deps is not None else ()
@@ -196,12 +196,12 @@ def _found(here: Session, wanted: Name, captured: Capture) -> tuple[Any] | None:
     try:
         structure = tree.decode(node, captured.object_at)
         return (tree.unflattener_of_sent(structure)(arrays),)
-    except (CaptureError, ProtocolError, LookupError):  # of classes that only the function itself loads
+    except (CaptureError, ProtocolError, LookupError):  # its classes are loaded by the function only
         return None
 
 
 def _replacing(here: Session, wanted: Name, publish: Callable[[], list[Array]]) -> list[Array]:
-    """What a name is to hold from now on, also where there is no room for that beside what it held."""
+    """Puts a tree under a name, even if the budget cannot hold it together with the previous one."""
     try:
         return publish()
     except ArrayBudgetExceeded:
@@ -217,11 +217,11 @@ def _noting_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
 
 
 def _anew(here: Session, name: str, value: Any, ttl: float | None, why: object) -> Any:
-    """Keeps what a function returned that must run each time."""
+    """Keeps the result of a function that must run each time."""
     _warn(
         name,
-        f"the function that makes {name!r} runs each time, as nothing tells whether it would return the same: {why}. "
-        "Name what it reads: keep(..., deps=[Path(...), ...]); deps=[] says that it does not matter",
+        f"the function that makes {name!r} runs each time, as its result may change: {why}. "
+        "Declare what it reads: keep(..., deps=[Path(...), ...]), or deps=[] if that does not matter",
     )
     return _of_tree(here, name, value, ttl)
 

@@ -12,25 +12,25 @@ BOOLEANS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
 }
-"""What a variable of the environment may say for yes and no, in JAX's settings as in ours."""
+"""The values of environment variables that mean yes and no, as for JAX's settings."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the user decided through the environment.
+    """The user's settings from the environment.
 
     Attributes:
-        address: JITSERVER_ADDRESS: the only daemon to talk to; otherwise the user's, then the system's.
-        autostart: JITSERVER_AUTOSTART: whether a client starts a daemon where none answers (default: yes).
-        fallback: JITSERVER_FALLBACK: `local` runs with jax in this process what the daemon cannot run, after one
-            warning; `error` raises the typed error instead.
-        progress: JITSERVER_PROGRESS: whether a long compile shows itself on a terminal (default: yes).
-        explain: JITSERVER_EXPLAIN: whether each miss says on stderr why it was one, and what it cost (default: no).
-        verify: JITSERVER_VERIFY: whether each program that the daemon makes is compared with what a trace in this
-            process gives (default: no).
-        client_device: JITSERVER_CLIENT_DEVICE: `cpu` has jax itself compute on the CPU in a client, so that it leaves
-            the accelerator to the daemon; `keep` leaves it as it is.
-        cache_dir: JITSERVER_CACHE_DIR: the folder that holds the cache of programs (default: `jitserver` in the user's
+        address: JITSERVER_ADDRESS: the address of the daemon (default: the user's, then the system's).
+        autostart: JITSERVER_AUTOSTART: whether a client starts a daemon if none answers (default: yes).
+        fallback: JITSERVER_FALLBACK: `local`: what the daemon cannot run is run with jax in this process, after one
+            warning; `error`: the typed error is raised instead.
+        progress: JITSERVER_PROGRESS: whether long compilations are shown on a terminal (default: yes).
+        explain: JITSERVER_EXPLAIN: whether each miss is explained on stderr, with its cost (default: no).
+        verify: JITSERVER_VERIFY: whether each program that the daemon makes is compared with a trace in this process
+            (default: no).
+        client_device: JITSERVER_CLIENT_DEVICE: `cpu`: jax itself computes on the CPU in a client, and leaves the
+            accelerator to the daemon; `keep`: jax is not changed.
+        cache_dir: JITSERVER_CACHE_DIR: the folder of the cache of programs (default: `jitserver` in the user's
             cache folder).
     """
 
@@ -48,7 +48,7 @@ class Settings:
         """Reads the variables.
 
         Raises:
-            SettingsError: a value makes no sense; the message names the variable and what it takes.
+            SettingsError: a value is invalid; the message names the variable and its valid values.
         """
         return cls(
             address=environment.get("JITSERVER_ADDRESS") or None,

@@ -1,4 +1,4 @@
-"""Moving arrays to the daemon and back, under JAX's names."""
+"""Moves arrays to the daemon and back, under JAX's names."""
 
 from typing import Any, TypeVar
 
@@ -17,13 +17,13 @@ Tree = TypeVar("Tree")
 
 
 def device_put(x: Any) -> Any:
-    """Puts the leaves of a tree on the daemon and returns the tree of handles.
+    """Puts the leaves of a tree on the daemon; returns the tree of handles.
 
-    Where there is no daemon, they are put in this process, with one warning, as jax does.
+    Without a daemon, jax puts them in this process, after one warning.
 
     Raises:
-        DaemonError: there is none, and JITSERVER_FALLBACK=error.
-        TypeError: a leaf is neither array nor scalar.
+        DaemonError: there is no daemon, and JITSERVER_FALLBACK=error.
+        TypeError: a leaf is neither an array nor a scalar.
 
     Example:
         >>> data = jitclient.device_put(np.zeros((1000, 10), np.float32))
@@ -51,7 +51,7 @@ def _put_here(x: Any, error: Exception) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Fetches the leaves of a tree as numpy arrays; what is no `jitclient.Array` becomes one as `np.asarray` does.
+    """Fetches the leaves of a tree as numpy arrays; others are converted by `np.asarray`.
 
     Example:
         >>> jitclient.device_get({"w": handle})

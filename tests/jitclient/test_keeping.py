@@ -412,12 +412,12 @@ def test_what_is_kept_is_there_for_who_knows_the_name(
 def test_what_nobody_else_can_name_is_there_for_its_function(name: str, another_client: Callable[[], None]) -> None:
     jitclient.keep(name, make_layers)
     another_client()
-    with pytest.raises(jitclient.CaptureError, match="of classes that this program cannot name"):
+    with pytest.raises(jitclient.CaptureError, match="with classes that this program cannot identify"):
         jitclient.kept(name)
     same(jitclient.keep(name, make_layers), make_layers())
     local = collections.namedtuple("local", "x")
     jitclient.keep(name, local(np.arange(3)))
-    with pytest.raises(jitclient.CaptureError, match="of classes that this program cannot name"):
+    with pytest.raises(jitclient.CaptureError, match="with classes that this program cannot identify"):
         jitclient.kept(name)
 
 

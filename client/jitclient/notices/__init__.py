@@ -1,1 +1,1 @@
-"""What a user is told on the way: names of programs, progress, warnings, advice."""
+"""Notices to users: names of programs, progress, warnings, hints."""

@@ -1,4 +1,4 @@
-"""One line of advice under the errors that the classic mistakes end in. The error itself stays as it is."""
+"""A line of advice under the errors of common mistakes. The error itself is unchanged."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ _LOOPS = "jax.lax.fori_loop or jax.lax.scan"
 
 _BY_CLASS = {
     "TracerBoolConversionError": (
-        "Python's if, while, and, or and not need a value that is known while the function is traced: choose with "
+        "Python's if, while, and, or and not need a value that is known during the trace: choose with "
         "jnp.where or jax.lax.cond, loop with jax.lax.while_loop, or make the argument static (static_argnames)"
     ),
     "TracerIntegerConversionError": (
-        f"range() and indexing a list need a number that is known while the function is traced: loop with {_LOOPS}, "
+        f"range() and indexing a list need a number that is known during the trace: loop with {_LOOPS}, "
         "or make the argument static (static_argnames)"
     ),
     "UnexpectedTracerError": (
@@ -22,7 +22,7 @@ _BY_CLASS = {
         "argument there (nnx.scan, nnx.fori_loop, nnx.cond), or carry its state: nnx.split before, nnx.merge inside"
     ),
 }
-"""By the name of the class, so that nothing has to be imported for it."""
+"""By the name of the class, so that nothing needs to be imported."""
 
 _BY_TEXT = {
     "Triggering __jax_array__()": (
@@ -32,7 +32,7 @@ _BY_TEXT = {
 
 
 def add_hint(error: BaseException) -> None:
-    """Notes under an error what usually helps, if it is one that a classic mistake ends in."""
+    """Adds a note with advice to an error if a common mistake causes it."""
     hint = _hint_for(error)
     if hint is not None and hint not in _notes(error):
         error.add_note(hint)
@@ -42,7 +42,7 @@ def _hint_for(error: BaseException) -> str | None:
     for cls in type(error).__mro__:
         if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
             return f"hint: {_BY_CLASS[cls.__name__]}"
-    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a __str__ is its author's
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a user's __str__ may raise anything
     found = [hint for text, hint in _BY_TEXT.items() if text in said]
     return f"hint: {found[0]}" if found else None
 

@@ -1,4 +1,4 @@
-"""Short names of programs and their arguments, for people: `step(f32[64,256], i32[])`; durations and sizes."""
+"""Labels for people: programs and their arguments (`step(f32[64,256], i32[])`), durations and sizes."""
 
 import datetime
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _MOST = 4
 
 
 def of_spec(spec: Spec) -> str:
-    """`f32[64,256]`; a weakly typed one ends in `*`."""
+    """A label such as `f32[64,256]`, with a `*` at the end if the array is weakly typed."""
     kind = spec.dtype.rstrip("0123456789")
     short = _LETTERS[kind] + spec.dtype[len(kind) :] if kind in _LETTERS else spec.dtype
     return f"{short}[{','.join(map(str, spec.shape))}]{'*' if spec.weak_type else ''}"

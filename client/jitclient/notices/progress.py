@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes long, and nothing where stderr is no terminal."""
+"""A progress line on the terminal during long work; nothing if stderr is not a terminal."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 0.5
 
 @contextlib.contextmanager
 def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
-    """Shows `compiling LABEL 3 s` from half a second on; yields a function that changes the first word."""
+    """Shows `compiling LABEL 3 s` after half a second; yields a function that changes the first word."""
     if not enabled or not sys.stderr.isatty():
         yield lambda phase: None
         return
@@ -27,7 +27,7 @@ def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
 
 class _Line:
     def __init__(self, label: str) -> None:
-        from rich import console, progress  # 40 ms that most calls never need
+        from rich import console, progress  # takes 40 ms, and most calls do not need it
 
         self._lock = threading.Lock()
         self._stopped = False

@@ -1,10 +1,10 @@
-"""Tracebacks of the user's lines alone."""
+"""Tracebacks with the user's lines only."""
 
 from types import TracebackType
 
 
 def without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of ours, if it has others."""
+    """A traceback without jitserver's frames, if it has others."""
     entries = []
     at = tb
     while at is not None:

@@ -1,4 +1,4 @@
-"""What a user calls the leaves of a call's arguments: `params['w'][0]`, as JAX's errors do; and trees in one line."""
+"""Names for leaves of arguments, such as `params['w'][0]`, as in JAX's errors; and trees as one line of text."""
 
 import inspect
 import itertools
@@ -11,7 +11,7 @@ from jitclient.trees.static_leaves import StaticLeaf
 
 
 def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iterable[int | str]) -> list[str]:
-    """The names of the leaves of `(positional, keywords)`, from which the static arguments are left out.
+    """The names of the leaves of `(positional, keywords)`, without the static arguments.
 
     Example:
         >>> leaf_names(lambda params, n, x: ..., structure_of_call, statics=[1])
@@ -38,7 +38,7 @@ def argument_name(fun: Callable[..., Any], place: int) -> str:
 
 
 def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
-    """A tree as people write it, its leaves in these words: `{'w': f32[8]}`."""
+    """A tree as text, with these words for its leaves: `{'w': f32[8]}`."""
     if structure is tree.LEAF:
         return next(leaves)
     kind, meta, children = structure

@@ -1,8 +1,8 @@
-"""In which order a custom node has its children, where that is not the same in every process.
+"""The order of a custom node's children, if processes can differ in it.
 
-A class may flatten its attributes in the order of a set (numpyro's distributions do). So the children of such nodes,
-and the values that they keep beside them, travel sorted by the attributes that hold them, and each process learns its
-own order: it flattens an instance whose attributes say their names.
+A class may flatten its attributes in the order of a set (numpyro's distributions do). So the children and metadata of
+such nodes are sent sorted by attribute, and each process determines its own order by flattening an instance whose
+attributes are their own names.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ class NodeOrder(NamedTuple):
     """The attributes that a class flattens, in the order of this process.
 
     Attributes:
-        children: the attribute that holds each child.
-        meta: the attribute that holds each value kept beside them, empty for one that no attribute holds; None where
-            those are not simply a tuple of attributes.
+        children: the attribute of each child.
+        meta: the attribute of each value in the metadata, "" if no attribute holds it; None if the metadata is not
+            simply a tuple of attributes.
     """
 
     children: tuple[str, ...]
@@ -27,18 +27,18 @@ class NodeOrder(NamedTuple):
 
     @property
     def sorted(self) -> "NodeOrder":
-        """The order in which they travel."""
+        """The order on the wire."""
         return NodeOrder(tuple(sorted(self.children)), None if self.meta is None else tuple(sorted(self.meta)))
 
     def rearranged(self, other: "NodeOrder", meta: Any, children: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-        """Metadata and children that stand in this order, in the other one."""
+        """Reorders metadata and children from this order to the other one."""
         if self.meta is not None and other.meta is not None:
             meta = _rearranged(self.meta, other.meta, meta)
         return meta, _rearranged(self.children, other.children, children)
 
 
 def _rearranged(names: Sequence[str], others: Sequence[str], items: Sequence[Any]) -> tuple[Any, ...]:
-    """Items that `names` name, in the order of `others`. Those with the same name keep their own order."""
+    """Reorders items, named by `names`, to the order of `others`. Items with equal names keep their order."""
     left = list(zip(names, items, strict=True))
     found = []
     for other in others:
@@ -55,8 +55,8 @@ class _Named:
 
 
 def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
-    """The order in which this process has a node's `count` children and its metadata; None where all have the same, or
-    where nothing names them: then the metadata must say it.
+    """The order of a node's `count` children and its metadata in this process; None if it is the same in all
+    processes, or if it is unknown because the children have no names.
     """
     if issubclass(kind, tuple) or dataclasses.is_dataclass(kind):
         return None
@@ -65,7 +65,7 @@ def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     children = [object() for _ in range(count)]
     try:
         attributes = vars(_unflattened(kind, meta, children))
-    except Exception:  # its code is its author's: what it makes of such children is anything
+    except Exception:  # the user's code may raise anything for such children
         return None
     order: NodeOrder | None = here(kind, frozenset(attributes))
     if order is None or [id(attributes[name]) for name in order.children] != list(map(id, children)):
@@ -83,13 +83,13 @@ def _holds(attributes: dict[str, Any], names: tuple[str, ...], meta: Any) -> boo
 
 @functools.lru_cache(maxsize=1024)
 def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
-    """The order in which this process flattens an instance that has these attributes; None where it does not tell."""
+    """The order in which this process flattens an instance with these attributes; None if unknown."""
     try:
         blank: Any = object.__new__(kind)
         for name in names:
             object.__setattr__(blank, name, _Named(name))
         children, meta = _flattened(blank)
-    except Exception:  # it computes with its attributes, or has none
+    except Exception:  # it computes with its attributes or has none
         return None
     if not all(type(child) is _Named for child in children):
         return None
@@ -101,10 +101,10 @@ def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
 
 @functools.lru_cache(maxsize=1024)
 def of_named_tuple(kind: Any) -> NodeOrder | None:
-    """How JAX flattens a named tuple that is registered as a node of its own; None for one that it knows by itself.
+    """How JAX flattens a named tuple that is registered as a node; None if it is not registered.
 
     Raises:
-        CaptureError: nothing tells how.
+        CaptureError: it cannot be determined.
     """
     try:
         fields = tuple.__new__(kind, map(_Named, kind._fields))
@@ -120,7 +120,7 @@ def of_named_tuple(kind: Any) -> NodeOrder | None:
 
 
 def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:
-    """A named tuple out of what JAX flattened it to."""
+    """Rebuilds a named tuple from its flattened form."""
     values = dict(zip((*order.children, *(order.meta or ())), (*children, *(meta or ())), strict=True))
     return tuple.__new__(kind, [values[field] for field in kind._fields])
 

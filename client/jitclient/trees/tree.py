@@ -1,8 +1,7 @@
-"""Pytrees, with jax where the program has loaded it and without it where not: leaves, and a structure.
+"""Pytrees as leaves and a structure, with or without jax in the process.
 
-A structure is `LEAF` or a `Branch`: the class of the node, what the node keeps beside its children (`meta`, the same
-that `PyTreeDef.node_data` gives), and the children's structures. Both sides of the wire use it; what crosses are
-its bytes.
+A structure is `LEAF` or a `Branch`: the class of the node, its metadata (`meta`, as in `PyTreeDef.node_data`), and the
+children's structures. Both sides of the wire use it, and exchange it as bytes.
 """
 
 import collections
@@ -26,7 +25,7 @@ class Branch(NamedTuple):
 
 
 UNKNOWN = b""
-"""The bytes of a structure that only its own process knows."""
+"""The bytes of a structure that is not sent."""
 
 LEAF = None
 Structure = Branch | None
@@ -46,7 +45,7 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
 
 
 def shape_now(shape: Hashable) -> Hashable:
-    """What `flatten` would return by now beside the leaves: jax may have been imported since it returned `shape`."""
+    """The shape that `flatten` would return now: jax may have been imported since it returned `shape`."""
     if "jax" in sys.modules and (shape is LEAF or isinstance(shape, Branch)):
         now: Hashable = treedef_of(shape)
         return now
@@ -54,7 +53,7 @@ def shape_now(shape: Hashable) -> Hashable:
 
 
 def structure_of(shape: Any) -> Structure:
-    """The structure behind what `flatten` returned."""
+    """The structure of a shape that `flatten` returned."""
     if shape is LEAF or isinstance(shape, Branch):
         return shape
     data = shape.node_data()
@@ -66,7 +65,7 @@ def structure_of(shape: Any) -> Structure:
 
 
 def unflattener(structure: Structure) -> Callable[[Sequence[Any]], Any]:
-    """A function from leaves to the tree of that structure."""
+    """A function from leaves to the tree of this structure."""
     if "jax" in sys.modules:
         unflatten: Callable[[Sequence[Any]], Any] = treedef_of(structure).unflatten
         return unflatten
@@ -92,7 +91,7 @@ def treedef_of(structure: Structure) -> Any:
         return tree_util.tree_structure(None)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         order = node_order.of_named_tuple(kind)
-        if order is not None:  # what JAX makes of it below would be a plain named tuple
+        if order is not None:  # below, JAX would treat it as a plain named tuple
             parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
             return tree_util.tree_structure(node_order.named_tuple(kind, order, meta, parts))
     return tree_util.PyTreeDef.from_node_data_and_children(
@@ -101,12 +100,12 @@ def treedef_of(structure: Structure) -> Any:
 
 
 def size(structure: Structure) -> int:
-    """How many leaves there are."""
+    """The number of leaves."""
     return 1 if structure is LEAF else sum(map(size, structure.children))
 
 
 def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
-    """The way to each leaf, as the user would write it: `params['w'][0]`."""
+    """The path of each leaf, as the user would write it: `params['w'][0]`."""
     if structure is LEAF:
         yield prefix
         return
@@ -118,7 +117,7 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 
 
 def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
-    """The bytes of a structure. `rest` says what stands for what has no form of its own.
+    """The bytes of a structure. `rest` encodes references to what cannot be encoded.
 
     Raises:
         CaptureError: a node's class or `meta` can neither be sent nor found in the capture.
@@ -127,8 +126,8 @@ def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.
 
 
 def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
-    """None for a leaf; for a branch its class, `meta` and children, and where each process may have these in an order
-    of its own, the attributes that they are, sorted by name.
+    """None for a leaf; for a branch its class, `meta` and children, and if processes may differ in their order, their
+    attributes, sorted by name.
     """
     if structure is LEAF:
         return None
@@ -145,11 +144,11 @@ def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values
 
 
 def decode(data: bytes, deref: values.Deref) -> Structure:
-    """The structure of such bytes, as this process has it.
+    """The structure of bytes, in the order of this process.
 
     Raises:
         CaptureError: a class flattens to other attributes here.
-        ProtocolError: they name what this process does not hold, or are none of ours.
+        ProtocolError: the bytes are invalid, or refer to what this process does not have.
     """
     with values.refusing_depth():
         return _structure_of(values.read(data), deref)
@@ -165,10 +164,10 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
         children = tuple([_structure_of(child, deref) for child in raw_children])
         names = node_order.NodeOrder(*raw_names) if raw_names else None
     except (TypeError, ValueError) as error:
-        raise ProtocolError(f"no tree is written so: {data!r:.80}") from error
+        raise ProtocolError(f"not the encoding of a tree: {data!r:.80}") from error
     kind, meta = values.value_of(raw_kind, deref), values.value_of(raw_meta, deref)
     if not issubclass(type(kind), type):
-        raise ProtocolError(f"a node of a tree is of a {type(kind).__qualname__}, which is no class")
+        raise ProtocolError(f"a node of a tree has a {type(kind).__qualname__} in place of a class")
     if names is not None:
         here = node_order.here(kind, frozenset(name for name in (*names.children, *(names.meta or ())) if name))
         if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
@@ -178,7 +177,7 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
 
 
 def leaf_order(structure: Structure) -> tuple[int, ...] | None:
-    """The positions of a tree's leaves in the order in which they travel; None where that is their own."""
+    """The positions of a tree's leaves in wire order; None if that is their own order."""
     order = tuple(_leaf_order(structure, itertools.count()))
     return None if order == tuple(range(len(order))) else order
 
@@ -199,12 +198,12 @@ def _order_of(branch: Branch) -> node_order.NodeOrder | None:
 
 
 def as_sent(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
-    """A tree's leaves in the order in which they travel: `order` is their `leaf_order`."""
+    """A tree's leaves in wire order: `order` is their `leaf_order`."""
     return leaves if order is None else [leaves[number] for number in order]
 
 
 def as_here(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
-    """Leaves that travelled, in the order in which this process has them."""
+    """Leaves in wire order, reordered for this process."""
     if order is None:
         return leaves
     found: list[Any] = [None] * len(leaves)
@@ -214,13 +213,13 @@ def as_here(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[An
 
 
 def unflattener_of_sent(structure: Structure) -> Callable[[Sequence[Any]], Any]:
-    """A function from leaves that travelled to the tree of that structure."""
+    """A function from leaves in wire order to the tree of this structure."""
     unflatten, order = unflattener(structure), leaf_order(structure)
     return unflatten if order is None else lambda leaves: unflatten(as_here(leaves, order))
 
 
 def objects_in(structure: Structure) -> Iterator[Any]:
-    """The classes and metadata that a message can name only by their place in a capture."""
+    """The classes and metadata to which a message can refer only by their position in a capture."""
     if structure is LEAF:
         return
     if structure.kind not in _BUILTIN:
