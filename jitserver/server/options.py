@@ -1,4 +1,4 @@
-"""How a daemon runs: what `jitserver serve` is told."""
+"""The options of a daemon, which `jitserver serve` sets."""
 
 import dataclasses
 
@@ -9,26 +9,25 @@ from jitserver.platform.shared_memory import memory_share
 
 
 def _program_share() -> int:
-    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
+    """Default memory limit for programs: an eighth of what this process may use."""
     return memory_bytes() // 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a daemon runs.
+    """Options of a daemon.
 
     Attributes:
         address: where it listens, unless systemd hands it a socket.
-        idle_exit: seconds without a session and without kept arrays after which it ends; None: never.
-        drain: seconds that running calls are given when it is told to end, and then the arrays of live sessions to get
-            to the disk.
-        most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
-        shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
-        array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
-        program_bytes: about so much memory programs take at most.
-        program_maps: so many memory maps the process has at most, most of which are programs'.
-        disk_bytes: so much the cache takes on the disk at most; None: a share of what is free.
-        prewarm: whether it loads programs from the disk before anybody asks.
+        idle_exit: seconds without sessions and named arrays after which it ends; None: never.
+        drain: seconds for running calls to finish on shutdown, and then for saving the arrays of sessions.
+        most_classes: the number of user classes, which JAX never frees, beyond which the daemon restarts when idle.
+        shared_bytes: limit of the memory shared with clients; 0: arrays go over the socket.
+        array_bytes: memory budget of arrays; None: a share of the memory of the devices, or of the machine.
+        program_bytes: approximate memory limit of programs.
+        program_maps: limit of the memory maps of the process, most of which belong to programs.
+        disk_bytes: limit of the cache on the disk; None: a share of what is free.
+        prewarm: whether to load programs from the disk at the start.
     """
 
     address: Address

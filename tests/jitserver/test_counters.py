@@ -12,7 +12,7 @@ THREADS, ROUNDS = 8, 50
 
 
 class Slow(int):
-    """A number that other threads get to read while it is added to."""
+    """A number that lets other threads run during an addition."""
 
     def __add__(self, other: int) -> "Slow":
         together = Slow(int(self) + other)

@@ -1,1 +1,1 @@
-"""What this process's own jax is asked and told: its settings, its traces, its words for places and types."""
+"""The interface to this process's own jax: settings, traces, shardings and types."""

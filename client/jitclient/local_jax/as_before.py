@@ -1,6 +1,6 @@
-"""Whether a call meets what an earlier one met of this process's own jax: no trace under way, the same settings.
+"""Checks before each call that this process's own jax is as before: the same settings, and no trace in progress.
 
-Asked before every call, so it must be fast.
+It must be fast.
 """
 
 import sys
@@ -11,8 +11,8 @@ from jitclient.local_jax import context, interop, trace_state
 
 
 def check() -> Callable[[], bool]:
-    """What tells whether all of that is as it is now, in this thread or another. It calls no Python function where JAX
-    has what that takes.
+    """A function that tells, in any thread, whether all of this is as now. It calls no Python functions if this version
+    of JAX allows that.
 
     Example:
         >>> as_before = check()
@@ -28,7 +28,7 @@ def check() -> Callable[[], bool]:
 
 
 def settings_here() -> context.Context | None:
-    """The settings in force; None inside a trace, or under `jax.disable_jit`. Quick where they are as at the last call.
+    """The current settings; None inside a trace or under `jax.disable_jit`. Fast if they are as at the last call.
 
     Example:
         >>> with jax.enable_x64(True):
@@ -43,7 +43,7 @@ def settings_here() -> context.Context | None:
     if trace_state.is_under_way() or context.jit_is_disabled():
         return None
     settings = context.current()
-    if is_as_before():  # else another thread has changed them since
+    if is_as_before():  # otherwise another thread has changed them since
         _last = is_as_before, settings
     return settings
 
@@ -56,7 +56,7 @@ _last: tuple[Callable[[], bool], context.Context] = _never, ()
 
 
 def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
-    """Without jax, the settings are those of the environment that jax would read."""
+    """Without jax, the settings are those in the environment, which jax would read."""
     loaded, environment = sys.modules, context.environment
 
     def as_before() -> bool:

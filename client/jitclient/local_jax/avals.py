@@ -1,4 +1,4 @@
-"""Between our specs and JAX's own words for an array without its value. Imports jax when it is used."""
+"""Converts between specs and JAX's abstract values. Imports jax when it is used."""
 
 import functools
 from typing import Any
@@ -11,29 +11,29 @@ from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
 KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
-"""JAX's name of the PRNG implementation, by the name of its keys' dtype."""
+"""The names of PRNG implementations in JAX, by the names of their key dtypes."""
 
 WIDE = ("float64", "int64", "uint64", "complex128")
-"""The dtypes that new arrays have only where `jax_enable_x64` is on. Those that have them keep them."""
+"""The dtypes that new arrays have only if `jax_enable_x64` is on. Existing arrays keep them."""
 
 
 def abstract(spec: Spec) -> Any:
-    """What jit traces in place of the array."""
+    """The abstract array that jit traces."""
     import jax
 
-    if is_wider_than_new(spec):  # which the other form loses
+    if is_wider_than_new(spec):  # lost in the other form
         return aval_of(spec)
     sharding = None if spec.sharding is None else to_jax(spec.sharding)
     return jax.ShapeDtypeStruct(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=sharding)
 
 
 def is_wider_than_new(spec: Spec) -> bool:
-    """Whether the array has a dtype that no new array would have with the settings in force."""
+    """Whether the array has a dtype that new arrays cannot have with the current settings."""
     return spec.dtype in WIDE and not keeps_64_bits()
 
 
 def aval_of(spec: Spec) -> Any:
-    """The type that JAX gives the array. 64-bit types stay, wherever they are off."""
+    """The JAX type of the array. 64-bit types stay, even if they are off."""
     import jax
 
     return jax.core.ShapedArray(spec.shape, dtype_of(spec), weak_type=spec.weak_type)
@@ -48,7 +48,7 @@ def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
     """The spec of what a trace returned.
 
     Raises:
-        CaptureError: it is no array that can leave the process that made it.
+        CaptureError: it is not an array, or cannot leave the process that made it.
     """
     import jax
 
@@ -59,7 +59,7 @@ def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
 
 @functools.cache
 def key_dtype(name: str) -> Any:
-    """The dtype of typed PRNG keys, by its name. No device is touched."""
+    """The dtype of typed PRNG keys by name. Does not initialize a device."""
     import jax
 
     return jax.eval_shape(lambda: jax.random.key(0, impl=KEY_IMPLEMENTATIONS[name])).dtype

@@ -1,8 +1,8 @@
-"""What a trace in this process is told of the backend: the daemon's, for which the program is made.
+"""Makes traces in this process see the daemon's backend, for which the program is made.
 
 Code branches on `jax.default_backend()` and on the platforms of `jax.devices()`, while this process's own jax computes
-on the CPU. All public questions come down to one function of jax's own, which answers a thread that is tracing with a
-stand-in. What jax itself asks in order to compute something now has the real answer.
+on the CPU. All public functions for this call one internal function, which returns a stand-in to a thread that is
+tracing. When jax itself calls it to compute something now, it returns the real backend.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _here = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class DeviceView:
-    """One of the daemon's devices, as far as code asks about it."""
+    """Stands for a device of the daemon."""
 
     id: int
     platform: str
@@ -30,32 +30,32 @@ class DeviceView:
 
 
 class BackendView:
-    """The daemon's backend, as far as code asks about it."""
+    """Stands for the daemon's backend."""
 
     def __init__(self, infos: Sequence[DeviceInfo]) -> None:
         self._devices = [DeviceView(n, info.platform, info.kind) for n, info in enumerate(infos)]
         self.platform = infos[0].platform
 
     def devices(self) -> list[DeviceView]:
-        """All of them."""
+        """All devices."""
         return list(self._devices)
 
     local_devices = devices
 
     def device_count(self) -> int:
-        """How many there are."""
+        """The number of devices."""
         return len(self._devices)
 
     local_device_count = device_count
 
     def process_index(self) -> int:
-        """Whose it is."""
+        """The index of the process."""
         return 0
 
 
 @contextlib.contextmanager
 def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
-    """Have this thread see the daemon's devices meanwhile, unless they are of this process's own platform."""
+    """Show this thread the daemon's devices until the end, unless this process has the same platform."""
     import jax
 
     if not infos or infos[0].platform == jax.default_backend() or not _prepare():
@@ -70,7 +70,7 @@ def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
 
 @functools.cache
 def _prepare() -> bool:
-    """Put the stand-ins in place, once; whether this version of jax has what they stand for."""
+    """Install the stand-ins, once; returns whether this version of jax has the functions to replace."""
     import jax
 
     try:
@@ -87,7 +87,7 @@ def _prepare() -> bool:
 
 
 class _Asked:
-    """Stands for the function that finds a backend."""
+    """Stands for jax's function that finds a backend."""
 
     def __init__(self, real: Any, questions: frozenset[CodeType]) -> None:
         self._real = real

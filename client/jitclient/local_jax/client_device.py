@@ -1,7 +1,7 @@
-"""Where the client's own jax computes: on the CPU, so that it never takes the accelerator's memory for itself.
+"""Makes the client's own jax compute on the CPU, so that it does not allocate the accelerator's memory.
 
-JAX takes most of a GPU's memory at its first operation, and the daemon needs it. So jax is told to use the CPU, unless
-it has begun to compute already, or JITSERVER_CLIENT_DEVICE=keep.
+JAX allocates most of a GPU's memory at its first operation, and the daemon needs it. So jax is configured to use the
+CPU, unless it has already begun to compute, or JITSERVER_CLIENT_DEVICE=keep.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from jitclient.settings import settings
 
 @dataclasses.dataclass
 class _State:
-    is_asked: bool = False  # to pin, now or when the program loads jax
+    is_asked: bool = False  # whether to do so, now or when the program imports jax
     is_pinned: bool = False
-    platforms: str | None = None  # what jax was set to before
+    platforms: str | None = None  # the setting of jax before
     has_said_so: bool = False
 
 
@@ -23,10 +23,10 @@ _state = _State()
 
 
 def pin() -> None:
-    """Has this process's jax compute on the CPU: now, or when the program loads it.
+    """Makes this process's jax compute on the CPU, now or when the program imports it.
 
     Raises:
-        SettingsError: JITSERVER_CLIENT_DEVICE makes no sense.
+        SettingsError: JITSERVER_CLIENT_DEVICE has an invalid value.
     """
     if not _state.is_asked and settings().client_device == "cpu":
         _state.is_asked = True
@@ -34,23 +34,23 @@ def pin() -> None:
 
 
 def release() -> None:
-    """Leaves jax as it was, where it has not begun to compute: without a daemon, this process has the accelerator."""
+    """Restores the setting of jax, if it has not begun to compute: without a daemon, it may use the accelerator."""
     if _state.is_pinned and not interop.has_backend():
         sys.modules["jax"].config.update("jax_platforms", _state.platforms)
         _state.is_pinned = False
 
 
 def say_so(platform: str) -> None:
-    """Says once on stderr that jax computes on the CPU here, if it could do so where the daemon does.
+    """Says once on stderr that jax computes on the CPU here, if it could use the daemon's platform.
 
     Args:
-        platform: what the daemon computes on.
+        platform: of the daemon.
     """
     if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
         _state.has_said_so = True
         print(
-            f"jitserver: jax itself computes on the CPU in this process, as the {platform} is the daemon's "
-            "(JITSERVER_CLIENT_DEVICE=keep leaves it as it was)",
+            f"jitserver: jax itself computes on the CPU in this process, as the daemon uses the {platform} "
+            "(JITSERVER_CLIENT_DEVICE=keep changes that)",
             file=sys.stderr,
             flush=True,
         )

@@ -1,4 +1,4 @@
-"""The part of a program's context that the client decides: the JAX settings that change what is traced."""
+"""The client's part of a program's context: the JAX settings that change traces."""
 
 import functools
 import operator
@@ -21,7 +21,7 @@ Context = tuple[tuple[str, Any], ...]
 
 
 def current() -> Context:
-    """The settings that differ from JAX's defaults, however they were set: environment, `jax.config`, a `with` block.
+    """The settings that differ from JAX's defaults, set by environment, `jax.config` or a `with` block.
 
     Example:
         >>> with jax.enable_x64(True):
@@ -42,8 +42,8 @@ def current() -> Context:
 
 
 def outside_of_trace_context() -> tuple[Any, ...] | None:
-    """Where JAX holds the settings that its context of a trace leaves out, each with its `value`; None where it has
-    them elsewhere.
+    """The objects with the `value` of those settings that are not in JAX's trace context; None if this version of JAX
+    has none.
     """
     jax = sys.modules["jax"]
     states = tuple(getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT)
@@ -69,18 +69,20 @@ def _read(jax: Any) -> Context:
 
 
 def check_carried(context: Context) -> None:
-    """Refuses settings that the daemon cannot have for one call.
+    """Refuses settings that the daemon cannot enter for a single call.
 
     Raises:
-        CaptureError: there is one.
+        CaptureError: there is such a setting.
     """
     for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
         if name in REFUSED or name in REFUSED_WHEN_MADE:
-            raise CaptureError(f"the setting {name} = {value!r} holds in this process only")
+            raise CaptureError(
+                f"the setting {name} = {value!r} holds for a whole process, so the daemon cannot use it for one call"
+            )
 
 
 def check_tracing(name: str) -> None:
-    """Raises what `jax.no_tracing` promises: to make or look for another program is tracing, wherever it happens.
+    """Raises as `jax.no_tracing` does: finding or making another program counts as tracing.
 
     Raises:
         RuntimeError: the program runs under `jax.no_tracing`.
@@ -90,7 +92,7 @@ def check_tracing(name: str) -> None:
 
 
 def check_execution(name: str) -> None:
-    """Raises what `jax.no_execution` promises; calls under it are like no others, so each comes here.
+    """Raises as `jax.no_execution` does. Calls under it never use a call plan, so each comes here.
 
     Raises:
         RuntimeError: the program runs under `jax.no_execution`.
@@ -100,12 +102,12 @@ def check_execution(name: str) -> None:
 
 
 def on_mesh(context: Context) -> bool:
-    """Whether a mesh or a device is in force for all that is traced."""
+    """Whether traces use a current mesh or a default device."""
     return any(name in ("mesh", "mesh_context_manager", "jax_default_device") for name, _ in context)
 
 
 def default_device(context: Context) -> Sharding | None:
-    """Where `jax.default_device` has what nobody places; None on the first device."""
+    """The sharding that `jax.default_device` means; None for the first device."""
     device = dict(context).get("jax_default_device")
     return None if device is None or isinstance(device, str) else Sharding(Mesh(*device))
 
@@ -121,7 +123,7 @@ def logs_compiles() -> bool:
 
 
 def keeps_64_bits() -> bool:
-    """Whether new arrays may have 64-bit types, by the settings in force."""
+    """Whether new arrays may have 64-bit types with the current settings."""
     return _is_on("jax_enable_x64")
 
 
@@ -139,13 +141,13 @@ def _is_on(name: str) -> bool:
 
 @functools.cache
 def _readers() -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
-    """The settings that this version of JAX has, what reads them all at once, and their defaults."""
+    """The settings of this version of JAX, a function that reads them all, and their defaults."""
     names = tuple(name for name in _ALL if hasattr(sys.modules["jax"].config, name))
     return names, operator.attrgetter(*names), tuple(_ALL[name] for name in names)
 
 
 def _differing(table: dict[str, Any]) -> Context:
-    """The settings of a table that differ from what it says."""
+    """The settings whose values differ from those in a table."""
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(table)
@@ -163,17 +165,17 @@ def _from_environment(table: dict[str, Any]) -> Context:
 
 
 def environment() -> Any:
-    """The variables of the environment: the dict of `os.environ`, as what that itself does takes long, each time."""
+    """The environment: the dict inside `os.environ`, as access through `os.environ` is slow."""
     return getattr(os.environ, "_data", os.environ)
 
 
 def _variables() -> dict[str, str]:
-    """Those of the environment that jax would read, were it there. Quick, where the environment is as it was."""
+    """The settings in the environment, which jax would read. Fast if the environment has not changed."""
     global _environment
     now = environment()
     seen, found = _environment
     if now != seen:
-        seen = dict(now)  # and nothing but this copy, as other threads may change it
+        seen = dict(now)  # only this copy is read, as other threads may change the environment
         texts = {os.fsdecode(name): os.fsdecode(text) for name, text in seen.items()}
         found = {name: text for name, text in texts.items() if name in _NAMES}
         _environment = (seen, found)

@@ -1,8 +1,8 @@
-"""What this process's own jax, where the program has loaded it, is told of our arrays: that they are arrays.
+"""Registers our arrays with this process's own jax, if the program has imported it.
 
-`isinstance(array, jax.Array)` then holds, and jnp, lax, jit, grad, vmap, scan and `device_put` take one by its value.
-What is not public in jax is used here and nowhere else in the client. Where a version of jax lacks it, our arrays are
-no `jax.Array`s, one warning says so, and JAX takes them as `np.asarray(array)`.
+Then `isinstance(array, jax.Array)` holds, and jnp, lax, jit, grad, vmap, scan and `device_put` accept our arrays. This
+package alone uses what is not public in jax. If a version of jax lacks it, our arrays are not `jax.Array`s, one warning
+says so, and users must pass `np.asarray(array)`.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _known = False
 
 
 def is_tracer(value: Any) -> bool:
-    """Whether a value belongs to a trace that is under way in this process."""
+    """Whether a value belongs to a trace in progress in this process."""
     jax = _jax()
     return jax is not None and isinstance(value, jax.core.Tracer)
 
@@ -30,7 +30,7 @@ def is_jax_array(value: Any) -> bool:
 
 
 def is_of_this_process(value: Any) -> bool:
-    """Whether a value is one that jit takes but no other process can hold, such as a `jax.Ref` or a token."""
+    """Whether a value is one that jit accepts but no other process can hold, such as a `jax.Ref` or a token."""
     jax = _jax()
     if jax is None:
         return False
@@ -41,12 +41,12 @@ def is_of_this_process(value: Any) -> bool:
 
 
 def class_in_jax(cls: type) -> type:
-    """What `array.__class__` says: `jax.Array` where jax knows our arrays."""
+    """The value of `array.__class__`: `jax.Array` if our arrays are registered."""
     return sys.modules["jax"].Array if _known else cls
 
 
 def has_backend() -> bool:
-    """Whether jax has begun to compute somewhere; also where it does not say."""
+    """Whether jax has begun to compute, or may have."""
     try:
         from jax._src.xla_bridge import backends_are_initialized
     except ImportError:
@@ -55,18 +55,18 @@ def has_backend() -> bool:
 
 
 def mesh_of_block() -> Any:
-    """The mesh of the innermost `with mesh:`, JAX's older way to put one in force; None outside of any."""
+    """The mesh of the innermost `with mesh:`, JAX's older way to set one; None outside of any."""
     try:
         from jax._src.mesh import thread_resources
-    except ImportError:  # nor can a program have such a block
+    except ImportError:  # a program cannot have such a block either
         return None
     mesh = thread_resources.env.physical_mesh
     return None if mesh.empty else mesh
 
 
 def trace_context() -> Any:
-    """Whatever decides what jax traces now, in one object that is quick to have and to compare; None where it cannot be
-    had.
+    """An object with everything that decides what jax traces now, fast to get and to compare; None if this version of
+    jax has none.
     """
     return _trace_context()()
 
@@ -81,8 +81,8 @@ def _trace_context() -> Callable[[], Any]:
 
 
 def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
-    """The function behind `trace_context`; what holds the trace that this thread is in; and that trace where it is in
-    none. None where they cannot be had.
+    """The function behind `trace_context`, the object that holds this thread's current trace, and its value outside of
+    traces; None if this version of jax lacks them.
     """
     try:
         from jax._src.config import trace_context
@@ -93,20 +93,20 @@ def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
 
 
 def window(start: Any, size: int) -> Any:
-    """An index that means `start : start + size`, where only the size is known to the program. Imports jax."""
+    """An index that means `start : start + size`, with a size that is static and a start that is not. Imports jax."""
     import jax
 
     if hasattr(jax, "ds"):
         return jax.ds(start, size)
     try:
         from jax._src.indexing import dslice
-    except ImportError:  # under its older public name it is part of a large package
+    except ImportError:  # the older public name needs the import of a large package
         from jax.experimental.pallas import ds as dslice
     return dslice(start, size)
 
 
 def weakly_typed(array: Any) -> Any:
-    """The array with a Python scalar's place in promotion. Imports jax."""
+    """The array as weakly typed, like a Python scalar. Imports jax."""
     try:
         from jax._src.lax.lax import _convert_element_type
     except ImportError:
@@ -114,11 +114,11 @@ def weakly_typed(array: Any) -> Any:
     return _convert_element_type(array, array.dtype, weak_type=True)
 
 
-# ---- making jax know
+# ---- registering our arrays
 
 
 def when_loaded(action: Callable[[], None]) -> None:
-    """Does something with this process's jax: now, or when the program loads it."""
+    """Calls a function with this process's jax, now or when the program imports it."""
     if _jax() is not None:
         action()
         return
@@ -130,12 +130,12 @@ def when_loaded(action: Callable[[], None]) -> None:
 
 
 def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    """Makes jax take instances of `cls` for arrays: now, or when the program loads it.
+    """Makes jax treat instances of `cls` as arrays, now or when the program imports it.
 
     Args:
         cls: the class of arrays.
-        aval_of: what jax is to trace in place of one.
-        value_of: one as an array of jax's own.
+        aval_of: the abstract value of one.
+        value_of: the value of one as an array of jax.
     """
     when_loaded(lambda: _introduce(cls, aval_of, value_of))
 
@@ -144,9 +144,9 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
     global _known
     try:
         _register(cls, aval_of, value_of)
-    except Exception as error:  # jax's own rooms: how another version differs is anything
+    except Exception as error:  # jax's internals: other versions may differ in any way
         warnings.warn(
-            f"jax {sys.modules['jax'].__version__} cannot be told of jitclient.Array ({error!r}): pass arrays to its "
+            f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): pass arrays to its "
             "functions as np.asarray(array)",
             RuntimeWarning,
             stacklevel=2,
@@ -175,14 +175,14 @@ def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
 
 
 def _jax() -> Any:
-    """The jax of this process, once all of it is there."""
+    """The jax of this process, once it is imported completely."""
     jax = sys.modules.get("jax")
     return jax if hasattr(jax, "Array") else None
 
 
 class _WhenLoaded:
-    """Stands first among the finders of modules, until one module was loaded; then does what was asked, once. Programs
-    look for a module, too, without loading it.
+    """The first finder of modules until one module has been imported; then calls a function, once. Finding a module is
+    not enough, as programs may find it without importing it.
     """
 
     def __init__(self, name: str) -> None:
@@ -204,7 +204,7 @@ class _WhenLoaded:
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
-            with contextlib.suppress(ValueError):  # another thread was faster
+            with contextlib.suppress(ValueError):  # another thread removed it
                 sys.meta_path.remove(self)
             load(module)
             for action in self.actions:

@@ -1,4 +1,4 @@
-"""The settings of JAX, and what becomes of each where a call runs on a daemon. Every setting is in one table here."""
+"""The settings of JAX, and how each is treated for calls on a daemon. Each setting is in one of these tables."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CARRIED: dict[str, Any] = {
     "jax_remove_size_one_mesh_axis_from_type": False,
     "jax_softmax_custom_jvp": False,
 }
-"""They travel with a call. With each, what JAX has where the user set nothing."""
+"""Sent with each call. The values are JAX's defaults."""
 
 REFUSED: dict[str, Any] = {
     "check_vma": False,
@@ -53,7 +53,7 @@ REFUSED: dict[str, Any] = {
     "jax_use_simplified_jaxpr_constants": False,
     "jax_xla_profile_version": 0,
 }
-"""They change what a call does, and JAX can give them to a whole process only: such a call stays in its process."""
+"""Change what a call does, but hold for a whole process: a call with one of them runs in the client."""
 
 REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_bcoo_cusparse_lowering": False,
@@ -77,7 +77,7 @@ REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_use_magma": "auto",
     "jax_use_rgv3": True,
 }
-"""Likewise, but they are about compiling: a call whose program is at hand does not look at them."""
+"""The same, but only for compilation: a call that finds its program ignores them."""
 
 OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_debug_infs",
@@ -86,10 +86,10 @@ OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_enable_custom_prng",
     "jax_legacy_prng_key",
 )
-"""Those of the first two tables that do not belong to what jax itself calls the context of a trace."""
+"""Settings of the first two tables that are not part of JAX's trace context."""
 
 OBEYED = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
-"""They hold in the client: whether a call goes to the daemon at all, may need a program, and what is said of it."""
+"""Hold in the client: whether calls use the daemon, may need a new program, or are logged."""
 
 OF_DEVICES = (
     "jax_backend_target",
@@ -124,7 +124,7 @@ OF_DEVICES = (
     "jax_xla_backend",
     "mock_num_gpu_processes",
 )
-"""They shape the backend of the process that has them: the daemon's is its own, and its address says which."""
+"""Configure the backend of a process. The daemon has its own settings, which are part of its address."""
 
 WITHOUT_MEANING = (
     "jax2tf_associative_scan_reductions",
@@ -178,4 +178,4 @@ WITHOUT_MEANING = (
     "jax_transfer_guard_host_to_device",
     "jax_use_cpp_shard_args",
 )
-"""They are about caches, logs, text, guards and checks of this process's own jax, and about no value of a program."""
+"""Configure caches, logs, text, guards and checks of this process's own jax. They change no values of programs."""

@@ -1,4 +1,4 @@
-"""Tracers that outlived their traces. JAX raises `UnexpectedTracerError` wherever one is used; so it is asked to."""
+"""Leaked tracers, for which JAX raises `UnexpectedTracerError` when one is used."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from jitclient.wire.messages import Spec
 
 
 def left_by(fun: Callable[..., Any], name: str, specs: Sequence[Spec]) -> list[Any]:
-    """Such tracers, whose errors name the function. Imports jax."""
+    """Leaked tracers whose errors name the function. Imports jax."""
     kept: list[Any] = []
 
     def leaking(*values: Any) -> None:
@@ -23,13 +23,13 @@ def left_by(fun: Callable[..., Any], name: str, specs: Sequence[Spec]) -> list[A
 
 
 def refuse(leaf: Any) -> None:
-    """Raises JAX's own error for an argument that is such a tracer."""
+    """Raises JAX's error for an argument that is a leaked tracer."""
     own_jit(lambda leaf: leaf)(leaf)
 
 
 def refuse_used(jitted: Any, n_inputs: int, specs: Sequence[Spec]) -> None:
-    """Raises JAX's own error where a trace met such a tracer. A call would meet it; what is made ahead of time takes it
-    for one more argument.
+    """Raises JAX's error if a trace used a leaked tracer. A call would raise, but compilation ahead of time treats the
+    tracer as another argument.
     """
     if n_inputs > len(specs):
         jitted(*(sys.modules["jax"].numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, specs)))

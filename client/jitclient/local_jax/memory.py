@@ -1,4 +1,4 @@
-"""Whose memory the arrays of the client's own jax are in."""
+"""Whether arrays of the client's own jax are in memory that never changes."""
 
 import contextlib
 import functools
@@ -9,15 +9,15 @@ from typing import Any
 
 from jitclient.wire.array_transport import ALIGNMENT, allocate
 
-_LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")  # of functions that JAX has compiled itself
+_LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")  # of functions that JAX itself compiles
 _EXECUTIONS = ("ExecuteReplicated.__call__", "apply_primitive", "Compiled.__call__")
 
 
 def is_of_xla(array: Any) -> bool:
-    """Whether an array is what a computation gave: its memory is XLA's, and nobody writes there any more. Of one that
-    was put on the device that is not known: it may be another's memory, used in place.
+    """Whether an array is the result of a computation, so that its memory belongs to XLA and never changes. An array
+    from `device_put` may share memory that the program can write.
 
-    JAX remembers which line made an array; where it does not, nothing is known.
+    JAX records the line that made an array. Without that, the answer is no.
     """
     try:
         innermost = array.traceback.frames[0]
@@ -31,9 +31,9 @@ def is_of_xla(array: Any) -> bool:
 
 @functools.cache
 def _results_are_new() -> bool:
-    """Whether this version of jax gives results memory of their own, also where a function returns its argument."""
+    """Whether results have their own memory in this version of jax, even if a function returns its argument."""
     found: list[bool] = []
-    # A thread of its own has none of the settings that this one's blocks have made: meshes, guards, `no_tracing`.
+    # In a new thread, the settings of this thread's `with` blocks do not apply: meshes, guards, `no_tracing`.
     probe = threading.Thread(target=lambda: found.append(_probed()))
     probe.start()
     probe.join()

@@ -1,4 +1,4 @@
-"""JAX's own `jit`, which stays at hand when a program assigns `jax.jit = jitclient.jit`."""
+"""JAX's own `jit`, even if a program assigns `jax.jit = jitclient.jit`."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where an array is, in the words of this process's own jax."""
+"""The sharding of an array on the daemon, as objects of this process's own jax."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ from jitclient.wire.shardings import Sharding
 
 
 class Placement:
-    """What `jax.Array` says of shardings, devices, shards and memory."""
+    """The properties of `jax.Array` about shardings, devices, shards and memory."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         spec: Spec
-        place: Sharding | None  # where it is though nobody placed it, if that is not the first device
+        place: Sharding | None  # if it is not committed, and not on the first device
 
         @property
         def nbytes(self) -> int: ...
@@ -26,7 +26,7 @@ class Placement:
 
     @property
     def sharding(self) -> Any:
-        """How it lies on the devices, as if they were this process's own."""
+        """Its sharding, over this process's own devices."""
         _jax("sharding")
         return to_jax(self.spec.sharding or self.place)
 
@@ -37,25 +37,25 @@ class Placement:
 
     @property
     def device(self) -> Any:
-        """Its one device; its sharding, if they are several."""
+        """Its device, or its sharding if it has several."""
         devices = self.devices()
         return self.sharding if len(devices) > 1 else devices.pop()
 
     @property
     def committed(self) -> bool:
-        """Whether somebody placed it."""
+        """Whether it was placed explicitly."""
         return self.spec.sharding is not None
 
     _committed = committed
 
     @property
     def is_fully_replicated(self) -> bool:
-        """Whether every one of its devices has all of it."""
+        """Whether each of its devices has all of it."""
         return self.spec.sharding is None or bool(self.sharding.is_fully_replicated)
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether this process reaches all of it."""
+        """Whether this process can access all of it."""
         return True
 
     @property
@@ -71,18 +71,18 @@ class Placement:
     global_shards = addressable_shards
 
     def addressable_data(self, index: int) -> Any:
-        """The part on the device of that number."""
+        """The part on the device with this number."""
         return self if self.spec.sharding is None and index == 0 else self.addressable_shards[index].data
 
     def _placed(self, name: str) -> Any:
         return _jax(name).device_put(self.in_process(), self.sharding)
 
     def on_device_size_in_bytes(self) -> int:
-        """Bytes that it takes on its device."""
+        """Its bytes on the device."""
         return self.nbytes
 
     def copy_to_host_async(self) -> None:
-        """A hint that it will be looked at: not taken."""
+        """Accepted for compatibility; does nothing."""
         self.is_ready()
 
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
@@ -103,7 +103,7 @@ class Placement:
 
 def _jax(name: str) -> Any:
     if "jax" not in sys.modules:
-        raise AttributeError(f"{name} is said in jax's words: import jax")
+        raise AttributeError(f"{name} needs jax in this process: import jax first")
     return sys.modules["jax"]
 
 

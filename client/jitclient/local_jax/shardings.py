@@ -1,4 +1,4 @@
-"""Between JAX's shardings and their messages. Imports jax when it is used."""
+"""Converts between JAX's shardings and messages. Imports jax when it is used."""
 
 import functools
 from typing import Any
@@ -8,15 +8,15 @@ from jitclient.wire.shardings import Axes, Mesh, Sharding
 
 
 def of_array(array: Any) -> Sharding | None:
-    """How an array of this process's own jax lies on its devices; None where jit may place it as it likes."""
+    """The sharding of an array of this process's own jax; None if it is not committed."""
     return of(array.sharding) if getattr(array, "committed", False) else None
 
 
 def of(sharding: Any) -> Sharding | None:
-    """The message of a sharding; None is the first device, where everything is that nobody places.
+    """The message of a sharding; None for the first device, the default.
 
     Raises:
-        CaptureError: it has no form that can be sent.
+        CaptureError: it cannot be sent.
     """
     import jax
 
@@ -26,7 +26,7 @@ def of(sharding: Any) -> Sharding | None:
         return Sharding(of_mesh(sharding.mesh), _axes_of(sharding.spec), _memory_of(sharding))
     devices = list(getattr(sharding, "device_set", ()))
     if len(devices) != 1:
-        raise CaptureError(f"a {type(sharding).__name__} has no form that can be sent: use a NamedSharding")
+        raise CaptureError(f"a {type(sharding).__name__} cannot be sent to the daemon: use a NamedSharding")
     found = Sharding(on_device(devices[0]).mesh, (), _memory_of(sharding))
     return None if found == on_first() else found
 
@@ -36,13 +36,13 @@ def of_mesh(mesh: Any) -> Mesh:
     """The message of a mesh, which may be abstract.
 
     Raises:
-        CaptureError: it has no form that can be sent.
+        CaptureError: it cannot be sent.
     """
     import jax
 
     axes = tuple(dict(mesh.shape).items())
     if not all(isinstance(name, str) for name, _ in axes):
-        raise CaptureError(f"a mesh whose axes are not named by strings has no form that can be sent: {mesh}")
+        raise CaptureError(f"a mesh whose axis names are not strings cannot be sent to the daemon: {mesh}")
     types = tuple(kind.name for kind in mesh.axis_types)
     if isinstance(mesh, jax.sharding.AbstractMesh):
         return Mesh(axes, types, ())
@@ -53,7 +53,7 @@ def to_jax(message: Sharding | None) -> Any:
     """The sharding of a message, over this process's own devices.
 
     Raises:
-        Incompatible: there are fewer of them.
+        Incompatible: it needs more devices than there are.
     """
     import jax
 
@@ -73,7 +73,7 @@ def mesh_to_jax(message: Mesh) -> Any:
     """The mesh of a message, over this process's own devices.
 
     Raises:
-        Incompatible: there are fewer of them.
+        Incompatible: it needs more devices than there are.
     """
     import jax
     import numpy as np
@@ -87,28 +87,28 @@ def mesh_to_jax(message: Mesh) -> Any:
 
 
 def on_device(device: Any) -> Sharding:
-    """Everything on one device.
+    """The sharding on one device.
 
     Raises:
-        CaptureError: it is none of this process's.
+        CaptureError: the device does not belong to this process.
     """
     return Sharding(Mesh((), (), *_positions([device])))
 
 
 def on_first(platform: str = "") -> Sharding:
-    """Everything on the first device, of a platform or of the default one."""
+    """The sharding on the first device of a platform, or of the default platform."""
     return Sharding(Mesh((), (), (0,), platform))
 
 
 def _positions(devices: Any) -> tuple[tuple[int, ...], str]:
-    """Positions among the devices of their platform, and that platform where it is not the default one."""
+    """Positions among the devices of their platform, and the platform unless it is the default one."""
     import jax
 
     devices = list(devices)
     platform = devices[0].platform
     known = {device: position for position, device in enumerate(jax.devices(platform))}
     if not all(device in known for device in devices):
-        raise CaptureError("devices of several platforms, or of none here, have no form that can be sent")
+        raise CaptureError("devices of several platforms, or of another process, cannot be sent to the daemon")
     own = "" if platform == jax.devices()[0].platform else str(platform)
     return tuple(known[device] for device in devices), own
 
@@ -119,10 +119,10 @@ def _devices_of(message: Mesh) -> list[Any]:
     try:
         devices = jax.devices(message.platform or None)
     except RuntimeError as error:
-        raise Incompatible(f"devices of platform {message.platform!r} are asked for: {error}") from error
+        raise Incompatible(f"there are no devices of platform {message.platform!r}: {error}") from error
     if max(message.devices) >= len(devices):
         raise Incompatible(
-            f"{max(message.devices) + 1} devices are asked for, and the daemon has {len(devices)}: use a smaller mesh, "
+            f"{max(message.devices) + 1} devices are needed, and the daemon has {len(devices)}: use a smaller mesh, "
             "or a daemon with more (on the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
         )
     return [devices[position] for position in message.devices]
@@ -131,7 +131,7 @@ def _devices_of(message: Mesh) -> list[Any]:
 def _axes_of(spec: Any) -> tuple[Axes, ...]:
     plain = all(axes is None or isinstance(axes, str) or _are_names(axes) for axes in spec)
     if not plain or getattr(spec, "unreduced", None) or getattr(spec, "reduced", None):
-        raise CaptureError(f"{spec} has no form that can be sent: its axes must be names")
+        raise CaptureError(f"{spec} cannot be sent to the daemon: its axes must be names")
     return tuple(tuple(axes) if isinstance(axes, (tuple, list)) else axes for axes in spec)
 
 
@@ -140,7 +140,7 @@ def _are_names(axes: Any) -> bool:
 
 
 def _memory_of(sharding: Any) -> str | None:
-    """The kind of memory, where it is not the devices' default."""
+    """The kind of memory, unless it is the devices' default."""
     kind = sharding.memory_kind
     device = next(iter(getattr(sharding, "device_set", ())), None)
     return None if kind is None or device is None or kind == device.default_memory().kind else str(kind)

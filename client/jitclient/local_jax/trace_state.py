@@ -1,4 +1,4 @@
-"""Whether the program is inside a trace of its own jax: a call there is part of that trace."""
+"""Whether the program is inside a trace of its own jax, of which a call is then part."""
 
 import functools
 import sys
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def is_under_way() -> bool:
-    """Whether this thread is being traced, by `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation."""
+    """Whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation."""
     return "jax" in sys.modules and bool(_state() != _state_of_a_fresh_thread())
 
 
 def _state() -> Any:
-    return _reader()(convention="flax")  # the one convention that there is
+    return _reader()(convention="flax")  # a convention of JAX
 
 
 @functools.cache

@@ -1,1 +1,1 @@
-"""What both ends need to trace a function: what it is given and returns, where it runs, what it calls back."""
+"""Shared by both sides for tracing: options of jit, functions over leaves, shardings, callbacks."""

@@ -1,4 +1,4 @@
-"""Where a program calls back into Python while it runs, and what it calls there."""
+"""The callbacks of a program into Python."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from jitclient.digests import digest
 
 
 def calls_back(jaxpr: Any) -> bool:
-    """Whether there is a callback in a jaxpr, or in one that its equations hold; it may raise anything."""
+    """Whether a jaxpr, or one inside its equations, has a callback, which may raise anything."""
     return next(_callbacks(jaxpr), None) is not None
 
 
 def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
-    """What a jaxpr calls back, in its order: the same text in every process that means the same functions.
+    """The callbacks of a jaxpr in order, as text that is equal in all processes for equal functions.
 
-    Two programs that differ in their callbacks alone have the same text.
+    The text of a program does not include its callbacks.
     """
     return tuple(_name(callback, ref) for callback in _callbacks(jaxpr))
 

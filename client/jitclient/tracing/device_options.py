@@ -1,4 +1,4 @@
-"""The keywords of jit about devices, for the arguments of one call. Imports jax where there are any."""
+"""The keywords of jit about devices, for the arguments of one call. Imports jax if there are any."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 def jit_shardings(
     options: JitOptions, structure: tree.Structure, ref: values.Ref = values.nowhere
 ) -> JitShardings | None:
-    """What the keywords say of the arguments' leaves and the results; None where they say nothing.
+    """The shardings of the arguments' leaves and of the results; None if the keywords do not specify them.
 
     Raises:
-        CaptureError: it has no form that can be sent.
-        ValueError: it does not fit the arguments.
+        CaptureError: they cannot be sent.
+        ValueError: they do not match the arguments.
     """
     if not options.about_devices():
         return None
@@ -34,7 +34,7 @@ def jit_shardings(
 
 
 def objects_in(options: JitOptions) -> list[Any]:
-    """What the tree of the results' shardings holds that a message can name only by its place in a capture."""
+    """The objects in the tree of the results' shardings to which a message can refer only by capture position."""
     return [] if options.out_shardings is None else list(tree.objects_in(_prefix(options.out_shardings)[1]))
 
 
@@ -42,12 +42,12 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
     """JAX's shardings, for each leaf of the results.
 
     Raises:
-        CaptureError: each process has the results in an order of its own.
-        ValueError: the tree is no prefix of that of the results.
-        Incompatible: this process has fewer devices.
+        CaptureError: processes may differ in the order of the results.
+        ValueError: the tree is not a prefix of that of the results.
+        Incompatible: they need more devices than this process has.
     """
     if tree.leaf_order(tree.structure_of(out_tree)) is not None:
-        raise CaptureError("its keywords place leaves of a class that has them in another order in every process")
+        raise CaptureError("its keywords have shardings for leaves of a class whose order differs between processes")
     leaves = [message and shardings.to_jax(message) for message in outputs.leaves]
     return [leaves[number] for number in _spread(tree.decode(outputs.tree, deref), out_tree)]
 
@@ -72,7 +72,7 @@ def _inputs(given: Any, structure: tree.Structure) -> tuple[Sharding | None, ...
 
 
 def _prefix(given: Any) -> tuple[list[Any], tree.Structure]:
-    """The leaves, None among them, and the structure."""
+    """The leaves, including None, and the structure."""
     import jax
 
     treedef: Any
@@ -81,7 +81,7 @@ def _prefix(given: Any) -> tuple[list[Any], tree.Structure]:
 
 
 def _spread(prefix: Any, over: Any) -> list[int]:
-    """For each leaf of a tree, which leaf of its prefix is above it."""
+    """For each leaf of a tree, the leaf of its prefix above it."""
     import jax
 
     numbers = tree.treedef_of(prefix).unflatten(range(tree.size(prefix)))
@@ -95,5 +95,5 @@ def _message(leaf: Any) -> Sharding | None:
     if leaf is None or type(leaf).__name__ == "UnspecifiedValue":
         return None
     if not isinstance(leaf, (jax.sharding.Sharding, jax.sharding.PartitionSpec)):
-        raise CaptureError(f"a {type(leaf).__name__} has no form that can be sent")
+        raise CaptureError(f"a {type(leaf).__name__} cannot be sent to the daemon")
     return shardings.of(leaf) or shardings.on_first()

@@ -1,4 +1,4 @@
-"""The keywords of `jax.jit`, and what they say of one call's arguments."""
+"""The keywords of `jax.jit`, applied to the arguments of a call."""
 
 import dataclasses
 import inspect
@@ -16,8 +16,8 @@ _ABOUT_DEVICES = ("device", "backend", "in_shardings", "out_shardings")
 
 @dataclasses.dataclass(frozen=True)
 class JitOptions:
-    """The keywords of `jax.jit`, with JAX's meaning; numbers and names of static and donated arguments complete each
-    other from the function's signature.
+    """The keywords of `jax.jit`, with JAX's meaning. Positions and names of static and donated arguments are completed
+    from the function's signature.
     """
 
     static_argnums: tuple[int, ...] = ()
@@ -34,11 +34,11 @@ class JitOptions:
 
     @classmethod
     def of(cls, fun: Callable[..., Any], given: Mapping[str, Any]) -> "JitOptions":
-        """The options for `fun` out of the keywords as the user gave them.
+        """The options for `fun` from the user's keywords.
 
         Raises:
-            TypeError: an unknown keyword, or one of a wrong type; a function that jit does not take.
-            ValueError: a number or name that is none of the function's arguments, or both static and donated.
+            TypeError: a keyword is unknown or has a wrong type, or jit does not accept the function.
+            ValueError: a position or name is not one of the function's arguments, or is both static and donated.
         """
         _check_function(fun)
         signature = _signature(fun)
@@ -62,7 +62,7 @@ class JitOptions:
                 raise ValueError(f"static_{kind} and donate_{kind} cannot intersect; both have {sorted(both)[0]!r}")
 
     def check_devices(self, fun: Callable[..., Any]) -> None:
-        """Raises and warns as `jax.jit` does for the keywords about devices. Imports jax where there are any."""
+        """Raises and warns as `jax.jit` does for the keywords about devices. Imports jax if there are any."""
         if self.about_devices():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -71,7 +71,7 @@ class JitOptions:
                 warn(str(warning.message), warning.category)
 
     def given(self) -> dict[str, Any]:
-        """Those that differ from JAX's defaults."""
+        """The options that differ from JAX's defaults."""
         defaults = JitOptions()
         return {
             field.name: value
@@ -80,13 +80,13 @@ class JitOptions:
         }
 
     def about_devices(self) -> dict[str, Any]:
-        """Those that say where arguments and results are."""
+        """The options about devices and shardings."""
         return {name: value for name, value in self.given().items() if name in _ABOUT_DEVICES}
 
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
-        """A call's arguments without the static ones, and the static ones by position or name.
+        """The dynamic arguments of a call, and the static ones by position or name.
 
         Raises:
             ValueError: a static argument is not hashable.
@@ -102,7 +102,7 @@ class JitOptions:
         return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_argnames}, tuple(statics)
 
     def of_program(self) -> dict[str, Any]:
-        """Those that are left for the program: what is static, donated or placed, a signature has in its own words."""
+        """The options for the program, without those that are part of the signature in another form."""
         told = ("static_", "donate_", *_ABOUT_DEVICES)
         return {name: value for name, value in self.given().items() if not name.startswith(told)}
 
@@ -110,11 +110,11 @@ class JitOptions:
 def joined(
     positional: Sequence[Any], keywords: Mapping[str, Any], statics: Iterable[Static]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments out of what `JitOptions.split` made of them."""
+    """The arguments of a call, from the result of `JitOptions.split`."""
     args, kwargs = list(positional), dict(keywords)
     for where, value in statics:
         if isinstance(where, int):
-            args.insert(where, value)  # in rising order, so each lands where it stood
+            args.insert(where, value)  # in rising order, so that each gets its position
         else:
             kwargs[where] = value
     return tuple(args), kwargs
@@ -157,7 +157,7 @@ def _completed(
     if given_numbers is None and given_names is not None:
         given_numbers = tuple(n for n, p in enumerate(positional) if p.name in given_names)
     elif given_names is None and given_numbers is not None:
-        # As in JAX, a number from the end names nothing: which argument it means depends on the call.
+        # As in JAX, a position from the end has no name, as it depends on the call.
         keywordable = [(n, p) for n, p in enumerate(positional) if p.kind is p.POSITIONAL_OR_KEYWORD]
         given_names = tuple(p.name for n, p in keywordable if n in given_numbers)
     return given_numbers or (), given_names or ()

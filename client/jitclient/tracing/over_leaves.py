@@ -1,8 +1,7 @@
-"""A function over the flat leaves of its arguments, which JAX's errors describe as if it were the user's own.
+"""A function over the flat leaves of its arguments, which JAX's errors describe as the user's own function.
 
-Both sides trace it: the daemon what it loaded from a capture, the client what no capture can hold. The user's own tree
-classes are built inside the trace only, where `jax.jit` builds them too; an executable over flat
-leaves needs no user code to run.
+Both sides trace it: the daemon for captures, the client for functions that no capture can hold. The user's tree classes
+are instantiated during the trace only, as by `jax.jit`. An executable over flat leaves runs without user code.
 """
 
 import inspect
@@ -16,7 +15,7 @@ from jitclient.trees.naming import leaf_names
 
 
 class OverLeaves:
-    """`function` takes and returns leaves as they travel; `out_tree` has the tree of the results, once traced."""
+    """`function` takes and returns leaves in wire order; after the trace, `out_tree` is the tree of the results."""
 
     def __init__(
         self, fun: Callable[..., Any], name: str, structure: tree.Structure, statics: Iterable[Static]

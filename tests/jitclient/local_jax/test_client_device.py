@@ -62,5 +62,5 @@ def test_it_says_so_once_and_only_of_an_accelerator(
         client_device.say_so(platform)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
-    assert "the gpu is the daemon's" in said[0]
+    assert "the daemon uses the gpu" in said[0]
     assert "JITSERVER_CLIENT_DEVICE=keep" in said[0]

@@ -85,8 +85,8 @@ PROGRAM = """
 
 def test_more_devices_than_the_daemon_has_are_an_error_that_says_so(daemon: str, run_script: Any) -> None:
     found = run_script(PROGRAM, env=EIGHT)
-    assert ["8 devices are asked for, and the daemon has 1" in text for text in found] == [True, True, False, False]
-    assert "4 devices are asked for, and the daemon has 1" in found[2]
+    assert ["8 devices are needed, and the daemon has 1" in text for text in found] == [True, True, False, False]
+    assert "4 devices are needed, and the daemon has 1" in found[2]
     assert "tpu" in found[3]
 
 

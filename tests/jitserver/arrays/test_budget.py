@@ -115,5 +115,5 @@ def test_spare_copies_use_at_most_a_quarter() -> None:
     budget.take(75 * MIB, "f()")
     assert budget.left == 0
     nbytes = 0
-    budget.take(25 * MIB, "f()", is_spare=True)  # counted anew
+    budget.take(25 * MIB, "f()", is_spare=True)  # counted again
     assert budget.left == 75 * MIB

@@ -96,7 +96,7 @@ def test_holding_a_handle_is_a_use() -> None:
     clock.now += 11
     assert kept.expire(lambda asked: asked is held) == []
     clock.now += 9
-    assert kept.expire(nobody) == []  # let go of a moment ago
+    assert kept.expire(nobody) == []  # released a moment ago
     clock.now += 2
     assert kept.expire(nobody) == ["a"]
 

@@ -21,7 +21,7 @@ SAVED = ("arrays", "manifests")
 
 
 class Daemon:
-    """What of a daemon the next one has: sessions, and names that hold trees."""
+    """The part of a daemon that the next one restores: sessions and named trees."""
 
     def __init__(self, root: Path, entry_of: EntryOf = lambda key: None) -> None:
         self.root = root
@@ -84,7 +84,7 @@ def daemon(root: Path) -> Daemon:
 
 @pytest.fixture
 def full_after(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """As on a disk that has room for so many bytes."""
+    """Simulates a disk with room for so many bytes."""
     write_array: Any = ArrayStore.write
     write_file: Any = files.write
 

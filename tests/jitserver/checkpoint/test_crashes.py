@@ -17,17 +17,17 @@ from .conftest import Daemon
 
 
 class Killed(BaseException):
-    """Nothing that happens afterwards reaches the disk."""
+    """Raised in place of a crash: no later change reaches the disk."""
 
 
 class Killer:
-    """Lets so many changes of a folder happen, and no more."""
+    """Allows so many changes of a folder, then crashes."""
 
     EVENTS = ("open", "os.mkdir", "os.rename", "os.remove")
 
     def __init__(self) -> None:
         self.root, self.left = "", 0
-        sys.addaudithook(self._hook)  # for ever, so there is one
+        sys.addaudithook(self._hook)  # which cannot be removed, so there is only one
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.root or event not in self.EVENTS or not str(arguments[0]).startswith(self.root):
@@ -39,7 +39,7 @@ class Killer:
             raise Killed
 
     def run(self, root: Path, left: int, step: Callable[[], object]) -> bool:
-        """Whether a step was killed."""
+        """Whether it has crashed."""
         self.root, self.left = f"{root}/", left
         try:
             step()
@@ -59,14 +59,14 @@ def daemons(tmp_path: Path) -> Iterator[Iterator[Daemon]]:
 
 
 def filled(daemon: Daemon) -> list[Session]:
-    """A name and two sessions, which share an array, and have others."""
+    """A name and two sessions that share an array, and have others."""
     shared = jnp.arange(10)
     daemon.keep("data", [shared, jnp.zeros(3)])
     return [daemon.begin({1: shared, 2: jnp.full(5, number), 3: jnp.arange(2)}) for number in range(2)]
 
 
 def found(daemon: Daemon, sessions: list[Session]) -> list[bool]:
-    """What is there: the name, and each session. That is whole and right, and nothing is on the disk afterwards."""
+    """Which of the name and the sessions exist; asserts that they are correct, and the disk is empty afterwards."""
     assert {path.name for path in daemon.files("arrays")} == daemon.checkpoint._manifests._named()
     there, shared = ["data" in daemon.kept.all()], set()
     if there[0]:

@@ -21,7 +21,7 @@ from .conftest import Daemon
 
 
 def fill(daemon: Daemon, *names: str) -> None:
-    """Names that hold the same array twice and another one."""
+    """A name with the same array twice, and another array."""
     for number, name in enumerate(names):
         x, y = jnp.full((3,), number, "float32"), jax.random.key(number)
         daemon.keep(name, [x, y, x], ttl=60.0)
@@ -81,7 +81,7 @@ def test_only_the_damaged_tree_is_lost(damage: str, daemon: Daemon) -> None:
         path.write_bytes({"the manifest": bytes([data[0] ^ 1]) + data[1:], "its end": data[:-5], "all": b""}[damage])
     following = Daemon(daemon.root)
     tree = following.kept.all().get("a")
-    assert (tree is not None) == (damage == "an array")  # it is read when somebody asks
+    assert (tree is not None) == (damage == "an array")  # it is read at the first request
     assert tree is None or not following.kept.load("a", tree)
     assert list(following.kept.all()) == ["b"]
     assert following.leaves("b")
@@ -119,11 +119,11 @@ def test_a_tree_that_is_requested_during_a_save_is_not_removed(daemon: Daemon) -
     assert Daemon(daemon.root).leaves("a")
 
 
-# ---- what sessions hold too
+# ---- arrays shared with sessions
 
 
 class Shared:
-    """A daemon that keeps a tree, some of which a session holds too; and those that follow it."""
+    """A daemon with a named tree that shares arrays with a session, and the daemons that follow it."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -191,7 +191,7 @@ def test_an_array_that_a_session_dropped_stays_under_its_name(shared: Shared) ->
 def test_an_array_of_a_removed_name_stays_in_its_session(shared: Shared) -> None:
     shared.restart()
     assert shared.daemon.kept.forget("data") is not None
-    shared.restart()  # before its client came for it
+    shared.restart()  # before its client reconnected
     assert shared.daemon.kept.all() == {}
     assert np.array_equal(shared.back().array(1), np.arange(1000.0))
     assert shared.daemon.is_empty()
@@ -264,7 +264,7 @@ def test_an_array_that_gets_another_reference_stays_when_a_session_ends_meanwhil
 
     def write(*arguments: Any) -> Any:
         ending.start()
-        ending.join(0.2)  # it must wait; if it does not, this is time enough
+        ending.join(0.2)  # it must wait; otherwise this is enough time
         return real(*arguments)
 
     monkeypatch.setattr(ArrayStore, "write", write)

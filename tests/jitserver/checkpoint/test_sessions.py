@@ -32,7 +32,7 @@ from .conftest import Daemon
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the arrays that were written, in their order."""
+    """The lengths of the written arrays, in order."""
     lengths, real = [], ArrayStore.write
 
     def write(store: ArrayStore, array: Any, deadline: float) -> Any:
@@ -164,7 +164,7 @@ def test_each_array_is_freed_once_it_is_written(daemon: Daemon, monkeypatch: pyt
     assert seen == [(10, 3), (20, 2), (30, 1)]
 
 
-# ---- what is left out
+# ---- lack of room and time
 
 
 def test_an_array_that_is_still_computed_delays_no_other(
@@ -199,7 +199,7 @@ def test_the_largest_array_is_removed_to_make_room_for_manifests(
     session = daemon.begin({1: jnp.zeros(10_000), 2: jnp.int8(3)})
     daemon.keep("large", [jnp.zeros(20_000)])
     daemon.keep("small", [jnp.zeros(2)])
-    full_after(4 * 30_000 + 30)  # the arrays fit, and little else
+    full_after(4 * 30_000 + 30)  # the arrays fit, but not the manifests
     following = daemon.restart()
     back = following.back(session)
     assert back.array(2) == 3
@@ -253,7 +253,7 @@ def says(session: Session, handle: int, *words: str) -> None:
         assert word in failure.text
 
 
-# ---- what is damaged
+# ---- damage
 
 
 @pytest.mark.parametrize("size", [0, 5, 100, -1])
@@ -306,13 +306,13 @@ def test_only_the_array_whose_file_is_missing_is_lost(daemon: Daemon) -> None:
 def test_files_of_another_user_are_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     session, uid = daemon.begin({1: jnp.arange(4)}), os.getuid()
     daemon.leave()
-    monkeypatch.setattr(manifests, "private_folder", lambda path: path)  # which refuses it already
+    monkeypatch.setattr(manifests, "private_folder", lambda path: path)  # which already refuses it
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     following = Daemon(daemon.root)
     assert "belongs to another user" in following.sessions.lost[session.token]
 
 
-# ---- whose client is where
+# ---- clients that died or said goodbye
 
 
 def test_a_session_whose_client_died_meanwhile_is_not_restored(daemon: Daemon, client: subprocess.Popen[bytes]) -> None:
@@ -343,7 +343,7 @@ def test_a_session_waits_for_a_forked_child_whose_parent_died(daemon: Daemon, cl
     assert daemon.sessions.resume(session.token, client.pid) is not None
     parent.wait()
     session.freeze()
-    daemon.sessions.leave(session, client.pid)  # as all connections do before it is written
+    daemon.sessions.leave(session, client.pid)  # as for all connections before a save
     assert daemon.sessions.all() == [session]
     following = daemon.restart()
     following.sessions.end_orphans()

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> ArrayStore:
 
 
 def again(array: jax.Array, folder: Path) -> jax.Array:
-    """The array as the next daemon has it."""
+    """The array after a restart."""
     stored = ArrayStore(folder).write(array, math.inf)
     packed = msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=Stored)
     return ArrayStore(folder).load(packed)
@@ -55,7 +55,7 @@ def same(one: jax.Array, other: jax.Array) -> None:
 def test_every_dtype_is_restored(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     made = np.random.default_rng(1).integers(0, 2, shape).astype(dtype_named(dtype))
     with jax.enable_x64(True):
-        array = jax.device_put(made)  # XLA ends the process rather than convert to some of them
+        array = jax.device_put(made)  # XLA crashes when it converts to some of them
     assert str(array.dtype) == dtype
     same(array, again(array, tmp_path))
 

@@ -161,7 +161,7 @@ def test_the_cache_can_be_listed_shown_and_cleared(daemon: str, cli: Callable[..
     [shown] = json.loads(cli("cache", "show", entry["key"][:10], "--json").stdout)
     of_compiler = {name: shown.pop(name) for name in ("memory", "costs")}
     assert all(of_compiler.values())
-    assert shown == {**entry, "disk_bytes": shown["disk_bytes"]}  # it goes to the disk some time
+    assert shown == {**entry, "disk_bytes": shown["disk_bytes"]}  # it is written to the disk later
     assert entry["key"] in cli("cache", "show", "looked_into").stdout
 
     assert json.loads(cli("cache", "rm", entry["key"], "--json").stdout) == [entry["key"]]

@@ -38,7 +38,7 @@ PROGRAM = """
 
 @pytest.fixture(scope="module")
 def used(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """How to reach a daemon that has three programs, one of them traced by its client."""
+    """The environment for a daemon with three programs, one of them traced by its client."""
     path = tmp_path_factory.mktemp("used") / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))
     with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock"):

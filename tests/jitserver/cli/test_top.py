@@ -87,12 +87,12 @@ def test_programs_in_progress_are_shown(
 
 
 class Terminal:
-    """`jitserver top` on a terminal of its own."""
+    """`jitserver top` on a pseudo-terminal."""
 
     def __init__(self, *arguments: str) -> None:
         self.end, inner = pty.openpty()
         self.before = termios.tcgetattr(self.end)
-        # a shell that runs these tests in the background has them ignore Ctrl-C, and their children with them
+        # in a shell's background jobs, the tests and their children ignore Ctrl-C
         heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         run = "from jitserver.cli import main; main(prog_name='jitserver')"
         command = [sys.executable, "-P", "-c", heeding + run, "top", *arguments]
@@ -101,11 +101,11 @@ class Terminal:
         self.output = b""
 
     def read(self) -> bytes:
-        """All that it has written by now."""
+        """All output until now."""
         while select.select([self.end], [], [], 0)[0]:
             try:
                 self.output += os.read(self.end, 1 << 16)
-            except OSError:  # nobody writes any more
+            except OSError:  # the process has ended
                 break
         return self.output
 

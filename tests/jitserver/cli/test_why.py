@@ -10,7 +10,7 @@ import jitclient
 
 
 def asked_about(rows: int, rate: float) -> str:
-    """Makes a program; returns what its function is called."""
+    """Makes a program; returns the name of its function."""
 
     def asked_why(x: Any) -> Any:
         return x * rate

@@ -33,7 +33,7 @@ def die():
 
 @pytest.fixture
 def dies(tmp_path: Path) -> Callable[[str], None]:
-    """Runs a daemon's last moments in a process of its own, which must end with them."""
+    """Runs the last moments of a daemon in a process, which must end with them."""
 
     def run(source: str) -> None:
         with alone(tmp_path, source) as process:
@@ -56,7 +56,7 @@ def alone(folder: Path, source: str, before: str = "") -> Iterator[subprocess.Po
 
 
 def phases(folder: Path) -> dict[str, list[str]]:
-    """The phases for which each program has strikes, as the next daemon sees them; that daemon then means to end."""
+    """The phases of each program's strikes, as the next daemon sees them before it shuts down regularly."""
     begun = Journal.begin(folder, folder)
     begun.end()
     return {key: [strike.phase for strike in suspect.strikes] for key, suspect in begun.strikes.all().items()}
@@ -88,7 +88,7 @@ def test_an_incomplete_mark_is_ignored() -> None:
     assert read(b"\0" + old[1:]) is None
 
 
-# ---- who gets a strike
+# ---- strikes
 
 
 def test_a_program_in_progress_gets_a_strike_for_each_death(dies: Any, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pyt
         data = path.read_bytes()
         return sum(read(data[start : start + SLOT]) is not None for start in range(0, len(data), SLOT))
 
-    for threads in (3, 4, 6):  # where there are more than slots, the others work all the same
+    for threads in (3, 4, 6):  # if there are more threads than slots, the others work without
         begun, done = threading.Barrier(threads + 1), threading.Event()
 
         def work(number: int, begun: threading.Barrier = begun, done: threading.Event = done) -> None:
@@ -254,7 +254,7 @@ def test_without_a_journal_the_daemon_works(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_a_full_disk_is_found_at_the_start(tmp_path: Path) -> None:
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"  # of what a file may hold
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"  # limits the size of files
     source = """
         with journal.noted("tracing", "a" * 32, "f()"):
             print(list(folder.iterdir()))

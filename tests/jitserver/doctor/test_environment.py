@@ -28,7 +28,7 @@ def running(**said: Any) -> DaemonState:
 
 @pytest.fixture
 def process_with() -> Iterator[Callable[..., DaemonState]]:
-    """Processes with these settings, in the place of daemons."""
+    """Processes with these settings, in place of daemons."""
     made = []
 
     def start(**settings: str) -> DaemonState:
@@ -39,7 +39,7 @@ def process_with() -> Iterator[Callable[..., DaemonState]]:
         )
         made.append(process)
         assert process.stdout is not None
-        process.stdout.readline()  # before, the kernel may have no environment to tell of
+        process.stdout.readline()  # earlier, the kernel may not show the environment yet
         return running(pid=process.pid)
 
     yield start

@@ -38,7 +38,7 @@ def test_a_folder_that_others_can_write_is_a_problem(state: DaemonState) -> None
     found = files.folder_of_sockets(state)
     assert (found.level, found.do) == ("problem", f"chmod 700 {folder}")
     folder.chmod(0o1777)
-    assert files.folder_of_sockets(state).level == "ok", "as in /tmp, nobody can take another's file away"
+    assert files.folder_of_sockets(state).level == "ok", "as in /tmp, users cannot remove each other's files"
 
 
 def test_a_folder_that_does_not_exist_yet_is_ok(state: DaemonState) -> None:
@@ -73,7 +73,7 @@ def test_a_file_in_place_of_the_socket_is_a_problem(state: DaemonState) -> None:
 def test_a_lock_whose_holder_does_not_answer_is_a_problem(state: DaemonState) -> None:
     assert files.lock(state).level == "ok"
     state.address.lock_path.write_text("4711\n")
-    assert files.lock(state).level == "ok", "held by nobody"
+    assert files.lock(state).level == "ok", "not held"
     with open(state.address.lock_path) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         found = files.lock(state)

@@ -22,7 +22,7 @@ HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 @pytest.fixture
 def short_of_files() -> Iterator[DaemonState]:
-    """A process that may open few files, in the place of a daemon."""
+    """A process that may open few files, in place of a daemon."""
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); "
     wait = "print(flush=True); sys.stdin.read()"
     process = subprocess.Popen(

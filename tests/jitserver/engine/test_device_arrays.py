@@ -40,12 +40,12 @@ def test_after_a_call_jax_releases_its_arguments(
     results = list(jax.block_until_ready(run(value)))
     del value
 
-    def is_right() -> bool:  # a result that is the argument's own bytes holds them, and nothing else does
+    def is_right() -> bool:  # only a result that shares the argument's memory keeps it
         device_arrays.release_host_buffers()
         base = whole()
         return (base is not None) == any(base is not None and _is_within(result, base) for result in results)
 
-    until(is_right, "jax to let go")  # at once, but for a thread of its own that runs the program
+    until(is_right, "jax to let go")  # at once, unless another thread runs the program
     results.clear()
     device_arrays.release_host_buffers()
     assert whole() is None

@@ -34,7 +34,7 @@ OTHERS = ["b" * 32, "c" * 32, "d" * 32]
 
 
 class Run:
-    """An executable that keeps what it is given, and what the journal says meanwhile."""
+    """An executable that records its arguments, and the journal during the call."""
 
     def __init__(self, compiled: Any, slot: memoryview) -> None:
         self._compiled, self._slot = compiled, slot
@@ -63,7 +63,7 @@ class Daemon:
     def has(
         self, function: Callable[..., Any], *specs: Spec, key: str = KEY, slowest: float = 0.1, **facts: Any
     ) -> Run:
-        """Has a program in memory, of which so long a call was recorded."""
+        """Adds a program to the memory, with the duration of its slowest call."""
         given = {"donated": (), "settings": (), "may_raise": False, **facts}
         with context.entered(given["settings"]):
             traced = jax.jit(function, donate_argnums=given["donated"]).trace(*map(abstract, specs))
@@ -89,7 +89,7 @@ class Daemon:
         may_begin: Callable[[], bool] = lambda: True,
         find_room: Callable[[int, str], None] = lambda nbytes, what: None,
     ) -> int:
-        """Has it make its dry runs; returns how many it counts."""
+        """Makes the dry runs; returns their number."""
         dry_run(self.engine, keys or (KEY,), may_begin, find_room)
         return self.engine.counters.dry_runs
 
@@ -240,7 +240,7 @@ def test_no_dry_run_begins_after_ten_seconds(daemon: Daemon, monkeypatch: pytest
     for key, seconds in zip((KEY, *OTHERS), (4.5, 4.4, 0.2, 0.0), strict=True):
         run = daemon.has(lambda x: x + 1, F8, key=key)
         run.then = lambda seconds=seconds: now.__setitem__(0, now[0] + seconds)  # type: ignore[misc]
-    assert daemon.dry_runs(KEY, *OTHERS) == 3  # the last begins after 8.9 s: it may take one
+    assert daemon.dry_runs(KEY, *OTHERS) == 3  # the last begins after 8.9 s, as it may take one second
 
 
 def test_a_program_that_crashed_in_a_dry_run_gets_no_other(daemon: Daemon, tmp_path: Path) -> None:
@@ -268,6 +268,6 @@ def test_without_a_journal_there_are_no_dry_runs(daemon: Daemon) -> None:
 
 
 def test_on_other_devices_there_are_no_dry_runs(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon.engine, "platform", lambda: "cuda")
+    monkeypatch.setattr(context, "export_platform", lambda: "cuda")
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs() == 0

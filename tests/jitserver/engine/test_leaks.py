@@ -66,7 +66,7 @@ LEAKS = {
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(("where", "fun"), LEAKS.items(), ids=[fun.__name__ for fun in LEAKS.values()])
 def test_the_place_of_a_leaked_tracer_is_named(where, fun):
-    for _ in range(2):  # also where the program is found
+    for _ in range(2):  # also if the program is found
         _begin_anew()
         jitted = jitclient.jit(fun)
         with pytest.warns(RuntimeWarning, match=f"keeps a value of its trace in {where}"):
@@ -114,7 +114,7 @@ class Model:
 
 
 def _places():
-    """A function that splits a key in each place where a program may have one, and what looks at that key."""
+    """A function that splits a key in each place where a program may have one, and a function that reads the key."""
     variable, of_variable = in_a_variable()
     model = Model()
     return [(splits, lambda: key), (variable, of_variable), (model.splits, lambda: model.state["key"])]

@@ -129,7 +129,7 @@ CHANGES = {
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(("what", "fun"), CHANGES.items(), ids=[fun.__name__ for fun in CHANGES.values()])
 def test_mutations_are_named(what, fun):
-    for _ in range(2):  # also where the program is found
+    for _ in range(2):  # also if the program is found
         jitted = jitclient.jit(fun)
         with pytest.warns(RuntimeWarning, match=f"changes {what.strip()} while it is traced"):
             assert jitted(np.float32(1)).item() == 2

@@ -16,12 +16,12 @@ LIBRARY = "upgradable"
 
 
 def install(site: Path, version: str, factor: int) -> None:
-    """What `pip install --target SITE --upgrade` leaves of a small package."""
+    """Writes a small package as `pip install --target SITE --upgrade` does."""
     install_package(site, LIBRARY, version, f"def scaled(x):\n    return x * {factor}\n")
 
 
 def install_package(site: Path, name: str, version: str, source: str, requires: str = "") -> None:
-    """What `pip install --target SITE --upgrade` leaves of a package that requires another one."""
+    """Writes a package that requires another one as `pip install --target SITE --upgrade` does."""
     for old in [*site.glob(name), *site.glob(f"{name}-*")]:
         shutil.rmtree(old)
     package, metadata = site / name, site / f"{name}-{version}.dist-info"
@@ -105,7 +105,7 @@ def test_a_daemon_with_an_old_version_restarts(
 
         install(site, "1.1", 3)
         assert run_script(PROGRAM, env=env) == 3, "never the old version's value"
-        assert counts(address)["captures_loaded"] == 1, "it began anew, with nothing"
+        assert counts(address)["captures_loaded"] == 1, "it restarted with no programs"
     finally:
         cli("stop", env=env)
 

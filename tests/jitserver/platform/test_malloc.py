@@ -42,7 +42,7 @@ def growth(how: str) -> tuple[int, int]:
 def test_freed_memory_is_kept_and_then_returned() -> None:
     assert growth("as it is")[0] < 16 << 20
     worked, rested = growth("keep")
-    assert worked > 60 << 20  # 64, less the pages that the system took of what was there before
+    assert worked > 60 << 20  # 64, less pages that the system took meanwhile
     assert rested < 16 << 20
 
 

@@ -16,7 +16,7 @@ PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 @pytest.fixture(autouse=True)
 def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups in a folder of the test's own."""
+    """Control groups in a folder of the test."""
     monkeypatch.setattr(memory_limits, "GROUPS", tmp_path / "fs")
     monkeypatch.setattr(memory_limits, "GROUPS_OF_PROCESS", tmp_path / "cgroup")
 

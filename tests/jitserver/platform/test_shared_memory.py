@@ -105,7 +105,7 @@ def test_the_total_size_has_a_limit(pool: Pool, lent: Lent) -> None:
     assert lent.lease(1)[0].block == 0
     assert Lent(Pool(0)).lease(1)[0].block == 0
     lent.take_back(Return(free=tuple(numbers[:2])))
-    number_of(lent, 8 * MIB)  # in place of what is free and too small
+    number_of(lent, 8 * MIB)  # in place of free ones that are too small
     assert pool.nbytes == 16 * MIB
 
 

@@ -24,7 +24,7 @@ from jitserver.sessions.registry import Sessions
 
 
 class Short:
-    """A listener whose process has no descriptors left, for a while."""
+    """A socket whose `accept` fails at first, as without descriptors."""
 
     def __init__(self, listener: socket.socket, refusals: int) -> None:
         self._listener = listener
@@ -130,14 +130,14 @@ def test_it_stops_also_if_a_client_connects_at_the_same_moment(serving: Any, add
     listener = serving()
 
     class Late:
-        """The signal to close, which comes when whoever knocked has shown the other thread that the door is closed."""
+        """The close signal, which is sent late: the connecting client has already woken the other thread."""
 
         def __init__(self, signal: socket.socket) -> None:
             self.send, self.close = self._send, signal.close
             self._signal = signal
 
         def _send(self, data: bytes) -> int:
-            with contextlib.suppress(DaemonUnavailable):  # the other thread may have come to it by itself
+            with contextlib.suppress(DaemonUnavailable):  # the other thread may have ended without it
                 address.connect().close()
             assert listener._accepts_no_more.wait(10)
             return self._signal.send(data)
@@ -153,5 +153,5 @@ def test_a_peer_without_a_hello_is_disconnected(
     monkeypatch.setattr(connection_module, "_SECONDS_WITHOUT_SESSION", 0.05)
     serving()
     with address.connect() as silent:
-        while silent.recv(1000):  # rpyc says that it closes
+        while silent.recv(1000):  # rpyc announces that it closes
             pass

@@ -11,7 +11,7 @@ from jitserver.sessions.session import Session
 
 
 class OldRun:
-    """A Run that has begun on a connection which has broken since; another has taken over."""
+    """A Run that began on a connection that has broken since; another connection has taken over."""
 
     def __init__(self) -> None:
         self.session = Session(0, ArrayBudget())
@@ -42,7 +42,7 @@ class OldRun:
             assert not self._thread.is_alive()
 
     def drop(self, *handles: int) -> None:
-        """A Run of the new connection, with nothing but this."""
+        """A Run of the new connection that only drops these handles."""
         assert self.order.begin("new", 2)
         self.session.forget(handles)
         self.order.end("new")
@@ -124,7 +124,7 @@ def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
         order.take_over(client)
         assert order.begin(client, 1)
         begun.wait(10)
-        begun.wait(10)  # until both have come back over other connections
+        begun.wait(10)  # until both have reconnected
         session.settle()  # as before a call with donation
         ended.append(client)
         order.end(client)

@@ -34,7 +34,7 @@ def test_a_client_that_reconnects_in_time_finds_its_arrays(client: subprocess.Po
     assert not leaving.is_alive()
     again, second = resumed
     assert again is session
-    assert second > first  # names of its own
+    assert second > first  # its own handles
     assert session.array(first) == "array"
 
 
