@@ -27,6 +27,7 @@ from jitclient.local_jax.context import Context, check_carried, default_device, 
 from jitclient.local_jax.context import current as current_context
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
+from jitclient.sessions import programs
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
 from jitclient.tracing import device_options
@@ -309,7 +310,7 @@ def _ask(
 
     wanted = account.wanted
     with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
-        prepared, generation = session.prepare(lookup, make_with_parts, deref, say)
+        prepared, generation = programs.prepare(session, lookup, make_with_parts, deref, say)
     if session.settings.explain:
         account.say(session, lookup, prepared)
     if logs_compiles():

@@ -2,13 +2,14 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Spec
+from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Failure, Spec
 
 HostArray = npt.NDArray[Any]
 
@@ -97,3 +98,14 @@ def shaped(raw: HostArray, spec: Spec) -> HostArray:
     if raw.nbytes != math.prod(shape) * dtype.itemsize:
         raise ProtocolError(f"{raw.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
     return raw.view(dtype).reshape(shape)
+
+
+def received(read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
+    """The array of an answer, read-only, or why there is none; `read` reads what goes beside the message."""
+    if isinstance(value, Failure):
+        return value
+    if isinstance(value, bytes):
+        return unpack(value, spec)
+    array = shaped(read(value.nbytes), spec)
+    array.flags.writeable = False
+    return array
