@@ -1,23 +1,23 @@
-"""What a session does when its program does nothing with it: sends what is queued, tells of dropped handles."""
+"""Work that is done when the program does something else, in a thread that lives only as long as there is some."""
 
 import _thread
 import time
 from collections.abc import Callable
 
-SOON_SECONDS, LATER_SECONDS = 0.001, 0.005
-_QUIET_TICKS = 10
+SOON_SECONDS = 0.001
 
 
 class Background:
-    """Calls `work` until it has had nothing to do for a while, in a thread that lives only so long: a program that does
-    nothing has none, and may fork.
+    """Calls `work` until it has had nothing to do `quiet` times, in a thread that lives only so long: a program that
+    does nothing has none, and may fork.
 
-    `work` says whether there was anything to do, and in how many seconds to call it again. To be called costs the
+    `work` says whether there is anything to do, and in how many seconds to call it again. To be called costs the
     program's own thread a turn of the interpreter, in the middle of a call perhaps.
     """
 
-    def __init__(self, work: Callable[[], tuple[bool, float]]) -> None:
+    def __init__(self, work: Callable[[], tuple[bool, float]], quiet: int = 1) -> None:
         self._work = work
+        self._quiet = quiet
         self.awake = False
         """Whether there is a thread, so that there is no need to wake it."""
         self._told_to_rest = False
@@ -30,7 +30,7 @@ class Background:
         try:
             # Not threading.Thread, whose locks this thread may be holding while it collects garbage.
             _thread.start_new_thread(self._run, ())
-        except RuntimeError:  # no thread can be had; the next exchange does it
+        except RuntimeError:  # no thread can be had; who wakes it next tries again
             self.awake = False
 
     def rest(self) -> None:
@@ -44,10 +44,10 @@ class Background:
 
     def _run(self) -> None:
         quiet, seconds = 0, SOON_SECONDS
-        while quiet < _QUIET_TICKS and not self._told_to_rest:
+        while quiet < self._quiet and not self._told_to_rest:
             time.sleep(seconds)
-            worked, seconds = self._work()
-            quiet = 0 if worked else quiet + 1
+            more, seconds = self._work()
+            quiet = 0 if more else quiet + 1
         self.awake = False
-        if not self._told_to_rest:
-            self._work()  # what came between the last look and that line
+        if not self._told_to_rest and self._work()[0]:  # what came between the last look and that line
+            self.wake()

@@ -5,7 +5,6 @@ are its bytes. It is written only by whoever has it; one that somebody may still
 forked child, a connection that broke) is retired: nobody writes it again.
 """
 
-import _thread
 import collections
 import time
 import weakref
@@ -109,10 +108,6 @@ class Blocks:
             self._lender.give_back(Return(tuple(block.number for block in surplus), tuple(retired)))
         return bool(self._free)
 
-    def give_back_all(self) -> None:
-        """Gives back all that is free: the program ends."""
-        self.tidy(float("inf"))
-
     def retire_read(self) -> None:
         """A child is about to be forked: it may read for ever what this program reads now. Any thread, no lock."""
         for number in list(self._read):
@@ -140,32 +135,3 @@ class Blocks:
         block.used = time.monotonic()
         self._free.append(block)
         self._on_free()
-
-
-class Watch:
-    """Has `tidy` called now and then, by a thread that lives while there is something to look at."""
-
-    def __init__(self, tidy: Callable[[], bool]) -> None:
-        self._tidy = tidy
-        self._awake = False
-
-    def wake(self) -> None:
-        """There is something to look at. Runs inside garbage collections: no lock, no I/O."""
-        if self._awake:
-            return
-        self._awake = True
-        try:
-            _thread.start_new_thread(self._work, ())
-        except RuntimeError:  # no thread can be had; the next block that is free tries again
-            self._awake = False
-
-    def _work(self) -> None:
-        more = True
-        while more:
-            time.sleep(IDLE_SECONDS / 2)
-            self._awake = False  # before the look: what comes during it is seen by the next
-            more = self._tidy()
-            if more and not self._awake:
-                self._awake = True
-            else:
-                return

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
 
 from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
-from jitclient.sessions.background import LATER_SECONDS, SOON_SECONDS, Background
-from jitclient.sessions.blocks import Blocks, Watch
+from jitclient.sessions.background import SOON_SECONDS, Background
+from jitclient.sessions.blocks import IDLE_SECONDS, Blocks
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.handshake import Finder, Identity
 from jitclient.sessions.pipeline import Pipeline
@@ -22,6 +22,8 @@ from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import Run
 
 _DRAIN_SECONDS = 2.0
+_LATER_SECONDS = 0.005
+_QUIET_TICKS = 10
 BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
 _FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
 T = TypeVar("T")
@@ -56,9 +58,9 @@ class Link:
         """Sets what belongs to this process alone."""
         self.lock = threading.RLock()
         self.drops = Drops()
-        self.background = Background(self._tidy)
+        self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
-        self._watch = Watch(self._tidy_blocks)
+        self._watch = Background(self._tidy_blocks)
         self._exchanging = False
 
     # ---- connecting
@@ -191,13 +193,13 @@ class Link:
         if pending and before == self._seen and self.lock.acquire(blocking=False):
             try:
                 if self.connection is None:
-                    return False, LATER_SECONDS  # the next exchange connects, and sends it
+                    return False, _LATER_SECONDS  # the next exchange connects, and sends it
                 with contextlib.suppress(JitserverError):
                     self._send_pending()
             finally:
                 self.lock.release()
         _, queued = self._seen
-        return pending, SOON_SECONDS if queued else LATER_SECONDS
+        return pending, SOON_SECONDS if queued else _LATER_SECONDS
 
     def _send_pending(self) -> None:
         if self._pipeline:
@@ -207,18 +209,19 @@ class Link:
             with self._guarded() as connection:
                 self._pipeline.ask(connection, Run(drop=self.drops.take()))
 
-    def _tidy_blocks(self) -> bool:
+    def _tidy_blocks(self) -> tuple[bool, float]:
         """Gives back shared memory that is not used, unless somebody is using the connection; whether any is left."""
+        pause = IDLE_SECONDS / 2
         if not self.lock.acquire(blocking=False):
-            return True
+            return True, pause
         try:
             blocks = self._pipeline.blocks
             if blocks is None or self._exchanging:
-                return False
-            return blocks.tidy(time.monotonic())
+                return False, pause
+            return blocks.tidy(time.monotonic()), pause
         except JitserverError:
             self.disconnect()  # half a message may be sent; the next exchange connects again
-            return False
+            return False, pause
         finally:
             self.lock.release()
 

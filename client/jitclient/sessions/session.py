@@ -237,7 +237,7 @@ class Session(Link):
             if self.connection is not None:
                 with contextlib.suppress(JitserverError):
                     if self._pipeline.blocks is not None:
-                        self._pipeline.blocks.give_back_all()
+                        self._pipeline.blocks.tidy(float("inf"))
             if self.connection is not None and not self._joined:
                 with contextlib.suppress(JitserverError):
                     self.send_report(_GOODBYE_SECONDS)

@@ -2,14 +2,13 @@
 
 import gc
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jitclient.sessions import blocks as client
-from jitclient.sessions.blocks import Blocks, Watch
+from jitclient.sessions.blocks import Blocks
 from jitclient.wire.blocks import MOST_LENT, Block, received
 from jitclient.wire.messages import Done, Return, Run, Spec
 from jitserver.platform.shared_memory import Lent, Pool
@@ -170,7 +169,7 @@ def test_a_fork_retires_what_is_read_and_nothing_else(blocks: Blocks, daemon: Da
     del inherited
     for n in range(10):
         call(blocks, daemon, 100 + n)
-    blocks.give_back_all()
+    blocks.tidy(float("inf"))
     assert reader[0] == 2
     assert daemon.pool.lent_bytes == 0
     other = Daemon.__new__(Daemon)
@@ -211,23 +210,3 @@ def test_late_drops_after_the_end_do_no_harm(daemon: Daemon) -> None:
     daemon.lent.close()
     assert array[0] == 5
     del array
-
-
-def test_the_watch_looks_again_as_long_as_there_is_something(
-    monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
-) -> None:
-    monkeypatch.setattr(client, "IDLE_SECONDS", 0.0)
-    answers = [True, True, False]
-    looks: list[int] = []
-
-    def tidy() -> bool:
-        looks.append(1)
-        return answers.pop(0)
-
-    watch = Watch(tidy)
-    watch.wake()
-    until(lambda: len(looks) == 3, "three looks")
-    answers.append(False)
-    until(lambda: not watch._awake, "the watch to sleep")
-    watch.wake()
-    until(lambda: len(looks) == 4, "another look")
