@@ -1,14 +1,13 @@
 """The client's handle on an array that lives on the daemon."""
 
-import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jitclient.arrays.dispatch import here
+from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
@@ -18,8 +17,8 @@ from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import to_exception
 from jitclient.sessions.recovery import ATTEMPTS
 from jitclient.sessions.session import Session
-from jitclient.wire.array_transport import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
-from jitclient.wire.messages import Done, Failure, Run, Spec
+from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of
+from jitclient.wire.messages import Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
 """Results up to so many bytes in all come back with the answer to their call."""
@@ -27,7 +26,7 @@ FETCHED_WITH_CALL = 64 << 10
 _new = object.__new__
 
 
-class Array(Placement, Operations):
+class Array(Placement, Conversions, Operations):
     """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
     is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
     the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
@@ -148,35 +147,6 @@ class Array(Placement, Operations):
 
     # ---- looks
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
-        value = self._value
-        if value is None or self.deleted:
-            value = self._fetched()
-        if self.spec.dtype.startswith(KEY_PREFIX):
-            raise TypeError(
-                f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
-                "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
-            )
-        if copy:
-            return np.array(value, dtype=dtype)
-        return value if dtype is None else np.asarray(value, dtype=dtype)
-
-    def tobytes(self, order: Any = "C") -> bytes:
-        """The bytes of the elements."""
-        return self._on_host().tobytes(order)  # type: ignore[no-any-return]
-
-    def __bytes__(self) -> bytes:
-        if is_key(self.spec):
-            return bytes(here(self))
-        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))  # which Python asks for first
-        return bytes(int(self)) if is_index else self.tobytes()
-
-    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
-        value = self._value
-        if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
-            value = self.__array__()
-        return value.data
-
     def key_data(self) -> HostArray:
         """The words behind typed PRNG keys, uint32 with one axis more."""
         return self._fetched()
@@ -187,69 +157,15 @@ class Array(Placement, Operations):
         Raises:
             BaseException: what the call raised that should have made it.
         """
-        self._exchange(fetch=False)
+        self._check_alive()
+        if self._value is None:
+            self._ask([self], fetch=False)
         return self
 
     def is_ready(self) -> bool:
         """Whether it is computed."""
         self._check_alive()
         return self._value is not None or self._session.is_answered(self._handle)
-
-    def item(self, *position: int) -> Any:
-        """One element as a Python scalar; without a position, the only one."""
-        return self._on_host().item(*position)
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python scalars."""
-        return self._on_host().tolist()
-
-    def __float__(self) -> float:
-        return float(self._scalar())
-
-    def __int__(self) -> int:
-        return int(self._scalar())
-
-    def __complex__(self) -> complex:
-        return complex(self._scalar())
-
-    def __bool__(self) -> bool:
-        if is_key(self.spec):
-            return bool(here(self))
-        if self.size != 1:
-            many = "array with more than one element is ambiguous. Use a.any() or a.all()"
-            none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
-            raise ValueError(f"The truth value of an {many if self.size else none}")
-        return bool(np.asarray(self))
-
-    def __index__(self) -> int:
-        if self.spec.shape or not self.spec.dtype.startswith(("int", "uint")):
-            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
-        return int(np.asarray(self))
-
-    def __hex__(self) -> str:
-        return hex(self)
-
-    def __oct__(self) -> str:
-        return oct(self)
-
-    def __len__(self) -> int:
-        if not self.spec.shape:
-            raise TypeError("len() of unsized object")
-        return self.spec.shape[0]
-
-    def __format__(self, spec: str) -> str:
-        value = self._on_host()
-        return format(value if self.spec.shape or is_key(self.spec) else value[()], spec)
-
-    def __str__(self) -> str:
-        return repr(self) if is_key(self.spec) else str(np.asarray(self))
-
-    def __repr__(self) -> str:
-        kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
-        self._check_alive()
-        if is_key(self.spec):
-            return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
-        return _shown(self._fetched(), self.spec.shape, kind)
 
     __hash__ = None  # type: ignore[assignment]  # as in JAX: its value could change under donation
 
@@ -291,32 +207,29 @@ class Array(Placement, Operations):
 
     # ---- fetching
 
-    def _on_host(self) -> Any:
-        """Its value as an array of numpy; keys as JAX's own, which knows what they can do."""
-        return here(self) if is_key(self.spec) else np.asarray(self)
-
     def _fetched(self) -> HostArray:
         self._check_alive()
         if self._value is None:
-            self._value = self._exchange(fetch=True)
+            self._ask([self, *self._others()], fetch=True)
         assert self._value is not None
         return self._value
 
-    def _exchange(self, fetch: bool) -> HostArray | None:
-        self._check_alive()
-        if self._value is not None:
-            return self._value
-        others = self._others() if fetch else []
-        handles = (self._handle, *(other._handle for other in others))
-        make = functools.partial(Run, fetch=handles) if fetch else functools.partial(Run, wait=handles)
-        done, values = self._ask(make, [self.spec, *(other.spec for other in others)] if fetch else [])
-        for other, value in zip(others, values[1:], strict=True):
+    def _ask(self, arrays: "Sequence[Array]", fetch: bool) -> None:
+        """Waits until this array, the first of some, is computed; with `fetch`, all of them get their values."""
+        session, handles = self._session, tuple([array._handle for array in arrays])
+        specs = [array.spec for array in arrays] if fetch else []
+        run = Run(fetch=handles) if fetch else Run(wait=handles)
+        try:
+            # A look changes nothing: it may be repeated, where the session lives on.
+            done, values = session.again(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
+        except (ArrayLost, DaemonUnavailable) as error:
+            raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
+        for array, value in zip(arrays, values, strict=False):  # there are none where we only wait
             if not isinstance(value, Failure):
-                other._value = value
+                array._value = value
         failures = [failure for handle, failure in done.failures if handle == self._handle]
         for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
             raise self._lost(to_exception(failure))
-        return values[0] if fetch else None  # type: ignore[return-value]
 
     def _others(self) -> "list[Array]":
         """Small results of the same call that may be looked at next."""
@@ -334,14 +247,6 @@ class Array(Placement, Operations):
             self._session.prepare_anew()  # so that to call it again helps
         return error
 
-    def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
-        session = self._session
-        try:
-            # A look changes nothing: it may be repeated, where the session lives on.
-            return session.again(lambda: session.run(make(), [], specs, self._generation), repeats=ATTEMPTS)
-        except (ArrayLost, DaemonUnavailable) as error:
-            raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
-
     def _check_alive(self) -> None:
         if self.deleted:
             raise RuntimeError(f"Array has been deleted with shape={self._short()}.")
@@ -351,11 +256,6 @@ class Array(Placement, Operations):
 
     def _short(self) -> str:
         return f"{self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
-
-    def _scalar(self) -> Any:
-        if self.spec.shape:
-            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
-        return np.asarray(self)[()]
 
 
 def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Array]:
@@ -397,17 +297,6 @@ def by_value(value: HostArray, spec: Spec) -> Any:
         if is_key(spec):
             return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])
         return interop.weakly_typed(array) if spec.weak_type else array
-
-
-def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
-    """What `repr` shows, laid out as JAX does."""
-    width = np.get_printoptions()["linewidth"]
-    elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
-    if not value.size:
-        elements = f"[], shape={shape}"
-    last_line = len(elements) - elements.rfind("\n") + 1
-    gap = " " * len("Array(") if last_line + len(kind) + 2 > width else " "
-    return f"Array({elements},{gap}{kind})"
 
 
 interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)
