@@ -14,7 +14,7 @@ from jitclient.codec.capture import Capture
 from jitclient.codec.explain.parts import parts_of
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.trees import tree
-from jitclient.trees.naming import argument_name, leaf_names, shown
+from jitclient.trees.naming import argument_name, shown
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
 from jitclient.wire.shardings import Sharding
@@ -53,8 +53,7 @@ def _input_label(found: Input) -> str:
 
 
 def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyPart]:
-    names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
-    names = list(tree.as_sent(names, wanted.order))
+    names = list(tree.as_sent(wanted.names, wanted.order))
     for name, spec in zip(names, signature.leaves, strict=True):
         yield _part("leaves", f"argument {name}", _spec_text(spec))
     yield _part("tree", "structure of the arguments", _structure_text(wanted.structure), signature.tree)

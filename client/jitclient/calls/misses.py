@@ -5,7 +5,6 @@ from collections.abc import Hashable, Sequence
 from jitclient.calls.specialisation import Specialisation
 from jitclient.notices import labels
 from jitclient.notices.warned import warn
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
 _MOST_NAMED = 3
@@ -30,7 +29,7 @@ class Misses:
         if self._warned or not varying:
             return
         self._warned = True
-        names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
+        names = wanted.names
         last = ", ".join(labels.of_spec(specs[varying[0]]) for specs in met[-3:])
         warn(
             f"{wanted.name} was compiled for {len(met)} shapes of {_listed([names[n] for n in varying])} (…, {last}), "

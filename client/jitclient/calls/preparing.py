@@ -259,7 +259,7 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
     """The trace, and the seconds that it took."""
     platform, devices = _backend_of(session)
     start = time.perf_counter()
-    traced = trace(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, platform, devices)
+    traced = trace(wanted, platform, devices)
     seconds = time.perf_counter() - start
     session.count_client_trace()
     if wanted.deps is not None and not wanted.deps.still(inputs):
@@ -284,7 +284,7 @@ def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tr
     with contextlib.suppress(DaemonError):  # without the daemon it sees this process's own
         _, devices = _backend_of(session)
     session.count_client_trace()
-    return structure_of_results(wanted.fun, wanted.name, wanted.structure, wanted.statics, wanted.specs_sent, devices)
+    return structure_of_results(wanted, devices)
 
 
 def _has_jax() -> bool:

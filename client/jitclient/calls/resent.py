@@ -9,7 +9,6 @@ import numpy as np
 from jitclient.calls.specialisation import Specialisation
 from jitclient.notices.labels import size
 from jitclient.notices.warned import warn
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.array_transport import nbytes_of, raw_bytes
 
 _LEAST = 1 << 20  # bytes
@@ -52,7 +51,7 @@ class Resent:
     def _warn(self, n: int, nbytes: int, times: int) -> None:
         wanted = self._wanted
         number = n if wanted.order is None else wanted.order[n]
-        argument = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])[number]
+        argument = wanted.names[number]
         if (wanted.name, argument) not in _warned:
             _warned.add((wanted.name, argument))
             warn(

@@ -8,7 +8,9 @@ from typing import Any
 from jitclient.calls.deps import Deps
 from jitclient.local_jax.context import Context
 from jitclient.tracing.options import JitOptions, Static
+from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
+from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
 
@@ -34,6 +36,15 @@ class Specialisation:
     def order(self) -> tuple[int, ...] | None:
         """The positions of the leaves in the order in which they travel; None where that is their own."""
         return tree.leaf_order(self.structure)
+
+    @property
+    def names(self) -> list[str]:
+        """What its user calls the leaves."""
+        return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])
+
+    def over_leaves(self) -> OverLeaves:
+        """The function over its leaves, to be traced in this process."""
+        return OverLeaves(self.fun, self.name, self.structure, self.statics)
 
     @property
     def specs_sent(self) -> tuple[Spec, ...]:

@@ -25,7 +25,6 @@ from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.trees import tree
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
 
 Prepare = Callable[[Session, Specialisation], Program]
@@ -167,7 +166,7 @@ class Compiled:
         specs = abstract_specs(leaves, x64(self._wanted.context))
         differ = [
             f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
-            for name, want, got in zip(self._names(), self._wanted.specs, specs, strict=True)
+            for name, want, got in zip(self._wanted.names, self._wanted.specs, specs, strict=True)
             if (want.shape, want.dtype) != (got.shape, got.dtype)
         ]
         if differ:
@@ -175,9 +174,6 @@ class Compiled:
                 "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
                 + "\n".join(differ)
             )
-
-    def _names(self) -> list[str]:
-        return list(leaf_names(self._wanted.fun, self._wanted.structure, [where for where, _ in self._wanted.statics]))
 
     def _run(self, leaves: list[Any]) -> Any:
         stay = process.session()

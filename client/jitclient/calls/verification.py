@@ -12,7 +12,6 @@ from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.tracing.callbacks import callback_names
-from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.wire.messages import DeviceInfo, Verified
 
 
@@ -32,8 +31,7 @@ def verify(
         ProgramsDiffer: they are two programs; the message shows the first line that differs.
         BaseException: what the function raises here.
     """
-    over_leaves = OverLeaves(wanted.fun, wanted.name, wanted.structure, wanted.statics)
-    jitted = own_jit(over_leaves.function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
+    jitted = own_jit(wanted.over_leaves().function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
     with client_trace.without_locations(), backend_view.of(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the daemon's trace has told them
         traced = jitted.trace(*map(abstract, wanted.specs_sent))
