@@ -9,9 +9,10 @@ from jitclient.calls import accounts
 from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.calls.deps import Deps
+from jitclient.calls.identity import refuse_ambient
 from jitclient.calls.misses import Misses
 from jitclient.calls.plan import Plan, renewed
-from jitclient.calls.preparing import program_of, refuse_ambient
+from jitclient.calls.preparing import program_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs

@@ -3,106 +3,39 @@
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from jitclient.calls import escapes, key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
-from jitclient.calls.deps import Deps, Input, stamp_of
+from jitclient.calls.deps import Input, stamp_of
+from jitclient.calls.identity import identify, signature_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
-from jitclient.codec.ambient import library_state, process_state
 from jitclient.codec.capture import Capture, capture
 from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
 from jitclient.errors import CaptureError, DaemonError
-from jitclient.local_jax.context import Context, check_carried, default_device, logs_compiles, on_mesh
+from jitclient.local_jax.context import check_carried, default_device, logs_compiles, on_mesh
 from jitclient.local_jax.context import current as current_context
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions import programs
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
-from jitclient.tracing import device_options
 from jitclient.trees import tree
-from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Signature, Traced, Verb
-from jitclient.wire.shardings import JitShardings, Sharding
+from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Traced, Verb
+from jitclient.wire.shardings import Sharding
 
 _ATTEMPTS = 3  # to trace a function while what it reads stays as it is
 
 
 class _InputsChangedError(Exception):
     """A declared input is otherwise after the trace than before."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    """What names the program of a captured function to the daemon.
-
-    Attributes:
-        captured: the function with all that its signature mentions.
-        lookup: what the daemon is asked.
-        inputs: the declared inputs as they were found.
-        wanted: what it was made of, with the state of this process.
-        order: what stands for the order of sets, where the program may depend on it.
-    """
-
-    captured: Capture
-    lookup: Lookup
-    inputs: tuple[Input, ...]
-    wanted: Specialisation
-    order: tuple[Input, ...]
-
-    def why_here(self) -> CaptureError | None:
-        """Why no daemon can trace it, though its program has a name, under which others find what is traced here."""
-        if self.order:
-            return CaptureError(str(self.captured.set_order))
-        return CaptureError("it is given what only a trace knows: a jaxpr") if self.captured.has_opaque else None
-
-    def digest(self) -> str:
-        """A digest of what decides the program."""
-        lookup = msgspec.structs.replace(self.lookup, locations=b"")
-        return hashlib.blake2b(msgspec.msgpack.encode(lookup), digest_size=16).hexdigest()
-
-    def parts(self) -> bytes:
-        """What it is made of, in words."""
-        return key_parts.of_captured(self.wanted, self.captured, self.inputs + self.order, self.lookup.signature)
-
-
-def refuse_ambient(base: Capture, deps: Deps | None) -> None:
-    """Raise if a function reads what it does not declare."""
-    if base.ambient is not None and deps is None:
-        raise base.ambient.with_traceback(None)
-
-
-def identify(wanted: Specialisation, base: Capture) -> Identity:
-    """What names the program of a captured function; `base` is the function's own capture.
-
-    Raises:
-        CaptureError: something cannot be captured, or no other process has the order that its sets have here.
-    """
-    refuse_ambient(base, wanted.deps)
-    check_carried(wanted.context)
-    wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
-    inputs = wanted.deps.now() if wanted.deps else ()
-    captured = _capture_with_extras(wanted, base, inputs)
-    library_state.refuse_changed(captured.packages)
-    order: tuple[Input, ...] = ()
-    if captured.set_order is not None:
-        if captured.set_order.key is None:
-            raise CaptureError(str(captured.set_order))
-        order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
-        captured = _capture_with_extras(wanted, base, inputs + order)
-    signature = _signature(wanted, captured)
-    lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
-    return Identity(captured, lookup, inputs, wanted, order)
 
 
 def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
@@ -201,14 +134,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
     _refuse_shardings(wanted)
     inputs = wanted.deps.now() if wanted.deps else ()
     traced, seconds = _traced(session, wanted, inputs)
-    signature = Signature(
-        tree=tree.UNKNOWN,
-        leaves=wanted.specs_sent,
-        statics=(),
-        donated=wanted.donated_sent,
-        options=tuple((name, values.encode(value)) for name, value in sorted(wanted.options.of_program().items())),
-        context=_encoded(wanted.context),
-    )
+    signature = signature_of(wanted, None)
     lookup = Lookup(traced.key, "", (), signature)
     request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, tree.UNKNOWN))
     account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
@@ -222,37 +148,6 @@ def _while_inputs_hold(make: Callable[[], Program]) -> Program:
         with contextlib.suppress(_InputsChangedError):
             return make()
     raise CaptureError("its declared inputs change while it is traced")
-
-
-def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
-    found = [*tree.objects_in(wanted.structure)]
-    found += device_options.objects_in(wanted.options)
-    given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
-    found += [value for value in given if not values.is_self_contained(value)]
-    found += [declared.extra for declared in inputs]
-    extras = tuple({id(thing): thing for thing in found}.values())
-    return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
-
-
-def _signature(wanted: Specialisation, captured: Capture) -> Signature:
-    ref = captured.index_of
-    options = sorted(wanted.options.of_program().items())
-    return Signature(
-        tree=tree.encode(wanted.structure, ref),
-        leaves=wanted.specs_sent,
-        statics=tuple((where, values.encode(value, ref)) for where, value in wanted.statics),
-        donated=wanted.donated_sent,
-        options=tuple((name, values.encode(value, ref)) for name, value in options),
-        context=_encoded(wanted.context),
-        shardings=_shardings(wanted, ref),
-    )
-
-
-def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
-    found = device_options.jit_shardings(wanted.options, wanted.structure, ref)
-    if found is not None and wanted.order is not None:
-        raise CaptureError("its keywords place leaves of a class that has them in another order in every process")
-    return found
 
 
 def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
@@ -327,10 +222,6 @@ def _can_leave(wanted: Specialisation) -> bool:
 def _refuse_shardings(wanted: Specialisation) -> None:
     if not _can_leave(wanted):
         raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
-
-
-def _encoded(context: Context) -> tuple[tuple[str, bytes], ...]:
-    return tuple((name, values.encode(value)) for name, value in context)
 
 
 def _where(fun: Callable[..., Any]) -> str:
