@@ -5,10 +5,10 @@ import dataclasses
 import functools
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jitclient.calls import escapes, key_parts, verification
+from jitclient.calls import key_parts, verification
 from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
 from jitclient.calls.deps import Input, stamp_of
@@ -20,6 +20,7 @@ from jitclient.codec.capture import Capture, capture
 from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
 from jitclient.errors import CaptureError, DaemonError
+from jitclient.local_jax import leaked
 from jitclient.local_jax.context import check_carried, default_device, logs_compiles, on_mesh
 from jitclient.local_jax.context import current as current_context
 from jitclient.notices import labels, progress
@@ -28,7 +29,7 @@ from jitclient.sessions import programs
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
-from jitclient.wire.messages import DeviceInfo, Lookup, Prepare, Prepared, Traced, Verb
+from jitclient.wire.messages import DeviceInfo, Escape, Lookup, Prepare, Prepared, Traced, Verb
 from jitclient.wire.shardings import Sharding
 
 _ATTEMPTS = 3  # to trace a function while what it reads stays as it is
@@ -54,7 +55,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     watched: Capture | None = None
     try:
         watched = base()
-        return from_capture(session, wanted, watched)
+        return _while_inputs_hold(functools.partial(_from_capture, session, wanted, watched))
     except CaptureError as error:
         why = error
     except TraceFailed as failed:
@@ -62,25 +63,14 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
         why = CaptureError(str(failed))
     if failure is not None and not (_has_jax() and _can_leave(wanted)):
         raise failure
-    program = from_trace(session, wanted, why, watched)
+    program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
     if failure is not None:
         warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
     return program
 
 
-def from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
-    """The program of a captured function: the daemon has it, or makes it. `base` is the function's own capture.
-
-    A function that says what it reads besides is traced here, if the daemon does not have it.
-
-    Raises:
-        CaptureError: something cannot be captured, or the function reads ambient inputs while it is traced.
-        BaseException: what the function raised.
-    """
-    return _while_inputs_hold(lambda: _from_capture(session, wanted, base))
-
-
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
+    """The daemon has it, or makes it. A function that says what it reads besides is traced here, if it has it not."""
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
     account = Account(wanted, identity.parts, identity.why_here())
@@ -101,10 +91,22 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     digest = identity.digest()
     origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
     structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
-    escapes.leave(prepared.escapes, captured, wanted.fun, wanted.name)
+    _leave(prepared.escapes, captured, wanted)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
     return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
+
+
+def _leave(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) -> None:
+    """Leaves in objects of the user's what the trace on the daemon left there: here tracers, as plain JAX leaves them,
+    which raise `jax.errors.UnexpectedTracerError` wherever they are used. Imports jax where it is installed.
+    """
+    for escape in escapes:
+        if _has_jax():
+            value = tree.unflattener(tree.decode(escape.tree, captured.object_at))(
+                leaked.left_by(wanted.fun, wanted.name, escape.leaves)
+            )
+            captured.holders.put(escape.holder, escape.name, value)
 
 
 def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
@@ -118,20 +120,13 @@ def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Call
     return placed
 
 
-def from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
-    """The program of a function that is traced here: the daemon has its text, or compiles it. Imports jax. `watched` is
-    the function's own capture, from before, as far as there is one: it tells when something that it reads is rebound.
-
-    Raises:
-        CaptureError: the program calls back into this process, and can run nowhere else.
-        BaseException: what the function raised.
-    """
-    return _while_inputs_hold(lambda: _from_trace(session, wanted, why, watched))
-
-
 def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
+    """The daemon has its text, or compiles it. Imports jax. `watched` is the function's own capture, from before, as
+    far as there is one: it tells when something that it reads is rebound.
+    """
     check_carried(wanted.context)
-    _refuse_shardings(wanted)
+    if not _can_leave(wanted):
+        raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
     inputs = wanted.deps.now() if wanted.deps else ()
     traced, seconds = _traced(session, wanted, inputs)
     signature = signature_of(wanted, None)
@@ -217,11 +212,6 @@ def _can_leave(wanted: Specialisation) -> bool:
     """Whether a program that is traced here can run there: what says where its arrays are does not follow it."""
     placed = any(spec.sharding is not None for spec in wanted.specs)
     return not (placed or wanted.options.about_devices() or on_mesh(wanted.context))
-
-
-def _refuse_shardings(wanted: Specialisation) -> None:
-    if not _can_leave(wanted):
-        raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
 
 
 def _where(fun: Callable[..., Any]) -> str:

@@ -1,12 +1,12 @@
 """A function whose calls run on the daemon, as its user sees it. What calls need is loaded with the first of them."""
 
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
-from jitclient.calls.wrapped import describe_as
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
 from jitclient.errors import DaemonLost
 from jitclient.notices.hints import add_hint
@@ -33,7 +33,7 @@ class RemoteFunction(Generic[P, R]):
     __wrapped__: Callable[P, R]
 
     def __init__(self, fun: Callable[P, R], options: JitOptions, deps: Deps | None = None) -> None:
-        describe_as(self, fun)
+        _describe_as(self, fun)
         self._fun = fun
         self._options = options
         self._deps = deps
@@ -142,3 +142,20 @@ class RemoteFunction(Generic[P, R]):
         """Forgets what this process knows of the function; the daemon keeps its programs."""
         if self._path is not None:
             self._path.clear()
+
+
+def _describe_as(wrapper: Any, fun: Callable[..., Any]) -> None:
+    """Gives a wrapper the name, the texts and the attributes of a function, as JAX does.
+
+    Attributes whose names the wrapper's class has are left out: an object that is jitted may have fields of any name.
+    """
+    functools.update_wrapper(wrapper, fun, updated=())
+    attributes = getattr(fun, "__dict__", {})
+    known = set(dir(type(wrapper))) - {"__dict__", "__doc__", "__module__", "__annotations__"}
+    vars(wrapper).update({name: value for name, value in attributes.items() if name not in known})
+    named: Any = fun
+    while isinstance(named, functools.partial):
+        named = named.func
+    wrapper.__name__ = getattr(named, "__name__", type(named).__name__)
+    wrapper.__qualname__ = getattr(fun, "__qualname__", wrapper.__name__)
+    wrapper.__wrapped__ = fun
