@@ -11,7 +11,7 @@ from jitclient.calls.calling import MAY_REPEAT, Attempts
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import refuse_ambient
 from jitclient.calls.misses import Misses
-from jitclient.calls.plan import Plan, renewed
+from jitclient.calls.plan import MadeCall, Plan, renewed
 from jitclient.calls.preparing import program_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
@@ -64,7 +64,7 @@ class GeneralPath:
         try:
             result, program = self._remote(leaves, shape, statics, here, lost)
             if self._deps is None:
-                self.plans = renewed(self.plans, program, here, args, kwargs, statics, leaves, shape)
+                self.plans = renewed(self.plans, program, here, MadeCall(args, kwargs, statics, leaves, shape))
             return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":

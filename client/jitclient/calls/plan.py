@@ -12,8 +12,8 @@ programs that may raise and are given arrays of the daemon.
 """
 
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,55 +45,50 @@ _NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 _COMPARED = frozenset({bool, int, str, bytes})  # other static arguments are the same only where they are one object
 
 
-def renewed(
-    plans: tuple[Plan, ...],
-    program: Program,
-    settings: context.Context,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> tuple[Plan, ...]:
+class MadeCall(NamedTuple):
+    """A call as it was given, and as it was taken apart."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    statics: Sequence[Static]
+    leaves: Sequence[Any]
+    shape: Hashable
+
+
+def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: MadeCall) -> tuple[Plan, ...]:
     """The plans of a function after a call that none of them made: with one for such calls, from the second on.
 
     `settings` are those that the program was looked up under.
     """
-    kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
+    kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in call.leaves])
     if kinds not in program.plans:
         program.plans[kinds] = []
         return plans
     made = program.plans[kinds]
     if made is None:
         return plans
-    if any(_may_have_copy_later(leaves[n], program.specs[n], len(leaves), program) for n in program.copied):
+    if any(_may_have_copy_later(call.leaves, n, program) for n in program.copied):
         return plans
     left = [plan for plan in plans if plan not in made]
     if made == [] or len(left) < len(plans):  # one that missed such a call will miss the next
         is_as_before = as_before.check()
         if not (is_as_before() and context.current() == settings and is_as_before()):
             return plans  # another thread has changed them since
-        plan = plan_of(program, is_as_before, args, kwargs, statics, leaves, shape)
+        plan = plan_of(program, is_as_before, call)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MOST_PLANS]
 
 
-def _may_have_copy_later(leaf: Any, spec: Spec, count: int, program: Program) -> bool:
-    if type(leaf) is Array or nbytes_of(spec) <= inline_most(count):
+def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
+    leaf = leaves[n]
+    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_most(len(leaves)):
         return False
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(
-    program: Program,
-    is_as_before: Callable[[], bool],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> Plan | None:
+def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) -> Plan | None:
     """The plan for calls like one that was just made; None for calls that are not covered."""
+    leaves = call.leaves
     stand_ins = [copies.copy_of(leaf, program.session) if is_jax_array(leaf) else None for leaf in leaves]
     copied = [copy is not None for copy in stand_ins]
     is_queued = Array in map(type, leaves)
@@ -101,7 +96,7 @@ def plan_of(
     if wants is None:
         return None
     session, prepared, generation = program.session, program.prepared, program.generation
-    leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
+    leaves_of = _leaves_of(call)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
     call_now = program.call_now
@@ -237,14 +232,9 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     return wants
 
 
-def _leaves_of(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
+def _leaves_of(call: MadeCall) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
     """What gives the leaves of another call, and None where its tree is another; None where they are its arguments."""
+    args, kwargs, statics, leaves, shape = call
     if not kwargs and not statics and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
         return None
     count, names = len(args), frozenset(kwargs)
