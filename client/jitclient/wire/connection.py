@@ -5,6 +5,7 @@ build, a request's `SystemExit` ends the other side, and an interrupt while wait
 """
 
 import collections
+import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from jitclient.wire.messages import (
     Return,
     Verb,
 )
+from jitclient.wire.stream import STALL_SECONDS
 
 if TYPE_CHECKING:
     from jitclient.wire.array_transport import HostArray
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder().encode
 
-_SILENT = "the daemon said nothing for {:.0f} s"
 _RUN = bytes((RUN,))
 
 HANDLE_VERB = 64
@@ -134,10 +135,8 @@ class ClientConnection(WireConnection):
         """
         try:
             pending = self.async_request(HANDLE_VERB, str(verb), payload)
-        except TimeoutError as error:
-            raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
-            raise NotSent(_broken(error)) from error
+            raise _lost(error, NotSent) from error
         while not pending._is_ready:  # .ready would serve by itself
             self._serve_within(timeout)
         answer: bytes = pending.value
@@ -156,10 +155,8 @@ class ClientConnection(WireConnection):
             else:
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(body) + 1) + bytes((kind,)) + body)
-        except (TimeoutError, BlockingIOError) as error:
-            raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
-            raise NotSent(_broken(error)) from error
+            raise _lost(error, NotSent) from error
 
     def answer(self, run: bytes = b"") -> bytes:
         """Waits for the next answer to a frame of our own kind; before that, sends a Run, if one is given. Mostly that
@@ -176,17 +173,13 @@ class ClientConnection(WireConnection):
                         channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
                 else:
                     channel.send(_RUN + run)  # which says what is wrong
-            except BlockingIOError as error:
-                raise DaemonSilent(_broken(error)) from error
             except (EOFError, OSError) as error:
-                raise NotSent(_broken(error)) from error
+                raise _lost(error, NotSent) from error
         while not self._answers:
             try:
                 message = channel.recv_at_once()
-            except BlockingIOError as error:
-                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
             except (EOFError, OSError) as error:
-                raise DaemonLost(_broken(error)) from error
+                raise _lost(error) from error
             if message is None:
                 self._serve_within()
             elif message[0] == DONE:
@@ -204,10 +197,8 @@ class ClientConnection(WireConnection):
         while not self._answers:
             try:
                 message = self._channel.recv_if_ready()
-            except TimeoutError as error:
-                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
             except (EOFError, OSError) as error:
-                raise DaemonLost(_broken(error)) from error
+                raise _lost(error) from error
             if message is None:
                 return None
             if message[0] == DONE:
@@ -234,7 +225,7 @@ class ClientConnection(WireConnection):
         try:
             self._channel.recv_into(raw.data)
         except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
+            raise _lost(error) from error
         return raw
 
     def lease(self, nbytes: int) -> "Block | None":
@@ -279,17 +270,19 @@ class ClientConnection(WireConnection):
 
     def _serve_within(self, timeout: float | None = None) -> None:
         try:
-            served = self.serve(timeout)
-        except TimeoutError:
-            served = False
+            if not self.serve(timeout):
+                raise TimeoutError
         except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
-        if not served:
-            raise DaemonSilent(_SILENT.format(SILENCE_SECONDS if timeout is None else timeout))
+            raise _lost(error, seconds=timeout) from error
 
 
-def _broken(error: Exception) -> str:
-    return f"the connection to the daemon broke: {error}"
+def _lost(error: EOFError | OSError, kind: type[DaemonLost] = DaemonLost, seconds: float | None = None) -> DaemonLost:
+    """What an error of the socket is to whoever asked: `kind`, or the silence of a daemon that is there."""
+    if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:  # of TCP
+        return kind(f"the connection to the daemon broke: {error}")
+    if kind is NotSent:
+        return DaemonSilent(f"the daemon took nothing for {STALL_SECONDS:.0f} s")
+    return DaemonSilent(f"the daemon said nothing for {SILENCE_SECONDS if seconds is None else seconds:.0f} s")
 
 
 def _ignore(phase: str) -> None:

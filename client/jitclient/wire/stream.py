@@ -60,14 +60,9 @@ class WireStream(SocketStream):  # type: ignore[misc]
         if self._patience is not None and not KERNEL_IS_PATIENT and not self.poll(self._patience):
             raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
-            count = self._receive(view)
+            return self._receive(view)
         except BlockingIOError as error:
             raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
-        except OSError as error:
-            raise EOFError(f"connection broken: {error}") from error
-        if count == 0:
-            raise EOFError("connection closed by peer")
-        return int(count)
 
     def read_now(self, view: memoryview) -> int:
         """Reads what is there; returns how much that was.
@@ -76,14 +71,9 @@ class WireStream(SocketStream):  # type: ignore[misc]
             EOFError: the connection ended.
         """
         try:
-            count = self._receive(view, socket.MSG_DONTWAIT)
+            return self._receive(view, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
-        except OSError as error:
-            raise EOFError(f"connection broken: {error}") from error
-        if count == 0:
-            raise EOFError("connection closed by peer")
-        return int(count)
 
     @contextlib.contextmanager
     def taking_descriptors(self) -> Iterator[list[int]]:
@@ -101,13 +91,21 @@ class WireStream(SocketStream):  # type: ignore[misc]
                 os.close(descriptor)
 
     def _receive(self, view: memoryview, flags: int = 0) -> int:
-        if self._descriptors is None:
-            return self.sock.recv_into(view, 0, flags)  # type: ignore[no-any-return]
-        room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes what goes beyond
-        count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+        try:
+            if self._descriptors is None:
+                count = self.sock.recv_into(view, 0, flags)
+            else:
+                room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes what goes beyond
+                count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
+                for level, kind, data in ancillary:
+                    if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                        self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise EOFError(f"connection broken: {error}") from error
+        if count == 0:
+            raise EOFError("connection closed by peer")
         return int(count)
 
     def read_rest(self, view: memoryview) -> None:
