@@ -22,7 +22,7 @@ class Attempts:
             DaemonLost: `lost`, where there may be no other try.
         """
         self._stay = stay
-        self._recovery = Recovery(stay, repeats=1)
+        self._recovery = Recovery(stay.disconnect, repeats=1)
         self._made_anew = False
         if lost is not None and not self._recovery.retries(lost):
             raise lost

@@ -55,7 +55,7 @@ class GeneralPath:
         """Calls the function; `lost` is what a plan ended with that may have made this call."""
         here = self._settings_here()
         if here is None:
-            return self._local(*args, **kwargs)
+            return self._call_in_process(args, kwargs)
         statics: tuple[Static, ...] = ()
         given: tuple[Any, Any] = args, kwargs
         if self._has_statics:
@@ -74,13 +74,13 @@ class GeneralPath:
             self._warn(error)
             process.session().count_local_run()
             with accounts.of_local_run(self._name, error):
-                return self._local(*args, **kwargs)
+                return self._call_in_process(args, kwargs)
 
     # ---- one stage at a time
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.lower` returns."""
-        in_process = functools.partial(self._lowered_here, args, kwargs)
+        in_process = functools.partial(self._in_process, "lower", args, kwargs)
         here = self._settings_here()
         if here is None:
             return in_process()
@@ -97,16 +97,12 @@ class GeneralPath:
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.trace` returns."""
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        here = jitted.trace(*given, **keywords)
+        here = self._in_process("trace", args, kwargs)
         return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
     def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.eval_shape` returns."""
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        return jitted.eval_shape(*given, **keywords)
+        return self._in_process("eval_shape", args, kwargs)
 
     # ---- what is known of it
 
@@ -250,15 +246,15 @@ class GeneralPath:
         """The settings of a call; None where it is a part of somebody's trace, or no call of a compiled function."""
         return None if process.inside_daemon else as_before.settings_here()
 
-    def _local(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         jitted = self._jitted_here  # jax is loaded from here on
         given, keywords = self._arguments_here(args, kwargs, Array.in_process)
         return jitted(*given, **keywords)
 
-    def _lowered_here(self, args: Any, kwargs: Any) -> Any:
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        return jitted.lower(*given, **keywords)
+    def _in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        make = getattr(self._jitted_here, stage)
+        given, keywords = self._arguments_here(args, kwargs, lambda handle: abstract(handle.spec))
+        return make(*given, **keywords)
 
     def _arguments_here(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
@@ -282,10 +278,6 @@ class GeneralPath:
 
             platform = jax.default_backend()
             warn(f"{self._name} runs in this process, on the {platform}: {error}", RuntimeWarning)
-
-
-def _abstract(handle: Array) -> Any:
-    return abstract(handle.spec)
 
 
 def _settled(key: _Key, program: Program) -> _Key:

@@ -144,7 +144,7 @@ class Link:
 
     def again(self, attempt: Callable[[], T], repeats: int = 0) -> T:
         """What it returns; another attempt where the daemon ended, or is about to, as `Recovery` says."""
-        recovery = Recovery(self, repeats)
+        recovery = Recovery(self.disconnect, repeats)
         while True:
             try:
                 return attempt()

@@ -1,17 +1,10 @@
 """What is done again when a daemon ends under it: one policy for calls, questions, looks and puts."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent
 
 ATTEMPTS = 5  # to reach a daemon that is there long enough
-
-
-class Stay(Protocol):
-    """At a daemon, or at those that follow it."""
-
-    def disconnect(self) -> None:
-        """Has the next attempt find another daemon."""
 
 
 class Recovery:
@@ -21,10 +14,10 @@ class Recovery:
     says, as it may be what ended the daemon. What a daemon is silent about is not: the next would be silent, too.
     """
 
-    __slots__ = ("_attempts", "_repeats", "_stay")
+    __slots__ = ("_attempts", "_disconnect", "_repeats")
 
-    def __init__(self, stay: Stay, repeats: int = 0) -> None:
-        self._stay = stay
+    def __init__(self, disconnect: Callable[[], None], repeats: int = 0) -> None:
+        self._disconnect = disconnect
         self._repeats = repeats
         self._attempts = ATTEMPTS
 
@@ -34,7 +27,7 @@ class Recovery:
         if not self._attempts:
             return False
         if isinstance(error, DaemonDraining):
-            self._stay.disconnect()
+            self._disconnect()
             return True
         if isinstance(error, NotSent):
             return True

@@ -22,6 +22,9 @@ class Stay:
     def prepared(self) -> Any:
         return self
 
+    def disconnect(self) -> None:
+        raise AssertionError
+
     def prepare_anew(self) -> None:
         self.made_anew += 1
 
