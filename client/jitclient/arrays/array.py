@@ -15,7 +15,7 @@ from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import to_exception
-from jitclient.sessions.recovery import ATTEMPTS
+from jitclient.sessions.retry import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Failure, Run, Spec
@@ -51,8 +51,8 @@ class Array(Placement, Conversions, Operations):
         "_generation",
         "_handle",
         "_local",
-        "_mates",
         "_session",
+        "_siblings",
         "_value",
         "deleted",
         "place",
@@ -66,7 +66,7 @@ class Array(Placement, Conversions, Operations):
     _drops: Drops
     _value: HostArray | None
     _local: weakref.ref[Any] | None
-    _mates: "tuple[weakref.ref[Array], ...]"
+    _siblings: "tuple[weakref.ref[Array], ...]"
     deleted: bool
 
     def __new__(cls, *_: object, **__: object) -> "Array":
@@ -221,7 +221,7 @@ class Array(Placement, Conversions, Operations):
         run = Run(fetch=handles) if fetch else Run(wait=handles)
         try:
             # A look changes nothing: it may be repeated, where the session lives on.
-            done, values = session.again(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
+            done, values = session.retrying(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
         for array, value in zip(arrays, values, strict=False):  # there are none where we only wait
@@ -233,7 +233,7 @@ class Array(Placement, Conversions, Operations):
 
     def _others(self) -> "list[Array]":
         """Small results of the same call that may be looked at next."""
-        mates, self._mates = [mate() for mate in self._mates], ()
+        mates, self._siblings = [mate() for mate in self._siblings], ()
         return [
             mate for mate in mates if mate is not None and mate is not self and mate._value is None and not mate.deleted
         ]
@@ -244,7 +244,7 @@ class Array(Placement, Conversions, Operations):
             lost.__cause__ = error
             return lost
         if isinstance(error, ProgramLost):
-            self._session.prepare_anew()  # so that to call it again helps
+            self._session.forget_programs()  # so that to call it again helps
         return error
 
     def _check_alive(self) -> None:
@@ -272,18 +272,18 @@ def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Ar
         array._generation = generation
         array._drops = drops
         array._value = array._local = array.place = None
-        array._mates = ()
+        array._siblings = ()
         array.spec = spec
         array.deleted = False
         arrays.append(array)
     return arrays
 
 
-def looked_at_together(arrays: Sequence[Array]) -> None:
+def fetch_together(arrays: Sequence[Array]) -> None:
     """Small results of one call: a look at the first of them fetches all."""
     mates = tuple(map(weakref.ref, arrays))
     for array in arrays:
-        array._mates = mates
+        array._siblings = mates
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:

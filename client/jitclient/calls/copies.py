@@ -81,7 +81,7 @@ def note(leaf: Any, copy: Array | None) -> None:
         given.copy, given.is_refused = copy, copy is None
 
 
-def let_go() -> bool:
+def free_all() -> bool:
     """Frees all copies, where the daemon has no room for something else; whether there was one."""
     held = [given for given in list(_given.values()) if given.copy is not None]
     for given in held:

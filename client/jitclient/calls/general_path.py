@@ -5,15 +5,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.calls import accounts
+from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, specs_of
-from jitclient.calls.calling import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import MAY_REPEAT, Attempts
+from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import refuse_ambient
-from jitclient.calls.misses import Misses
 from jitclient.calls.plan import MadeCall, Plan, renewed
-from jitclient.calls.preparing import program_of
 from jitclient.calls.program import Program
+from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.codec.capture import Capture, capture
@@ -48,7 +48,7 @@ class GeneralPath:
         self._capture: Capture | None = None
         self._programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
-        self._misses = Misses()
+        self._recompile_warning = RecompileWarning()
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
@@ -73,7 +73,7 @@ class GeneralPath:
                 client_device.release()
             self._warn(error)
             process.session().count_local_run()
-            with accounts.of_local_run(self._name, error):
+            with compile_log.of_local_run(self._name, error):
                 return self._call_in_process(args, kwargs)
 
     # ---- one stage at a time
@@ -232,7 +232,7 @@ class GeneralPath:
         client_device.say_so(stay.platform)
         if program.prepared.seconds:  # it was made just now
             kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
-            self._misses.note(wanted, kind)
+            self._recompile_warning.note(wanted, kind)
         return program
 
     def _wanted(

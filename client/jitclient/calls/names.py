@@ -9,13 +9,13 @@ import msgspec
 
 from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import value_of
-from jitclient.calls.putting import put
+from jitclient.calls.puts import put
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec
-from jitclient.sessions.recovery import ATTEMPTS
+from jitclient.sessions.retry import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.trees.naming import shown
@@ -75,7 +75,7 @@ def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
             here.new_handles(len(found.specs))
             return make_handles(here, first, found.specs), found.tree
 
-    return None if name.key == "" else here.again(ask, ATTEMPTS)
+    return None if name.key == "" else here.retrying(ask, ATTEMPTS)
 
 
 def publish(
@@ -102,12 +102,12 @@ def publish(
                 raise DaemonLost("the daemon ended while a tree was on its way there") from error
             return arrays
 
-    return here.again(ask, ATTEMPTS)
+    return here.retrying(ask, ATTEMPTS)
 
 
 def forget(here: Session, name: Name) -> bool:
     """Has a name hold nothing any more; whether it held something."""
-    return bool(here.again(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
+    return bool(here.retrying(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
 
 
 def _digest(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.array import Array, looked_at_together, make_handles
+from jitclient.arrays.array import Array, fetch_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.program import Program
@@ -177,7 +177,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) 
                     for position in taken:
                         leaves[position].deleted = True
                     if len(looks) > 1:
-                        looked_at_together([arrays[n] for n in looks])
+                        fetch_together([arrays[n] for n in looks])
                 else:
                     run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, looks)))
                     done, _ = session.run(run, program_generation=generation)

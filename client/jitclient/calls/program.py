@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together, make_handles
+from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
-from jitclient.calls.putting import with_copies
+from jitclient.calls.puts import with_copies
 from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
@@ -107,7 +107,7 @@ class Program:
                 arrays = make_handles(session, first, prepared.results)
                 session.call_later(prepared.executable, arguments, first, attachments, self.generation)
                 if len(self.looks) > 1:
-                    looked_at_together([arrays[n] for n in self.looks])
+                    fetch_together([arrays[n] for n in self.looks])
                 for position in self.taken[0] if self.taken else ():
                     _note_donation(leaves[position])
             else:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jitclient.wire.array_transport import HostArray, nbytes_of
-from jitclient.wire.blocks import MOST_LENT, Block, Reader, best, lay, room_for
 from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
+from jitclient.wire.shared_memory import MOST_LENT, Block, Reader, best, lay, room_for
 
 IDLE_SECONDS = 10.0
 """A block that was free for so long goes back to the daemon."""

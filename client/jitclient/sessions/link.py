@@ -15,7 +15,7 @@ from jitclient.sessions.blocks import IDLE_SECONDS, Blocks
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.handshake import Finder, Identity
 from jitclient.sessions.pipeline import Pipeline
-from jitclient.sessions.recovery import ATTEMPTS, Recovery
+from jitclient.sessions.retry import ATTEMPTS, RetryPolicy
 from jitclient.settings import Settings
 from jitclient.wire.address import Address
 from jitclient.wire.connection import ClientConnection
@@ -138,18 +138,18 @@ class Link:
             if connection is not None:
                 connection.close()
 
-    def prepare_anew(self) -> None:
+    def forget_programs(self) -> None:
         """From now on the daemon is asked again for each program: it has lost one."""
         self.program_generation += 1
 
-    def again(self, attempt: Callable[[], T], repeats: int = 0) -> T:
-        """What it returns; another attempt where the daemon ended, or is about to, as `Recovery` says."""
-        recovery = Recovery(self.disconnect, repeats)
+    def retrying(self, attempt: Callable[[], T], repeats: int = 0) -> T:
+        """What it returns; another attempt where the daemon ended, or is about to, as `RetryPolicy` says."""
+        policy = RetryPolicy(self.disconnect, repeats)
         while True:
             try:
                 return attempt()
             except DaemonError as error:
-                if not recovery.retries(error):
+                if not policy.retries(error):
                     raise
 
     # ---- forks
@@ -162,7 +162,7 @@ class Link:
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
-                        self.again(self._drain, ATTEMPTS)  # what was begun is not: the pipeline knows
+                        self.retrying(self._drain, ATTEMPTS)  # what was begun is not: the pipeline knows
             finally:
                 self.lock.release()
         self.background.rest()

@@ -13,10 +13,10 @@ import msgspec
 from jitclient.errors import ProtocolError
 from jitclient.sessions.blocks import Blocks
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.blocks import Reader
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import RUN, Call, Done, Run
+from jitclient.wire.shared_memory import Reader
 
 _BATCH = 32  # calls in a Run
 _MOST_RUNS = 64

@@ -34,7 +34,7 @@ def prepare(
         return prepared
 
     with session.lock:
-        return session.again(attempt), session.program_generation
+        return session.retrying(attempt), session.program_generation
 
 
 def _upload(session: Session, key: str, payload: bytes) -> None:

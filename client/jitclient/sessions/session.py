@@ -45,7 +45,7 @@ class Session(Link):
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
             BaseException: what the daemon raised, as its own type where this process has that loaded.
         """
-        return self.again(lambda: self.ask_once(verb, message, answer, deref, timeout))
+        return self.retrying(lambda: self.ask_once(verb, message, answer, deref, timeout))
 
     def ask_once(
         self,

@@ -34,7 +34,7 @@ from jitclient.wire.stream import STALL_SECONDS
 
 if TYPE_CHECKING:
     from jitclient.wire.array_transport import HostArray
-    from jitclient.wire.blocks import Block
+    from jitclient.wire.shared_memory import Block
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -104,7 +104,7 @@ class WireConnection(Connection):  # type: ignore[misc]
 
     def can_share(self) -> bool:
         """Whether shared memory can cross this connection."""
-        from jitclient.wire.blocks import can_cross  # with numpy, which the command line can do without
+        from jitclient.wire.shared_memory import can_cross  # with numpy, which the command line can do without
 
         return can_cross(self._channel.stream.sock)
 
@@ -235,7 +235,7 @@ class ClientConnection(WireConnection):
             ProtocolError: what came is not what the daemon says.
             NotSent, DaemonLost, DaemonSilent: as for `request`.
         """
-        from jitclient.wire.blocks import received
+        from jitclient.wire.shared_memory import received
 
         with self._channel.stream.taking_descriptors() as descriptors:
             self._leased = None

@@ -400,7 +400,7 @@ def test_the_results_of_an_interrupted_call_are_dropped(
 
 
 MEANWHILE: dict[str, Callable[[Session], None]] = {
-    "another daemon": Session.prepare_anew,
+    "another daemon": Session.forget_programs,
     "no connection": Session.disconnect,
 }
 

@@ -9,8 +9,8 @@ import pytest
 
 from jitclient.sessions import blocks as client
 from jitclient.sessions.blocks import Blocks
-from jitclient.wire.blocks import MOST_LENT, Block, received
 from jitclient.wire.messages import Done, Return, Run, Spec
+from jitclient.wire.shared_memory import MOST_LENT, Block, received
 from jitserver.platform.shared_memory import Lent, Pool
 
 N = 1 << 16

@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 _MANY_SHAPES = 5
 
 
-class Misses:
+class RecompileWarning:
     """The misses of one function in this process: many that differ in shapes only earn one warning."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ _MOST_CAUSES = 3
 _told: set[tuple[str, str]] = set()
 
 
-class Account:
+class CompileLog:
     """What getting one program took.
 
     Attributes:

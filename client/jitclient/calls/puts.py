@@ -26,7 +26,7 @@ def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Arr
     try:
         return _steadily(here, leaves, specs)
     except ArrayBudgetExceeded:
-        if not copies.let_go():
+        if not copies.free_all():
             raise
     return _steadily(here, leaves, specs)
 
@@ -59,7 +59,7 @@ def with_copies(
 
 def _steadily(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
     # What is put is still at hand where a daemon is lost, and what came of it is dropped by then.
-    return here.again(lambda: _put(here, leaves, specs, is_spare), repeats=1)
+    return here.retrying(lambda: _put(here, leaves, specs, is_spare), repeats=1)
 
 
 def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:

@@ -3,7 +3,7 @@
 from jitclient.calls import copies
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, ProgramLost
-from jitclient.sessions.recovery import Recovery
+from jitclient.sessions.retry import RetryPolicy
 from jitclient.sessions.session import Session
 
 MAY_REPEAT = ArrayBudgetExceeded, ProgramLost, DaemonError
@@ -13,7 +13,7 @@ MAY_REPEAT = ArrayBudgetExceeded, ProgramLost, DaemonError
 class Attempts:
     """Those that one call may take: what ends one of them is raised, or there is another."""
 
-    __slots__ = ("_made_anew", "_recovery", "_stay")
+    __slots__ = ("_policy", "_prepared_again", "_stay")
 
     def __init__(self, stay: Session, lost: DaemonLost | None = None) -> None:
         """`lost` is what a try before ended with, of a call that changes nothing.
@@ -22,9 +22,9 @@ class Attempts:
             DaemonLost: `lost`, where there may be no other try.
         """
         self._stay = stay
-        self._recovery = Recovery(stay.disconnect, repeats=1)
-        self._made_anew = False
-        if lost is not None and not self._recovery.retries(lost):
+        self._policy = RetryPolicy(stay.disconnect, repeats=1)
+        self._prepared_again = False
+        if lost is not None and not self._policy.retries(lost):
             raise lost
 
     def ended(self, error: Exception, program: Program | None) -> None:
@@ -35,14 +35,14 @@ class Attempts:
             Exception: the error, where not.
         """
         if isinstance(error, ArrayBudgetExceeded):  # it did not run
-            again = copies.let_go()
+            again = copies.free_all()
         elif isinstance(error, ProgramLost):  # nor did it now
-            again = not self._made_anew  # else it is an argument that was lost with its program
+            again = not self._prepared_again  # else it is an argument that was lost with its program
             if again:
-                self._made_anew = True
-                self._stay.prepare_anew()
+                self._prepared_again = True
+                self._stay.forget_programs()
         else:  # what uses up its arguments may not run twice
             uses_up = program is not None and bool(program.prepared.donated)
-            again = self._recovery.retries(error, changes=uses_up)
+            again = self._policy.retries(error, changes=uses_up)
         if not again:
             raise error

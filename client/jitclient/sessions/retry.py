@@ -7,7 +7,7 @@ from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent
 ATTEMPTS = 5  # to reach a daemon that is there long enough
 
 
-class Recovery:
+class RetryPolicy:
     """Says after each failure of one thing whether it is done again.
 
     What no daemon has begun is. What one may have begun is not, but where that changes nothing: so often as `repeats`

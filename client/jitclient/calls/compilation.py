@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jitclient.calls import key_parts, verification
-from jitclient.calls.accounts import Account
 from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
+from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.identity import identify, signature_of
 from jitclient.calls.program import Program
@@ -73,18 +73,18 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     """The daemon has it, or makes it. A function that says what it reads besides is traced here, if it has it not."""
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
-    account = Account(wanted, identity.parts, identity.why_here())
+    log = CompileLog(wanted, identity.parts, identity.why_here())
 
     def make() -> tuple[Prepare, bytes]:
         request = Prepare(lookup, wanted.name, _where(wanted.fun))
         if wanted.deps is None and identity.why_here() is None:
             request.verify = session.settings.verify and _can_leave(wanted)
             return request, captured.payload
-        traced, account.traced_seconds = _traced(session, wanted, identity.inputs)
+        traced, log.traced_seconds = _traced(session, wanted, identity.inputs)
         request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
         return request, traced.program
 
-    prepared, generation = _ask(session, lookup, make, account, captured.object_at)
+    prepared, generation = _ask(session, lookup, make, log, captured.object_at)
     if prepared.verified is not None:
         platform, devices = _backend_of(session)
         verification.verify(wanted, captured, prepared.verified, platform, devices)
@@ -132,9 +132,9 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
     signature = signature_of(wanted, None)
     lookup = Lookup(traced.key, "", (), signature)
     request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, tree.UNKNOWN))
-    account = Account(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
-    account.traced_seconds = seconds
-    prepared, generation = _ask(session, lookup, lambda: (request, traced.program), account, values.nothing)
+    log = CompileLog(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
+    log.traced_seconds = seconds
+    prepared, generation = _ask(session, lookup, lambda: (request, traced.program), log, values.nothing)
     return Program.of(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
 
 
@@ -191,20 +191,20 @@ def _backend_of(session: Session) -> tuple[str, list[DeviceInfo]]:
 
 
 def _ask(
-    session: Session, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], account: Account, deref: values.Deref
+    session: Session, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], log: CompileLog, deref: values.Deref
 ) -> tuple[Prepared, int]:
     def make_with_parts() -> tuple[Prepare, bytes]:
         request, payload = make()
-        request.parts = account.parts()
+        request.parts = log.parts()
         return request, payload
 
-    wanted = account.wanted
+    wanted = log.wanted
     with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
         prepared, generation = programs.prepare(session, lookup, make_with_parts, deref, say)
     if session.settings.explain:
-        account.say(session, lookup, prepared)
+        log.say(session, lookup, prepared)
     if logs_compiles():
-        account.log(prepared)
+        log.log(prepared)
     return prepared, generation
 
 
