@@ -16,7 +16,7 @@ from jitclient.errors import NotSent, ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import FOLLOWED, Session
+from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
@@ -95,7 +95,7 @@ class Program:
             if self.copied:
                 given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
-                raise NotSent(FOLLOWED)
+                raise NotSent(REPLACED)
             attachments: list[HostArray] = []
             self.resent.look(given)
             arguments = outgoing(given, self.specs, session, attachments)

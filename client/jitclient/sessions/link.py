@@ -1,4 +1,4 @@
-"""What keeps a session going between the exchanges of its program: its connection, forks, and idle work."""
+"""What keeps a session alive between exchanges: connecting and resuming, forks, and idle work."""
 
 import contextlib
 import dataclasses
@@ -24,15 +24,17 @@ from jitclient.wire.messages import Run
 _DRAIN_SECONDS = 2.0
 _LATER_SECONDS = 0.005
 _QUIET_TICKS = 10
-BUSY = "this thread is in the middle of a call: signal handlers and destructors must not look at arrays"
-_FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to come back"
+BUSY = "this thread is in the middle of a call: signal handlers and destructors must not read arrays"
+_FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to reconnect"
 T = TypeVar("T")
 
 
 class Link:
-    """A session's way to its daemon, and to those that go on in its place. `generation` rises when the daemon has
-    forgotten us: handles and programs are then void. `program_generation` rises also when another one goes on: it has
-    the arrays, and is to be asked for programs anew.
+    """A session's link to its daemon, or to the daemon that replaced it.
+
+    `generation` rises when the daemon no longer has the session: handles and programs are void then.
+    `program_generation` also rises when a new daemon took the session over: it has the arrays, but must be asked for
+    programs again.
     """
 
     def __init__(self, chosen: Settings) -> None:
@@ -44,18 +46,18 @@ class Link:
         self.platform = ""
         self.connection: ClientConnection | None = None
         self.next_handle = 1
-        """The name of the next array to come."""
+        """The handle of the next array."""
         self._identity = Identity()
-        self._process = b""  # which daemon it was
-        self._begun = 0  # the last of our Runs that it has begun, when we connected
+        self._process = b""  # identifies the daemon
+        self._begun = 0  # number of our last Run that the daemon had begun when we connected
         self._finder = Finder(chosen)
-        self._joined = False  # by a forked child, whose parent's it is
-        self._seen = (0, 0)  # how far the program had come when the background looked
+        self._joined = False  # whether this is a forked child that shares its parent's session
+        self._seen = (0, 0)  # the pipeline's progress at the last idle check
         self._reset()
         _links.add(self)
 
     def _reset(self) -> None:
-        """Sets what belongs to this process alone."""
+        """Set up the state that a forked child does not share with its parent."""
         self.lock = threading.RLock()
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
@@ -66,7 +68,7 @@ class Link:
     # ---- connecting
 
     def __enter__(self) -> Self:
-        """Holds the session for several steps that belong together, and connects it first."""
+        """Connect, and hold the lock for several steps."""
         self.lock.acquire()
         if self.connection is None:
             try:
@@ -80,10 +82,10 @@ class Link:
         self.lock.release()
 
     def connect(self) -> ClientConnection:
-        """The connection, made if there is none; a session that the daemon knows goes on. Called with the `lock`.
+        """Return the connection; connect, and resume the session, if there is none. Called with the `lock` held.
 
         Raises:
-            DaemonUnavailable, Incompatible, NotSent: there is none to be had.
+            DaemonUnavailable, Incompatible, NotSent: no daemon could be reached.
         """
         if self.connection is None:
             reached = self._finder.reach(self._identity)
@@ -106,10 +108,10 @@ class Link:
                 self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
                 with self._guarded() as connection:
                     self.drops.extend(self._pipeline.resume(connection, welcome.begun))
-            except BaseException as error:  # what is to be sent again must be the first
+            except BaseException as error:  # retry later: unanswered Runs must be the first that the connection carries
                 self.disconnect()
                 if isinstance(error, DaemonLost) and not isinstance(error, DaemonSilent):
-                    raise NotSent(str(error)) from error  # of what is about to be asked, nothing was
+                    raise NotSent(str(error)) from error  # of the request that needs this connection
                 raise
             if self.drops:
                 self.background.wake()
@@ -118,7 +120,7 @@ class Link:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:
         with self.lock:
-            if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
+            if self._exchanging:  # this thread has the lock already: it would read another request's answer
                 raise SessionBusy(BUSY)
             connection = self.connect()
             self._exchanging = True
@@ -131,7 +133,7 @@ class Link:
                 self._exchanging = False
 
     def disconnect(self) -> None:
-        """Drops the connection; the next exchange connects again."""
+        """Close the connection; the next exchange reconnects."""
         with self.lock:
             connection, self.connection = self.connection, None
             self._pipeline.blocks = None
@@ -139,11 +141,11 @@ class Link:
                 connection.close()
 
     def forget_programs(self) -> None:
-        """From now on the daemon is asked again for each program: it has lost one."""
+        """Ask the daemon for each program again: it has lost one."""
         self.program_generation += 1
 
     def retrying(self, attempt: Callable[[], T], repeats: int = 0) -> T:
-        """What it returns; another attempt where the daemon ended, or is about to, as `RetryPolicy` says."""
+        """Call `attempt`, again if the daemon ended and `RetryPolicy` allows it; return its result."""
         policy = RetryPolicy(self.disconnect, repeats)
         while True:
             try:
@@ -155,14 +157,14 @@ class Link:
     # ---- forks
 
     def before_fork(self) -> None:
-        """In the parent: has what is under way done, as the child may ask for it; has no thread that it catches; and
-        writes no memory any more that the child may read.
+        """In the parent: wait for pending calls, whose results the child may use; stop the background thread; and
+        retire shared memory that the child may read.
         """
         if self._pipeline and self.lock.acquire(timeout=_DRAIN_SECONDS):
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
-                        self.retrying(self._drain, ATTEMPTS)  # what was begun is not: the pipeline knows
+                        self.retrying(self._drain, ATTEMPTS)  # the pipeline resends no Run that was begun
             finally:
                 self.lock.release()
         self.background.rest()
@@ -174,26 +176,28 @@ class Link:
             self._pipeline.drain(connection)
 
     def after_fork(self) -> None:
-        """In the child: leaves the connection to the parent, and joins its session at the next exchange."""
+        """In the child: leave the connection to the parent, and join its session with the next exchange."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abandon()
-        self._reset()  # what it inherited it may read, never free
+        self._reset()  # the child may use inherited handles, but must not free them
         self._joined = True
         self._identity = Identity(self._identity.token)
 
     # ---- idle work
 
     def _tidy(self) -> tuple[bool, float]:
-        """Sends what is queued and tells of dropped handles, once the program has paused: until then its own calls do.
-        Returns whether there was something, and in how many seconds to look again.
+        """Send queued calls and dropped handles once the program pauses: until then, they go with its own calls.
+
+        Returns:
+            Whether anything was pending, and the seconds until the next check.
         """
         before, self._seen = self._seen, self._pipeline.progress()
         pending = bool(self._pipeline or self.drops)
         if pending and before == self._seen and self.lock.acquire(blocking=False):
             try:
                 if self.connection is None:
-                    return False, _LATER_SECONDS  # the next exchange connects, and sends it
+                    return False, _LATER_SECONDS  # the next exchange reconnects and sends them
                 with contextlib.suppress(JitserverError):
                     self._send_pending()
             finally:
@@ -205,12 +209,12 @@ class Link:
         if self._pipeline:
             with self._guarded() as connection:
                 self._pipeline.push(connection)
-        if self.drops and not self._pipeline:  # else they go with the next call
+        if self.drops and not self._pipeline:  # otherwise they go with the next call
             with self._guarded() as connection:
                 self._pipeline.ask(connection, Run(drop=self.drops.take()))
 
     def _tidy_blocks(self) -> tuple[bool, float]:
-        """Gives back shared memory that is not used, unless somebody is using the connection; whether any is left."""
+        """Return idle shared memory unless the connection is in use; whether to check again, and when."""
         pause = IDLE_SECONDS / 2
         if not self.lock.acquire(blocking=False):
             return True, pause
@@ -220,7 +224,7 @@ class Link:
                 return False, pause
             return blocks.tidy(time.monotonic()), pause
         except JitserverError:
-            self.disconnect()  # half a message may be sent; the next exchange connects again
+            self.disconnect()  # half a message may have been sent
             return False, pause
         finally:
             self.lock.release()

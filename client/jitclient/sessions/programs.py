@@ -1,4 +1,4 @@
-"""Asking the daemon for a program by what decides it; where it has none, sending what it is made of."""
+"""Looking up a program on the daemon, and having it compiled where it is unknown."""
 
 import functools
 from collections.abc import Callable
@@ -16,9 +16,10 @@ def prepare(
     deref: values.Deref,
     say: Callable[[str], None],
 ) -> tuple[Prepared, int]:
-    """A program that the daemon holds for this session; where it has none, made there of what `make` returns.
+    """Look a program up on the daemon; if it is unknown, have it compiled from what `make` returns.
 
-    With it, the program generation in which its name means something.
+    Returns:
+        The program, and the program generation in which its number is valid.
     """
     make = functools.cache(make)
 

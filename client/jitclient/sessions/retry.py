@@ -1,4 +1,4 @@
-"""What is done again when a daemon ends under it: one policy for calls, questions, looks and puts."""
+"""What is retried when a daemon ends: one policy for calls, verbs, fetches and uploads."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ ATTEMPTS = 5  # to reach a daemon that is there long enough
 
 
 class RetryPolicy:
-    """Says after each failure of one thing whether it is done again.
+    """Decides after each failed attempt of one operation whether there is another.
 
-    What no daemon has begun is. What one may have begun is not, but where that changes nothing: so often as `repeats`
-    says, as it may be what ended the daemon. What a daemon is silent about is not: the next would be silent, too.
+    What no daemon has begun is retried. What a daemon may have begun is retried only if it changes nothing, and at most
+    `repeats` times, as it may be what ended the daemon. After a timeout there is no retry: it would time out as well.
     """
 
     __slots__ = ("_attempts", "_disconnect", "_repeats")
@@ -22,7 +22,7 @@ class RetryPolicy:
         self._attempts = ATTEMPTS
 
     def retries(self, error: BaseException, changes: bool = False) -> bool:
-        """Whether it is done again after that; `changes`: it may not be done twice, as is known by now."""
+        """Whether to try again after `error`; `changes`: the operation must not be done twice."""
         self._attempts -= 1
         if not self._attempts:
             return False

@@ -1,7 +1,7 @@
-"""One client's stay at a daemon: the exchange of messages.
+"""A client's session with a daemon: the exchange of messages.
 
-A session outlives its connection. Whatever interrupts an exchange drops the connection, because an answer may be half
-read; the next exchange connects again and resumes by the session's token.
+A session outlives its connection. An interrupted exchange closes the connection, because an answer may be half read;
+the next exchange reconnects, and resumes the session by its token.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
 _GOODBYE_SECONDS = 2.0
-FOLLOWED = "the daemon was followed by another since the program was looked up"
+REPLACED = "another daemon took over since the program was looked up"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Done).decode
 
 
 class Session(Link):
-    """A client's stay at one daemon, and at those that go on in its place."""
+    """A session with one daemon, or with the daemons that replace it."""
 
     def _reset(self) -> None:
         super()._reset()
@@ -39,11 +39,11 @@ class Session(Link):
         deref: values.Deref = values.nothing,
         timeout: float | None = None,
     ) -> Any:
-        """One verb of control, and its answer of type `answer`; a daemon that is silent for `timeout` s is given up.
+        """Send a verb; return its answer, a message of type `answer`. Gives up after `timeout` seconds of silence.
 
         Raises:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
-            BaseException: what the daemon raised, as its own type where this process has that loaded.
+            BaseException: what the daemon raised, with its own type if this process has loaded it.
         """
         return self.retrying(lambda: self.ask_once(verb, message, answer, deref, timeout))
 
@@ -55,7 +55,7 @@ class Session(Link):
         deref: values.Deref = values.nothing,
         timeout: float | None = None,
     ) -> Any:
-        """Likewise, without another attempt where the daemon ends."""
+        """As `ask`, without retries."""
         payload = _encode(message)
         with self._guarded() as connection:
             reply = connection.request(verb, payload, timeout)
@@ -69,19 +69,23 @@ class Session(Link):
         generation: int | None = None,
         program_generation: int | None = None,
     ) -> tuple[Done, list[HostArray | Failure]]:
-        """Sends a Run after all that is queued; returns the daemon's answer and the fetched values, of those `specs`.
+        """Send a Run after all queued calls; return the daemon's answer and the fetched values.
 
-        `generation` is that of the handles in the message, or None where it has none from before; `program_generation`
-        that of the programs which it calls.
+        Args:
+            message: the Run.
+            attachments: arrays that follow the message.
+            specs: of the arrays that it fetches.
+            generation: of the handles that it uses; None if it uses none.
+            program_generation: of the programs that it calls.
 
         Raises:
             ArrayLost: the daemon that held the handles is gone.
-            NotSent: the connection broke, and no daemon has begun it or will.
-            DaemonLost: the connection broke, and it may have begun.
+            NotSent: the connection broke, and no daemon has begun the Run or will.
+            DaemonLost: the connection broke, and the daemon may have begun it.
         """
         changes = message.calls or message.puts
         if not changes:
-            message = msgspec.structs.replace(message)  # it takes along what is queued; whoever looks may look again
+            message = msgspec.structs.replace(message)  # queued calls are added to it; a retry starts without them
         with self.lock:
             connection = self.connection
             if connection is None:
@@ -90,17 +94,17 @@ class Session(Link):
                 connection = self.connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost(self.why_lost)
-            if self._exchanging:  # the lock is this thread's own: the answer would go to the wrong asker
+            if self._exchanging:  # this thread has the lock already: it would read another request's answer
                 raise SessionBusy(BUSY)
             pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
             try:
                 try:
-                    self._exchanging = True  # from here on, whoever calls in a signal handler sends nothing
+                    self._exchanging = True  # from here on, calls in signal handlers are refused
                     if program_generation not in (None, self.program_generation):
-                        raise NotSent(FOLLOWED)
+                        raise NotSent(REPLACED)
                     if drops:
                         dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
-                    if message.calls:  # what goes before a call leaves room for it
+                    if message.calls:  # freed before the call, which can use the memory
                         message.calls[0].drop = dropped
                     else:
                         message.drop = dropped
@@ -111,7 +115,9 @@ class Session(Link):
                         if done.number != message.number:
                             raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
                     else:
-                        if pipeline.blocks is not None and not message.calls:  # beside a call there is room
+                        if (
+                            pipeline.blocks is not None and not message.calls
+                        ):  # results of calls use their arguments' block
                             pipeline.blocks.offer(message, specs)
                         done, lane = pipeline.ask(connection, message, attachments)
                         read = lane or read
@@ -132,14 +138,15 @@ class Session(Link):
                 raise
 
     def room_beside(self, attachments: Sequence[HostArray]) -> int:
-        """Bytes of large results that may come with the answer to a call, which nobody waits for then but on the CPU,
-        where a call returns when it is done. Called with the `lock`.
+        """How many bytes of large results may come with the answer to a call. Called with the `lock` held.
+
+        None but on the CPU: elsewhere a call returns before its results are computed, and would have to wait.
         """
         blocks = self._pipeline.blocks
         return blocks.room_beside(attachments) if blocks is not None and self.platform == "cpu" else 0
 
     def _may_have_begun(self, number: int) -> bool:
-        """Whether a Run whose answer never came may have begun. Goes on with the session, which tells."""
+        """Whether the daemon may have begun a Run that it never answered. Reconnects, to be told."""
         generation = self.generation
         try:
             self.connect()
@@ -155,19 +162,18 @@ class Session(Link):
         attachments: Sequence[HostArray],
         program_generation: int,
     ) -> None:
-        """Queues a call whose results are named from `first` on, and returns at once: it is sent when there is
-        something to send it with, a moment later, or before the next look. Called with the `lock`, while there is a
-        `connection`.
+        """Queue a call whose results get the handles from `first` on, and return at once.
 
-        What becomes of it is seen when its results are looked at.
+        It is sent with the next batch, by the background thread, or before the next fetch. Its errors are raised when
+        its results are used. Called with the `lock` held, while there is a `connection`.
 
         Raises:
-            NotSent: the connection broke, or the program is not of this `program_generation`: somebody called in a
-                signal handler or a destructor, after its caller had looked.
+            NotSent: the connection broke, or `program_generation` is over, since the caller checked: a signal handler
+                or a destructor made a call.
         """
         pipeline, drops = self._pipeline, self.drops
         if self.connection is None or program_generation != self.program_generation:
-            raise NotSent(FOLLOWED)
+            raise NotSent(REPLACED)
         if attachments and self._exchanging:
             raise SessionBusy(BUSY)
         dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
@@ -175,7 +181,7 @@ class Session(Link):
         try:
             if pipeline.add(call) or attachments:
                 self._advance(attachments)
-        except BaseException:  # an interrupt: nobody would look at its results, and what goes beside it is not sent yet
+        except BaseException:  # an interrupt: the call has no results, and its attachments may not be sent
             queue = pipeline.queue
             if queue and queue[-1] is call:
                 queue.pop()
@@ -185,7 +191,7 @@ class Session(Link):
             self.background.wake()
 
     def is_answered(self, handle: int) -> bool:
-        """Whether the call that makes that handle is done, or a look would say why it never will be."""
+        """Whether the call that makes `handle` is done or has failed."""
         with self.lock:
             if self.connection is None and self._pipeline:
                 try:
@@ -207,29 +213,29 @@ class Session(Link):
                 self._pipeline.advance(connection)
         except BaseException as error:
             self.disconnect()
-            if not isinstance(error, JitserverError):  # which the next exchange meets: it sends again what was lost
+            if not isinstance(error, JitserverError):  # else the next exchange resends what was lost
                 raise
         finally:
             self._exchanging = False
 
     def new_handles(self, count: int) -> int:
-        """Names `count` arrays to come, and returns the first name. Called while `connected`."""
+        """Reserve `count` handles; return the first. Called while there is a `connection`."""
         first = self.next_handle
         self.next_handle = first + count
         return first
 
     def count_client_trace(self) -> None:
-        """Notes that a function was traced in this process."""
+        """Count a function that was traced in this process."""
         self._report.client_traces += 1
 
     def count_local_run(self) -> None:
-        """Notes that a call ran in this process instead; the daemon hears of it at the next occasion."""
+        """Count a call that ran in this process; the next `send_report` tells the daemon."""
         self._report.local_runs += 1
 
     def close(self) -> None:
-        """Ends the session: the daemon frees its arrays. A forked child only leaves it.
+        """End the session, so that the daemon frees its arrays; a forked child only disconnects.
 
-        Neither another thread's call nor a daemon that hangs keeps the process from ending: the daemon sees that end.
+        Neither another thread's call nor a hanging daemon may block the exit: the daemon notices that anyway.
         """
         if not self.lock.acquire(timeout=_GOODBYE_SECONDS):
             return
@@ -247,7 +253,7 @@ class Session(Link):
             self.lock.release()
 
     def send_report(self, timeout: float | None = None) -> None:
-        """Tells the daemon what this process did on its own."""
+        """Tell the daemon what this process did without it."""
         report, self._report = self._report, Report()
         if report != Report():
             self.ask_once(Verb.REPORT, report, None, timeout=timeout)

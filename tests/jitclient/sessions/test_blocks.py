@@ -111,7 +111,7 @@ def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemo
 
 
 def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
-    half = np.zeros(client.MOST_BESIDE_CALL // 2, np.uint8)
+    half = np.zeros(client.MOST_WITH_CALL // 2, np.uint8)
     assert blocks.room_beside([half, half]) == 2 * half.nbytes
     assert blocks.room_beside([half, half, np.zeros(1, np.uint8)]) == 0
 
