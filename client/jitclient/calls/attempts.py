@@ -1,4 +1,4 @@
-"""Getting a call done while daemons come and go."""
+"""Retrying a call when its daemon ends, or has no room."""
 
 from jitclient.calls import copies
 from jitclient.calls.program import Program
@@ -7,19 +7,19 @@ from jitclient.sessions.retry import RetryPolicy
 from jitclient.sessions.session import Session
 
 MAY_REPEAT = ArrayBudgetExceeded, ProgramLost, DaemonError
-"""What may end an attempt that is not the last."""
+"""Errors after which a call may be retried."""
 
 
 class Attempts:
-    """Those that one call may take: what ends one of them is raised, or there is another."""
+    """The attempts at one call."""
 
     __slots__ = ("_policy", "_prepared_again", "_stay")
 
     def __init__(self, stay: Session, lost: DaemonLost | None = None) -> None:
-        """`lost` is what a try before ended with, of a call that changes nothing.
+        """Start counting. `lost` is the error of an attempt that a call plan made.
 
         Raises:
-            DaemonLost: `lost`, where there may be no other try.
+            DaemonLost: `lost`, if it must not be retried.
         """
         self._stay = stay
         self._policy = RetryPolicy(stay.disconnect, repeats=1)
@@ -28,21 +28,19 @@ class Attempts:
             raise lost
 
     def ended(self, error: Exception, program: Program | None) -> None:
-        """Returns where there is to be another after an error that is one of MAY_REPEAT; `program` is what was called,
-        or None where it could not be had.
+        """Return if there is to be another attempt after `error`, one of MAY_REPEAT; else raise it.
 
-        Raises:
-            Exception: the error, where not.
+        `program` is what was called, or None if it could not be had.
         """
-        if isinstance(error, ArrayBudgetExceeded):  # it did not run
+        if isinstance(error, ArrayBudgetExceeded):  # the call did not run
             again = copies.free_all()
-        elif isinstance(error, ProgramLost):  # nor did it now
-            again = not self._prepared_again  # else it is an argument that was lost with its program
+        elif isinstance(error, ProgramLost):  # nor did this one
+            again = not self._prepared_again  # else the program of an argument is lost, which cannot be computed again
             if again:
                 self._prepared_again = True
                 self._stay.forget_programs()
-        else:  # what uses up its arguments may not run twice
-            uses_up = program is not None and bool(program.prepared.donated)
-            again = self._policy.retries(error, changes=uses_up)
+        else:  # a call that donates must not run twice
+            donates = program is not None and bool(program.prepared.donated)
+            again = self._policy.retries(error, changes=donates)
         if not again:
             raise error

@@ -1,5 +1,5 @@
-"""Tracing in this process what the daemon cannot trace: functions that read files, the environment or the clock, and
-those that no capture can hold. The daemon compiles the program, and shares it with whoever sends the same text.
+"""Tracing in this process what the daemon cannot trace: functions with ambient inputs, or without a capture. The daemon
+compiles the program, and shares it with all clients that send the same text.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class ClientTrace:
-    """A program without effects, in JAX's own serialized form, and what its text does not say."""
+    """A program without effects, as serialized by `jax.export`, with its results."""
 
     program: bytes
     key: str  # digest of the program
@@ -32,9 +32,9 @@ class ClientTrace:
 
 
 def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] = ()) -> ClientTrace:
-    """Traces and lowers a function for the daemon's platform, with the JAX settings in force here. Imports jax.
+    """Trace and lower a function for the daemon's platform, under the JAX settings of this process. Imports jax.
 
-    What it asks of the backend is answered for those `devices`.
+    While it is traced, the function sees `devices` as those of the backend.
 
     Raises:
         CaptureError: the program calls back into Python, so it can run in this process only.
@@ -48,13 +48,13 @@ def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] =
         try:
             exported = export.export(jitted, platforms=[platform])(*map(abstract, wanted.specs_sent))
             program = bytes(exported.serialize())
-        except Exception as error:  # effects, callbacks, custom calls without guarantee: each has its own
+        except Exception as error:  # effects, callbacks, custom calls without guarantee: each raises another type
             raise CaptureError(f"its program cannot leave this process: {error}") from error
     return ClientTrace(program, hashlib.blake2b(program, digest_size=16).hexdigest(), results, structure)
 
 
 def structure_of_results(wanted: Specialisation, devices: Sequence[DeviceInfo] = ()) -> tree.Structure:
-    """That of a function's results, as a trace in this process has it. Imports jax.
+    """The tree of a function's results, from a trace in this process. Imports jax.
 
     Raises:
         BaseException: what the function raised.
@@ -74,7 +74,7 @@ def _traced(wanted: Specialisation) -> tuple[Any, Any, tree.Structure]:
 
 @contextlib.contextmanager
 def without_locations() -> Iterator[None]:
-    """Keeps file names and lines out of the program's text, so that moved code has the same."""
+    """Keep file names and lines out of the program's text, so that moving code does not change it."""
     import jax
 
     name = "jax_traceback_in_locations_limit"  # of the whole process, hence the lock

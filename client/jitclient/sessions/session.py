@@ -115,9 +115,7 @@ class Session(Link):
                         if done.number != message.number:
                             raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
                     else:
-                        if (
-                            pipeline.blocks is not None and not message.calls
-                        ):  # results of calls use their arguments' block
+                        if pipeline.blocks is not None and not message.calls:  # a call has its own
                             pipeline.blocks.offer(message, specs)
                         done, lane = pipeline.ask(connection, message, attachments)
                         read = lane or read
