@@ -1,4 +1,4 @@
-"""Getting a program from the daemon: out of a capture, or out of a trace in this process."""
+"""Getting a program from the daemon: compiled from a capture, or from a trace in this process."""
 
 import contextlib
 import dataclasses
@@ -32,24 +32,24 @@ from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Escape, Lookup, Prepare, Prepared, Traced, Verb
 from jitclient.wire.shardings import Sharding
 
-_ATTEMPTS = 3  # to trace a function while what it reads stays as it is
+_ATTEMPTS = 3  # to trace a function while its declared inputs do not change
 
 
 class _InputsChangedError(Exception):
-    """A declared input is otherwise after the trace than before."""
+    """A declared input changed during the trace."""
 
 
 def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
-    """The program of a function, out of its capture or, where that does not do, of a trace in this process.
+    """Get the program of a function from its capture or, if that is not possible, from a trace in this process.
 
     Args:
-        session: at the daemon.
-        wanted: what it is made for.
-        base: gives the function's own capture.
+        session: with the daemon.
+        wanted: the specialisation.
+        base: returns the capture of the function alone.
 
     Raises:
-        CaptureError: it can run in this process only.
-        BaseException: what the function raised, in this process where it could be traced here.
+        CaptureError: the function can run in this process only.
+        BaseException: what the function raised; in this process, if it could be traced here.
     """
     failure: BaseException | None = None
     watched: Capture | None = None
@@ -70,7 +70,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
 
 
 def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
-    """The daemon has it, or makes it. A function that says what it reads besides is traced here, if it has it not."""
+    """The daemon has it, or compiles it. One with declared inputs is traced here if it is unknown."""
     identity = identify(wanted, base)
     captured, lookup = identity.captured, identity.lookup
     log = CompileLog(wanted, identity.parts, identity.why_here())
@@ -91,15 +91,15 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     digest = identity.digest()
     origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
     structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
-    _leave(prepared.escapes, captured, wanted)
+    _leak(prepared.escapes, captured, wanted)
     program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
     place = default_device(wanted.context)
     return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
 
 
-def _leave(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) -> None:
-    """Leaves in objects of the user's what the trace on the daemon left there: here tracers, as plain JAX leaves them,
-    which raise `jax.errors.UnexpectedTracerError` wherever they are used. Imports jax where it is installed.
+def _leak(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) -> None:
+    """Put leaked tracers where the trace on the daemon stored values in the user's objects, as plain JAX would. They
+    raise `jax.errors.UnexpectedTracerError` when used. Imports jax if it is installed.
     """
     for escape in escapes:
         if _has_jax():
@@ -110,7 +110,7 @@ def _leave(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation)
 
 
 def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Tells each array where it is, and makes their tree."""
+    """Set each array's place before the tree is built."""
 
     def placed(arrays: Sequence[Any]) -> Any:
         for array in arrays:
@@ -121,12 +121,12 @@ def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Call
 
 
 def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
-    """The daemon has its text, or compiles it. Imports jax. `watched` is the function's own capture, from before, as
-    far as there is one: it tells when something that it reads is rebound.
+    """The daemon has its text, or compiles it. Imports jax. `watched` is the capture of the function alone, if there is
+    one: it notices when something that the function refers to is rebound.
     """
     check_carried(wanted.context)
     if not _can_leave(wanted):
-        raise CaptureError("it is traced in this process, and what says where its arrays are cannot follow its program")
+        raise CaptureError("it is traced in this process, whose shardings and devices its program cannot take along")
     inputs = wanted.deps.now() if wanted.deps else ()
     traced, seconds = _traced(session, wanted, inputs)
     signature = signature_of(wanted, None)
@@ -146,7 +146,7 @@ def _while_inputs_hold(make: Callable[[], Program]) -> Program:
 
 
 def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
-    """The trace, and the seconds that it took."""
+    """Return the trace, and the seconds that it took."""
     platform, devices = _backend_of(session)
     start = time.perf_counter()
     traced = trace(wanted, platform, devices)
@@ -158,10 +158,10 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
 
 
 def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tree.Structure:
-    """The structure of the results as a trace in this process has it.
+    """The tree of the results, from a trace in this process.
 
     Raises:
-        CaptureError: the function, what it reads or the settings are others by now.
+        CaptureError: the function, what it reads or the settings have changed.
         BaseException: what the function raised.
     """
     now = identify(wanted, capture(wanted.fun, allow_ambient=wanted.deps is not None))
@@ -171,7 +171,7 @@ def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tr
             "inside takes a trace of it"
         )
     devices: list[DeviceInfo] = []
-    with contextlib.suppress(DaemonError):  # without the daemon it sees this process's own
+    with contextlib.suppress(DaemonError):  # without a daemon, the function sees this process's devices
         _, devices = _backend_of(session)
     session.count_client_trace()
     return structure_of_results(wanted, devices)
@@ -185,7 +185,7 @@ def _has_jax() -> bool:
 
 
 def _backend_of(session: Session) -> tuple[str, list[DeviceInfo]]:
-    """What the daemon compiles for, and its devices."""
+    """The daemon's platform and devices."""
     with session:
         return session.platform, session.ask(Verb.DEVICES, None, list[DeviceInfo])
 
@@ -209,7 +209,7 @@ def _ask(
 
 
 def _can_leave(wanted: Specialisation) -> bool:
-    """Whether a program that is traced here can run there: what says where its arrays are does not follow it."""
+    """Whether a program that is traced here can run on the daemon: it must not say where its arrays are."""
     placed = any(spec.sharding is not None for spec in wanted.specs)
     return not (placed or wanted.options.about_devices() or on_mesh(wanted.context))
 

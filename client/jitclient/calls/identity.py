@@ -1,4 +1,4 @@
-"""What names the program of a captured function to the daemon."""
+"""The identity of a captured function's program: what its call key is computed from."""
 
 import dataclasses
 import hashlib
@@ -21,14 +21,14 @@ from jitclient.wire.shardings import JitShardings
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What names the program of a captured function to the daemon.
+    """What identifies the program of a captured function to the daemon.
 
     Attributes:
-        captured: the function with all that its signature mentions.
-        lookup: what the daemon is asked.
-        inputs: the declared inputs as they were found.
-        wanted: what it was made of, with the state of this process.
-        order: what stands for the order of sets, where the program may depend on it.
+        captured: the capture of the function and of all that its signature refers to.
+        lookup: the question to the daemon.
+        inputs: the state of the declared inputs.
+        wanted: the specialisation, with the state of this process in its context.
+        order: stands for the iteration order of sets, if the program may depend on it.
     """
 
     captured: Capture
@@ -38,32 +38,32 @@ class Identity:
     order: tuple[Input, ...]
 
     def why_here(self) -> CaptureError | None:
-        """Why no daemon can trace it, though its program has a name, under which others find what is traced here."""
+        """Why it must be traced here though its program has a key, under which others find it."""
         if self.order:
             return CaptureError(str(self.captured.set_order))
-        return CaptureError("it is given what only a trace knows: a jaxpr") if self.captured.has_opaque else None
+        return CaptureError("it takes a jaxpr, which only a trace can have") if self.captured.has_opaque else None
 
     def digest(self) -> str:
-        """A digest of what decides the program."""
+        """A digest of the lookup, without the locations of code."""
         lookup = msgspec.structs.replace(self.lookup, locations=b"")
         return hashlib.blake2b(msgspec.msgpack.encode(lookup), digest_size=16).hexdigest()
 
     def parts(self) -> bytes:
-        """What it is made of, in words."""
+        """The encoded parts of the key, for people."""
         return key_parts.of_captured(self.wanted, self.captured, self.inputs + self.order, self.lookup.signature)
 
 
 def refuse_ambient(base: Capture, deps: Deps | None) -> None:
-    """Raise if a function reads what it does not declare."""
+    """Raise if a function reads undeclared inputs."""
     if base.ambient is not None and deps is None:
         raise base.ambient.with_traceback(None)
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
-    """What names the program of a captured function; `base` is the function's own capture.
+    """Identify the program of a captured function; `base` is the capture of the function alone.
 
     Raises:
-        CaptureError: something cannot be captured, or no other process has the order that its sets have here.
+        CaptureError: something cannot be captured, or only this process has the order of its sets.
     """
     refuse_ambient(base, wanted.deps)
     check_carried(wanted.context)
@@ -93,7 +93,7 @@ def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[In
 
 
 def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
-    """What a call specialises on; where nothing was captured, a program says for itself what the rest was."""
+    """The signature of a call; without a capture, that of a traced program, whose text has the rest."""
     ref = captured.index_of if captured is not None else values.nowhere
     statics = wanted.statics if captured is not None else ()
     options = sorted(wanted.options.of_program().items())
@@ -111,5 +111,5 @@ def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
 def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
     found = device_options.jit_shardings(wanted.options, wanted.structure, ref)
     if found is not None and wanted.order is not None:
-        raise CaptureError("its keywords place leaves of a class that has them in another order in every process")
+        raise CaptureError("its keywords place leaves of a class whose order differs between processes")
     return found

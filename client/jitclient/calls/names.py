@@ -1,4 +1,4 @@
-"""Asking the daemon for what a name holds, and having it hold something else."""
+"""Named arrays on the daemon: find, publish, forget."""
 
 import dataclasses
 import hashlib
@@ -28,13 +28,13 @@ _LONGEST = 200
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A name at the daemon, and what it is to hold.
+    """A name at the daemon, and what it should hold.
 
     Attributes:
         text: the name.
-        key: of what it is to hold; None: anything; empty: nothing can tell whether it holds that already.
-        packages: those whose versions are a part of the key.
-        ttl: seconds without a use after which it is forgotten; None: never.
+        key: of its content; None matches any; an empty one matches none.
+        packages: whose versions are part of the key.
+        ttl: seconds without use after which it is forgotten; None: never.
     """
 
     text: str
@@ -44,13 +44,13 @@ class Name:
 
 
 def key_of_function(captured: Capture, context: Context) -> str:
-    """What decides the tree that a function makes; `captured` holds what it reads besides, too."""
+    """The key of the tree that a function returns; `captured` includes its declared inputs."""
     settings = tuple((name, values.encode(value)) for name, value in context)
     return f"function {_digest((captured.key, settings))}"
 
 
 def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> str:
-    """The digest of a tree; empty where it has leaves whose bytes are on the daemon."""
+    """The key of a tree by its content; empty if some of that is on the daemon."""
     if any(type(leaf) is Array for leaf in leaves):
         return ""
     contents = [hashlib.sha256(raw_bytes(value_of(*pair))).digest() for pair in zip(leaves, specs, strict=True)]
@@ -58,12 +58,12 @@ def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> s
 
 
 def label_of(structure: tree.Structure, specs: Sequence[Spec]) -> str:
-    """A tree for people: `{'w': f32[8,8]}`."""
+    """A tree as text: `{'w': f32[8,8]}`."""
     return shown(structure, map(of_spec, specs))
 
 
 def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
-    """Handles on what a name holds, with its tree, if it is of that key."""
+    """Handles on what a name holds, and its encoded tree, if its key matches."""
 
     def ask() -> tuple[list[Array], bytes] | None:
         with here:
@@ -81,17 +81,17 @@ def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
 def publish(
     here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: bytes, label: str
 ) -> list[Array]:
-    """Has a name hold leaves of those specs, and nothing else any more; returns handles on them.
+    """Have a name hold these leaves instead of what it held; return handles on them.
 
     Raises:
-        ArrayBudgetExceeded: there is no room for them; the name holds what it held.
+        ArrayBudgetExceeded: there is no room; the name holds what it held.
     """
     label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
     def ask() -> list[Array]:
         with here:
             arrays = put(here, leaves, specs)
-            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there by now
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there now
             generation = here.generation
             message = Keep(name.text, name.key or "", name.packages, tuple(specs), node, label, handles, name.ttl)
             try:
@@ -106,7 +106,7 @@ def publish(
 
 
 def forget(here: Session, name: Name) -> bool:
-    """Has a name hold nothing any more; whether it held something."""
+    """Forget a name; return whether it held something."""
     return bool(here.retrying(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
 
 

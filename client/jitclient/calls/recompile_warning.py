@@ -1,4 +1,4 @@
-"""Programs that had to be made, one after another, where one might do."""
+"""The warning about a function that is compiled for one shape after another."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,16 +12,16 @@ _MANY_SHAPES = 5
 
 
 class RecompileWarning:
-    """The misses of one function in this process: many that differ in shapes only earn one warning."""
+    """Counts the shapes that one function was compiled for in this process; warns once."""
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, list[tuple[Spec, ...]]] = {}
         self._warned = False
 
     def note(self, wanted: Specialisation, alike: Hashable) -> None:
-        """Notes that a program was made for `wanted`; `alike` is what else decides a program than the specs."""
+        """Note a compilation; `alike` is what decides the program besides the specs."""
         if (getattr(wanted.fun, "__module__", None) or "").startswith("jitclient."):
-            return  # an operation on an array: there is nothing to pad
+            return  # an operation on an array, which nobody can pad
         ranks = tuple((len(spec.shape), spec.dtype, spec.weak_type) for spec in wanted.specs)
         met = self._shapes.setdefault((alike, ranks), [])
         met.append(wanted.specs)
@@ -40,7 +40,7 @@ class RecompileWarning:
 
 
 def _varying(met: Sequence[tuple[Spec, ...]]) -> list[int]:
-    """The leaves that had many shapes."""
+    """Positions of the leaves that had many shapes."""
     if len(met) < _MANY_SHAPES:
         return []
     return [n for n, leaf in enumerate(zip(*met, strict=True)) if len({spec.shape for spec in leaf}) >= _MANY_SHAPES]
