@@ -1,4 +1,4 @@
-"""The hot path: one Run of one session, in the order that the message says."""
+"""Carrying out a Run of one session, in the order that the message specifies."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
-    """Does what a Run asks.
+    """Carry out a Run.
 
     Raises:
-        ProtocolError: the message makes no sense for this session; the connection is of no more use.
+        ProtocolError: the message is invalid for this session; the connection must be closed.
     """
     done = Done(run.number)
-    # What was read of a block is gone with the frame of that function: it could not come back otherwise.
-    _do(engine, session, run, lane.beside(run.block), draining, done)
+    # In a function of its own, so that no local variable refers to the block, or it could not return.
+    _do(engine, session, run, lane.attachments_of(run.block), draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
     attachments: list[HostArray] = []
@@ -43,11 +43,11 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
 
 
 def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
-    # All that goes beside the frame is read before anything else can go wrong.
+    # Read all attachments first: an error must not leave any on the socket.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
-    with engine.counters.lock:  # not a function of its own: each would cost every call
+    with engine.counters.lock:  # inline: every call would pay for a function
         engine.counters.calls += len(calls)
     try:
         for call in calls:
@@ -70,7 +70,7 @@ def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
 
 
 class _Call:
-    """One call with all that came with it."""
+    """One call with its attachments."""
 
     __slots__ = ("arguments", "call", "lost", "program", "session")
 
@@ -92,14 +92,14 @@ class _Call:
         ]
 
     def _lose(self, error: DaemonLost, take: Take) -> None:
-        """Its program went with the daemon before: its first result says so, and the others are not there."""
+        """The program was lost with an earlier daemon: its first result raises that, the others do not exist."""
         self.lost = Failed(failure_of(error))
         for value in self.call.arguments:
             if type(value) is Attached:
-                take(value.nbytes)  # it is in the way of what follows
+                take(value.nbytes)  # skip it
 
     def run(self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]]) -> None:
-        """Runs it. What it raises, its results stand for, and whatever is made of them."""
+        """Run it. If it raises, its results raise that, and so do results computed from them."""
         session, call = self.session, self.call
         if call.drop:
             session.forget(call.drop)
@@ -115,7 +115,7 @@ class _Call:
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
                 self._find_room()
-            if program.donated:  # what it takes, a Run of a connection before may have yet to look at
+            if program.donated:  # a Run of an earlier connection may still read what this call donates
                 session.settle()
             leaves = [
                 session.array(value) if type(value) is int else land(value)
@@ -124,15 +124,15 @@ class _Call:
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
             results = engine.run(program, leaves, ran)
-        except BaseException as error:  # a callback of the user's may raise SystemExit: it is the client's to see
+        except BaseException as error:  # a user's callback may raise SystemExit, which is for the client
             note_failure(session, call, program, error, done)
         else:
             session.keep(call.results, results)
-            # Not all that is donated is of use to a program: what is not lives on, as in JAX.
+            # A program need not use all donated arrays: the others stay alive, as in JAX.
             done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
 
     def _find_room(self) -> None:
-        """Raises where there is none for the results. What the program takes of the session's makes room."""
+        """Raise if there is no room for the results. Donated arrays count as room."""
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
         label = self.session.executable(self.call.executable).info.label
@@ -142,12 +142,12 @@ class _Call:
 def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
-    """Runs a call that came with nothing beside its message."""
+    """Run a call without attachments."""
     _Call(session, call, _nothing).run(engine, draining, done, ran)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
-    """Has the results of a call that raised stand for that."""
+    """Have the results of a failed call raise its error."""
     failed = error if isinstance(error, Failed) else None
     failed = failed or Failed(failure_of(error, program.loaded, session.locations(call.executable)))
     done.failures.append((call.results, failed.failure))
@@ -155,12 +155,12 @@ def note_failure(session: Session, call: Call, program: Program, error: BaseExce
 
 
 def _nothing(nbytes: int) -> HostArray:
-    raise ProtocolError(f"{nbytes:,} bytes are said to be beside a message that has nothing there")
+    raise ProtocolError(f"a message without attachments says that it has one of {nbytes:,} bytes")
 
 
 def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
     try:
-        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not what a spec says that may make no sense
+        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not from the spec, which may be invalid
         session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program puts there,", put.is_spare)
         session.keep(put.handle, [engine.resident(data, put.spec)])
     except Exception as error:
@@ -179,7 +179,7 @@ def _wait(session: Session, handle: int, done: Done) -> None:
 def fetch(
     engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
 ) -> bytes | Attached | Failure:
-    """The value of an array, which is one of `count` in a message."""
+    """The value of an array, one of `count` in a message."""
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
     except Failed as error:

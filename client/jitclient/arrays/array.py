@@ -1,4 +1,4 @@
-"""The client's handle on an array that lives on the daemon."""
+"""The client's handle of an array that lives on the daemon."""
 
 import sys
 import weakref
@@ -21,15 +21,15 @@ from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbyte
 from jitclient.wire.messages import Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
-"""Results up to so many bytes in all come back with the answer to their call."""
+"""Results of up to so many bytes in total come with the answer to their call."""
 
 _new = object.__new__
 
 
 class Array(Placement, Conversions, Operations):
-    """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
-    is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
-    the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
+    """An array on the daemon. It stays there until its value is fetched (`np.asarray`, `float`, printing), which is
+    read-only, as JAX's are. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return
+    arrays there. The daemon frees an array that has no handles left.
 
     Attributes:
         shape: a tuple of ints.
@@ -70,16 +70,16 @@ class Array(Placement, Conversions, Operations):
     deleted: bool
 
     def __new__(cls, *_: object, **__: object) -> "Array":
-        """Refuses: `make_handles` makes them."""
+        """Refuse: `make_handles` makes them."""
         raise TypeError("an Array stands for one on the daemon: jitclient.device_put makes both")
 
     def __del__(self) -> None:
-        """Tells the daemon, soon, that nobody holds it. Runs inside garbage collections: no lock, no I/O."""
+        """Queue the handle to be dropped on the daemon. Runs inside garbage collections: no lock, no I/O."""
         session = self._session
         drops = session.drops
         if drops is self._drops:
             drops.append(self._handle)
-            # Where there is no connection, they go with the first message of the next.
+            # Without a connection, drops go with the first message of the next one.
             if not session.background.awake and session.connection is not None:
                 session.background.wake()
 
@@ -87,7 +87,7 @@ class Array(Placement, Conversions, Operations):
     def __class__(self) -> type:
         return interop.class_in_jax(Array)
 
-    # ---- what is known without a look
+    # ---- known without fetching
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class Array(Placement, Conversions, Operations):
         if not is_key(self.spec):
             return dtype_named(self.spec.dtype)
         if "jax" not in sys.modules:
-            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, is one that only jax has: import jax")
+            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, only exists in jax: import jax")
         return key_dtype(self.spec.dtype)
 
     @property
@@ -110,9 +110,9 @@ class Array(Placement, Conversions, Operations):
 
     @property
     def aval(self) -> Any:
-        """What jax traces in place of it."""
+        """Its abstract value in jax."""
         if "jax" not in sys.modules:
-            raise AttributeError("aval is said in jax's words: import jax")
+            raise AttributeError("aval is an object of jax: import jax")
         return aval_of(self.spec)
 
     @property
@@ -140,22 +140,22 @@ class Array(Placement, Conversions, Operations):
         return self.deleted
 
     def delete(self) -> None:
-        """Has the daemon free it now. Whatever uses it later raises."""
+        """Free it on the daemon. Later uses raise."""
         self.deleted = True
         self._value = None
         self.__del__()
 
-    # ---- looks
+    # ---- values
 
     def key_data(self) -> HostArray:
-        """The words behind typed PRNG keys, uint32 with one axis more."""
+        """The data of typed PRNG keys: uint32, with one more axis."""
         return self._fetched()
 
     def block_until_ready(self) -> "Array":
-        """Waits until it is computed; returns itself.
+        """Wait until it is computed; return it.
 
         Raises:
-            BaseException: what the call raised that should have made it.
+            BaseException: what the call raised that should have computed it.
         """
         self._check_alive()
         if self._value is None:
@@ -173,9 +173,9 @@ class Array(Placement, Conversions, Operations):
         return by_value, (np.asarray(self._fetched()), self.spec)
 
     def in_process(self) -> Any:
-        """Its value as an array of this process's own jax, if that is loaded; or else of numpy.
+        """Its value as an array of this process's own jax if that is loaded, else of numpy.
 
-        The same one as long as somebody holds it, so that a trace that uses it twice has one constant.
+        The same object while it is referenced, so that a trace that uses it twice has one constant.
         """
         self._check_alive()
         local = self._local() if self._local is not None else None
@@ -191,7 +191,7 @@ class Array(Placement, Conversions, Operations):
         return session is self._session and session.generation == self._generation and not self.deleted
 
     def handle_in(self, session: Session) -> int | None:
-        """Its name at the daemon of `session`, or None where only its value can be sent there.
+        """Its handle at the daemon of `session`, or None if its value must be sent there.
 
         Raises:
             RuntimeError: it was donated.
@@ -210,33 +210,32 @@ class Array(Placement, Conversions, Operations):
     def _fetched(self) -> HostArray:
         self._check_alive()
         if self._value is None:
-            self._ask([self, *self._others()], fetch=True)
+            self._ask([self, *self._unfetched_siblings()], fetch=True)
         assert self._value is not None
         return self._value
 
     def _ask(self, arrays: "Sequence[Array]", fetch: bool) -> None:
-        """Waits until this array, the first of some, is computed; with `fetch`, all of them get their values."""
+        """Wait until `arrays`, of which this is the first, are computed; with `fetch`, get the values of all."""
         session, handles = self._session, tuple([array._handle for array in arrays])
         specs = [array.spec for array in arrays] if fetch else []
         run = Run(fetch=handles) if fetch else Run(wait=handles)
         try:
-            # A look changes nothing: it may be repeated, where the session lives on.
+            # A fetch changes nothing, so it may be repeated while the session exists.
             done, values = session.retrying(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
-        for array, value in zip(arrays, values, strict=False):  # there are none where we only wait
+        for array, value in zip(arrays, values, strict=False):  # no values if we only wait
             if not isinstance(value, Failure):
                 array._value = value
         failures = [failure for handle, failure in done.failures if handle == self._handle]
         for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
             raise self._lost(to_exception(failure))
 
-    def _others(self) -> "list[Array]":
-        """Small results of the same call that may be looked at next."""
-        mates, self._siblings = [mate() for mate in self._siblings], ()
-        return [
-            mate for mate in mates if mate is not None and mate is not self and mate._value is None and not mate.deleted
-        ]
+    def _unfetched_siblings(self) -> "list[Array]":
+        """Small results of the same call, which are likely to be fetched next."""
+        siblings, self._siblings = [sibling() for sibling in self._siblings], ()
+        alive = [array for array in siblings if array is not None and array is not self and not array.deleted]
+        return [array for array in alive if array._value is None]
 
     def _lost(self, error: BaseException) -> BaseException:
         if isinstance(error, DaemonDraining):
@@ -244,7 +243,7 @@ class Array(Placement, Conversions, Operations):
             lost.__cause__ = error
             return lost
         if isinstance(error, ProgramLost):
-            self._session.forget_programs()  # so that to call it again helps
+            self._session.forget_programs()  # so that another call has it compiled again
         return error
 
     def _check_alive(self) -> None:
@@ -259,9 +258,9 @@ class Array(Placement, Conversions, Operations):
 
 
 def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Array]:
-    """Handles on arrays of those specs, whose names follow each other. Called with the session's lock.
+    """Make consecutive handles for arrays of these specs. Called with the session's lock held.
 
-    One function for all of a call: with an `__init__` for each, a handle's life costs a tenth more.
+    One function for all results of a call: an `__init__` for each would make handles a tenth slower.
     """
     generation, drops = session.generation, session.drops
     arrays: list[Array] = []
@@ -280,18 +279,18 @@ def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Ar
 
 
 def fetch_together(arrays: Sequence[Array]) -> None:
-    """Small results of one call: a look at the first of them fetches all."""
-    mates = tuple(map(weakref.ref, arrays))
+    """Have the first fetch of these small results of one call fetch all of them."""
+    siblings = tuple(map(weakref.ref, arrays))
     for array in arrays:
-        array._siblings = mates
+        array._siblings = siblings
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:
-    """An array in this process: jax's where jax is loaded, or else numpy's. What pickling and captures hold."""
+    """An array in this process: of jax if that is loaded, else of numpy. Pickles and captures name it."""
     jax = sys.modules.get("jax")
     if jax is None:
         return value
-    # Its dtype is what it is: where 64 bits are off it was narrowed when it was made, if it was to be.
+    # Keep 64-bit types: an array was narrowed when it was made, if at all.
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         array = jax.numpy.asarray(value)
         if is_key(spec):

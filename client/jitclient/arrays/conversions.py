@@ -1,4 +1,4 @@
-"""An array of the daemon as values of numpy and Python: whatever asks for one fetches it."""
+"""Converting an array of the daemon to values of numpy and Python, which fetches it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from jitclient.wire.messages import Spec
 
 
 class Conversions(Remote):
-    """What turns an array into something else."""
+    """The conversions of `Array`."""
 
     __slots__ = ()
 
@@ -42,10 +42,11 @@ class Conversions(Remote):
     def __bytes__(self) -> bytes:
         if is_key(self.spec):
             return bytes(here(self))
-        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))  # which Python asks for first
+        # bytes() prefers __index__ to the buffer.
+        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))
         return bytes(int(self)) if is_index else self.tobytes()
 
-    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
+    def __buffer__(self, flags: int) -> memoryview:  # since Python 3.12, `np.asarray` uses it first
         value = self._value
         if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
             value = self.__array__()
@@ -107,7 +108,7 @@ class Conversions(Remote):
         return _shown(self._fetched(), self.spec.shape, kind)
 
     def _on_host(self) -> Any:
-        """Its value as an array of numpy; keys as JAX's own, which knows what they can do."""
+        """Its value as a numpy array; typed keys as a jax array, as only jax has their operations."""
         return here(self) if is_key(self.spec) else np.asarray(self)
 
     def _scalar(self) -> Any:
@@ -117,7 +118,7 @@ class Conversions(Remote):
 
 
 def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
-    """What `repr` shows, laid out as JAX does."""
+    """The text of `repr`, in JAX's layout."""
     width = np.get_printoptions()["linewidth"]
     elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
     if not value.size:
