@@ -31,21 +31,14 @@ class Session(Link):
         super()._reset()
         self._report = Report()
 
-    def ask(
-        self,
-        verb: Verb,
-        message: Any,
-        answer: Any,
-        deref: values.Deref = values.nothing,
-        timeout: float | None = None,
-    ) -> Any:
-        """Send a verb; return its answer, a message of type `answer`. Gives up after `timeout` seconds of silence.
+    def ask(self, verb: Verb, message: Any, answer: Any) -> Any:
+        """Send a verb; return its answer, a message of type `answer`.
 
         Raises:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
             BaseException: what the daemon raised, with its own type if this process has loaded it.
         """
-        return self.retrying(lambda: self.ask_once(verb, message, answer, deref, timeout))
+        return self.retrying(lambda: self.ask_once(verb, message, answer))
 
     def ask_once(
         self,
@@ -55,7 +48,7 @@ class Session(Link):
         deref: values.Deref = values.nothing,
         timeout: float | None = None,
     ) -> Any:
-        """As `ask`, without retries."""
+        """As `ask`, without retries. Gives up after `timeout` seconds of silence."""
         payload = _encode(message)
         with self._guarded() as connection:
             reply = connection.request(verb, payload, timeout)
