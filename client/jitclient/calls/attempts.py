@@ -13,16 +13,16 @@ MAY_REPEAT = ArrayBudgetExceeded, ProgramLost, DaemonError
 class Attempts:
     """The attempts at one call."""
 
-    __slots__ = ("_policy", "_prepared_again", "_stay")
+    __slots__ = ("_policy", "_prepared_again", "_session")
 
-    def __init__(self, stay: Session, lost: DaemonLost | None = None) -> None:
+    def __init__(self, session: Session, lost: DaemonLost | None = None) -> None:
         """Start counting. `lost` is the error of an attempt that a call plan made.
 
         Raises:
             DaemonLost: `lost`, if it must not be retried.
         """
-        self._stay = stay
-        self._policy = RetryPolicy(stay.disconnect, repeats=1)
+        self._session = session
+        self._policy = RetryPolicy(session.disconnect, repeats=1)
         self._prepared_again = False
         if lost is not None and not self._policy.retries(lost):
             raise lost
@@ -38,7 +38,7 @@ class Attempts:
             again = not self._prepared_again  # else the program of an argument is lost, which cannot be computed again
             if again:
                 self._prepared_again = True
-                self._stay.forget_programs()
+                self._session.forget_programs()
         else:  # a call that donates must not run twice
             donates = program is not None and bool(program.prepared.donated)
             again = self._policy.retries(error, changes=donates)

@@ -168,7 +168,7 @@ def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tr
     if current_context() != wanted.context or now.digest() != digest:
         raise CaptureError(
             f"{wanted.name} is another function by now, or runs under other settings, than when it made this: to look "
-            "inside takes a trace of it"
+            "inside, it must be traced"
         )
     devices: list[DeviceInfo] = []
     with contextlib.suppress(DaemonError):  # without a daemon, the function sees this process's devices

@@ -153,7 +153,7 @@ class Program:
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
         """Whether large results may come with the answer, too, in the shared memory of the arguments."""
         large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
-        return sum(large) <= self.session.room_beside(attachments)
+        return sum(large) <= self.session.room_with_answer(attachments)
 
 
 def _category(named: bytes) -> type[Warning]:

@@ -37,18 +37,18 @@ def with_copies(
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
     if not ours:
         return leaves
-    stand_ins = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
-    due = [n for key, n in ours.items() if stand_ins[key] is None and copies.is_due(leaves[n], program)]
+    found_copies = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
+    due = [n for key, n in ours.items() if found_copies[key] is None and copies.is_due(leaves[n], program)]
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
             made = _put_with_retry(here, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
         for n, copy in zip(due, made, strict=True):
             copies.note(leaves[n], copy)
-            stand_ins[id(leaves[n])] = copy
+            found_copies[id(leaves[n])] = copy
     found: list[Any] = list(leaves)
     for n in places:
-        copy = stand_ins.get(id(leaves[n]))
+        copy = found_copies.get(id(leaves[n]))
         if copy is not None:
             found[n] = copy
     return found

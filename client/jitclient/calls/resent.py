@@ -55,7 +55,7 @@ class Resent:
         if (wanted.name, argument) not in _warned:
             _warned.add((wanted.name, argument))
             warn(
-                f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: it travels once, and "
-                "stays on the daemon, if you pass what jitclient.device_put makes of it",
+                f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: pass the result of "
+                "jitclient.device_put, which is sent once and stays on the daemon",
                 RuntimeWarning,
             )

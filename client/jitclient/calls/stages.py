@@ -30,7 +30,7 @@ Prepare = Callable[[Session, Specialisation], Program]
 
 
 class Traced:
-    """A function traced in this process, for a look at its `jaxpr`. Has the attributes of `jax.stages.Traced`.
+    """A function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
 
     Example:
         >>> step.trace(params, x).jaxpr

@@ -58,7 +58,7 @@ class Blocks:
         message.block = block.number
         return ()
 
-    def room_beside(self, attachments: Sequence[HostArray]) -> int:
+    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
         """Bytes of results that may come with the answer to a call, in the block of its arguments."""
         self._settle()
         nbytes = sum(array.nbytes for array in attachments)

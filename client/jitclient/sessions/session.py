@@ -14,7 +14,7 @@ from jitclient.codec import values
 from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
 from jitclient.sessions.failures import answered
 from jitclient.sessions.link import BUSY, Link
-from jitclient.wire.array_transport import HostArray, received
+from jitclient.wire.array_transport import HostArray, unpack_value
 from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
@@ -114,7 +114,7 @@ class Session(Link):
                         read = lane or read
                     if not specs:
                         return done, []
-                    return done, [received(read, *pair) for pair in zip(done.values, specs, strict=True)]
+                    return done, [unpack_value(read, *pair) for pair in zip(done.values, specs, strict=True)]
                 except BaseException:
                     try:
                         drops.extend(dropped)
@@ -128,13 +128,13 @@ class Session(Link):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
 
-    def room_beside(self, attachments: Sequence[HostArray]) -> int:
+    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
         """How many bytes of large results may come with the answer to a call. Called with the `lock` held.
 
         None but on the CPU: elsewhere a call returns before its results are computed, and would have to wait.
         """
         blocks = self._pipeline.blocks
-        return blocks.room_beside(attachments) if blocks is not None and self.platform == "cpu" else 0
+        return blocks.room_with_answer(attachments) if blocks is not None and self.platform == "cpu" else 0
 
     def _may_have_begun(self, number: int) -> bool:
         """Whether the daemon may have begun a Run that it never answered. Reconnects, to be told."""

@@ -100,7 +100,9 @@ def shaped(raw: HostArray, spec: Spec) -> HostArray:
     return raw.view(dtype).reshape(shape)
 
 
-def received(read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec) -> HostArray | Failure:
+def unpack_value(
+    read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec
+) -> HostArray | Failure:
     """The array in an answer, read-only, or its failure; `read` reads the attachments."""
     if isinstance(value, Failure):
         return value

@@ -93,12 +93,12 @@ def received(number: int, capacity: int, descriptor: int) -> Block:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError as error:
-        raise ProtocolError("a descriptor that came for shared memory is none") from error
+        raise ProtocolError("the peer sent a descriptor that is not shared memory") from error
     if seals != _SEALS:
-        raise ProtocolError("the size of shared memory that came is not sealed, or its pages are")
+        raise ProtocolError("the peer sent shared memory whose size is not sealed, or whose pages are")
     size = os.fstat(descriptor).st_size
     if size != capacity:
-        raise ProtocolError(f"shared memory of {size:,} bytes came for one of {capacity:,}")
+        raise ProtocolError(f"the peer sent shared memory of {size:,} bytes instead of {capacity:,}")
     return Block(number, capacity, descriptor)
 
 

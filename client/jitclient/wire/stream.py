@@ -136,10 +136,10 @@ class WireStream(SocketStream):  # type: ignore[misc]
     def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], descriptor: int | None) -> None:
         left = [memoryview(part) for part in parts]
         descriptors = array.array("i", () if descriptor is None else (descriptor,))
-        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
         while left:
-            sent = self.sock.sendmsg(left[:_MOST_PARTS], beside)
-            beside = []
+            sent = self.sock.sendmsg(left[:_MOST_PARTS], ancillary)
+            ancillary = []
             while left and sent >= len(left[0]):
                 sent -= len(left.pop(0))
             if left:

@@ -112,16 +112,16 @@ def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemo
 
 def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
     half = np.zeros(client.MOST_WITH_CALL // 2, np.uint8)
-    assert blocks.room_beside([half, half]) == 2 * half.nbytes
-    assert blocks.room_beside([half, half, np.zeros(1, np.uint8)]) == 0
+    assert blocks.room_with_answer([half, half]) == 2 * half.nbytes
+    assert blocks.room_with_answer([half, half, np.zeros(1, np.uint8)]) == 0
 
 
 def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> None:
     array = np.zeros(N, np.float32)
     held = [call_unasked(blocks, daemon, n) for n in range(MOST_LENT // 2)]
-    assert blocks.room_beside([array]) == 0
+    assert blocks.room_with_answer([array]) == 0
     held.pop()
-    assert blocks.room_beside([array]) == array.nbytes
+    assert blocks.room_with_answer([array]) == array.nbytes
 
 
 def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon) -> None:
