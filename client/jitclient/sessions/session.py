@@ -91,42 +91,40 @@ class Session(Link):
                 raise SessionBusy(BUSY)
             pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
             try:
+                self._exchanging = True  # from here on, calls in signal handlers are refused
+                if program_generation not in (None, self.program_generation):
+                    raise NotSent(REPLACED)
+                if drops:
+                    dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
+                if message.calls:  # freed before the call, which can use the memory
+                    message.calls[0].drop = dropped
+                else:
+                    message.drop = dropped
+                read = connection.read_attachment
+                if changes and not (attachments or pipeline.queue or pipeline.unanswered):
+                    pipeline.number = message.number = pipeline.number + 1
+                    done: Done = _decode(connection.answer(_encode(message)))
+                    if done.number != message.number:
+                        raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
+                else:
+                    if pipeline.blocks is not None and not message.calls:  # else they use the call's block
+                        pipeline.blocks.offer(message, specs)
+                    done, lane = pipeline.ask(connection, message, attachments)
+                    read = lane or read
+                if not specs:
+                    return done, []
+                return done, [unpack_value(read, *pair) for pair in zip(done.values, specs, strict=True)]
+            except BaseException as error:
                 try:
-                    self._exchanging = True  # from here on, calls in signal handlers are refused
-                    if program_generation not in (None, self.program_generation):
-                        raise NotSent(REPLACED)
-                    if drops:
-                        dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
-                    if message.calls:  # freed before the call, which can use the memory
-                        message.calls[0].drop = dropped
-                    else:
-                        message.drop = dropped
-                    read = connection.read_attachment
-                    if changes and not (attachments or pipeline.queue or pipeline.unanswered):
-                        pipeline.number = message.number = pipeline.number + 1
-                        done: Done = _decode(connection.answer(_encode(message)))
-                        if done.number != message.number:
-                            raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
-                    else:
-                        if pipeline.blocks is not None and not message.calls:  # a call has its own
-                            pipeline.blocks.offer(message, specs)
-                        done, lane = pipeline.ask(connection, message, attachments)
-                        read = lane or read
-                    if not specs:
-                        return done, []
-                    return done, [unpack_value(read, *pair) for pair in zip(done.values, specs, strict=True)]
-                except BaseException:
-                    try:
-                        drops.extend(dropped)
-                    finally:
-                        self.disconnect()
-                    raise
+                    drops.extend(dropped)
                 finally:
+                    self.disconnect()
                     self._exchanging = False
-            except DaemonLost as error:
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
                 raise
+            finally:
+                self._exchanging = False
 
     def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
         """How many bytes of large results may come with the answer to a call. Called with the `lock` held.
