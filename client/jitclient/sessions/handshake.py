@@ -49,7 +49,7 @@ class Reached:
 
 
 @dataclasses.dataclass(frozen=True)
-class Identity:
+class ClientId:
     """Who connects: the token of the session to resume or join, and an id of the process that numbers the Runs."""
 
     token: bytes = b""
@@ -64,7 +64,7 @@ class Finder:
         self._refusal: DaemonUnavailable | Incompatible | None = None
         self._until = 0.0  # when to try again
 
-    def reach(self, who: Identity) -> Reached:
+    def reach(self, who: ClientId) -> Reached:
         """As the function `reach`, or raise its last error again."""
         start = time.monotonic()
         if self._refusal is not None and start < self._until:
@@ -79,7 +79,7 @@ class Finder:
         return reached
 
 
-def reach(chosen: Settings, who: "Identity | None" = None) -> Reached:
+def reach(chosen: Settings, who: "ClientId | None" = None) -> Reached:
     """Connect to a daemon, starting one if none answers, and open a session, or resume that of `who`.
 
     Raises:
@@ -87,7 +87,7 @@ def reach(chosen: Settings, who: "Identity | None" = None) -> Reached:
         DaemonSilent: it is there, but does not answer.
         Incompatible: it has other versions of Python, jax or the protocol.
     """
-    return _retry_while_ending(lambda: _reach(chosen, who or Identity()))
+    return _retry_while_ending(lambda: _reach(chosen, who or ClientId()))
 
 
 def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
@@ -104,7 +104,7 @@ def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
             time.sleep(_POLL_SECONDS)
 
 
-def _reach(chosen: Settings, who: Identity) -> Reached:
+def _reach(chosen: Settings, who: ClientId) -> Reached:
     started = None
     try:
         connection, address = _connect(chosen)
@@ -179,7 +179,7 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: "ClientConnection", who: Identity) -> Welcome:
+def _greet(connection: "ClientConnection", who: ClientId) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,

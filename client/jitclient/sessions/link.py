@@ -13,7 +13,7 @@ from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverErr
 from jitclient.sessions.background import SOON_SECONDS, Background
 from jitclient.sessions.blocks import IDLE_SECONDS, Blocks
 from jitclient.sessions.drops import Drops
-from jitclient.sessions.handshake import Finder, Identity
+from jitclient.sessions.handshake import ClientId, Finder
 from jitclient.sessions.pipeline import Pipeline
 from jitclient.sessions.retry import ATTEMPTS, RetryPolicy
 from jitclient.settings import Settings
@@ -47,7 +47,7 @@ class Link:
         self.connection: ClientConnection | None = None
         self.next_handle = 1
         """The handle of the next array."""
-        self._identity = Identity()
+        self._identity = ClientId()
         self._process = b""  # identifies the daemon
         self._begun = 0  # number of our last Run that the daemon had begun when we connected
         self._finder = Finder(chosen)
@@ -182,7 +182,7 @@ class Link:
             connection.abandon()
         self._reset()  # the child may use inherited handles, but must not free them
         self._joined = True
-        self._identity = Identity(self._identity.token)
+        self._identity = ClientId(self._identity.token)
 
     # ---- idle work
 
