@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from jitclient.calls.preparing import identify
+from jitclient.calls.identity import identify
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.decorator import jit
 from jitclient.errors import CaptureError, DaemonError

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jitclient.calls.arguments import spec_of
-from jitclient.calls.putting import put
+from jitclient.calls.puts import put
 from jitclient.errors import DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context
 from jitclient.notices.warned import warn

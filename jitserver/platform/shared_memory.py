@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.blocks import MOST_LENT, OwnBlock, Reader, best, capacity_for, lay, possible, room_for
 from jitclient.wire.messages import Leased, Return
+from jitclient.wire.shared_memory import MOST_LENT, OwnBlock, Reader, best, capacity_for, lay, possible, room_for
 from jitserver.platform import memory_limits
 
 IDLE_SECONDS = 300.0

@@ -1,4 +1,4 @@
-"""The daemon's end of a connection: hands Runs on, and says that it is busy while an answer takes long."""
+"""The daemon's end of a connection: passes Runs on, and sends BUSY while an answer takes long."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Run).decode
 
 _DONE = bytes((DONE,))
-_SECONDS_WITHOUT_SESSION = 60.0  # after which a peer that says nothing is shown the door
+_SECONDS_WITHOUT_SESSION = 60.0  # after which a silent connection without a session is closed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,18 +55,18 @@ class Answered:
 
 
 Take = Callable[[int], HostArray]
-"""Hands out the next so many bytes of what goes beside a message."""
+"""Reads the next attachment, of so many bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """How arrays go beside the messages of one connection."""
+    """How attachments of one connection are sent: on its socket, or in leased blocks."""
 
     channel: WireChannel
     lent: Lent
 
-    def beside(self, block: int) -> Take:
-        """What reads the arrays that came beside a message, which names that block, or none (0)."""
+    def attachments_of(self, block: int) -> Take:
+        """A reader of the attachments of a message that names this block, or none (0)."""
         return self.lent.arguments(block) if block else self._read
 
     def _read(self, nbytes: int) -> HostArray:
@@ -76,7 +76,7 @@ class Lane:
 
 
 Answer = Callable[[Session, Run, Lane], Answered]
-"""Does what a Run asks: session, message, and the way of what goes beside it -> the answer."""
+"""Carries out a Run: session, message and lane -> answer."""
 
 AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
 """Likewise, where a Run is like most; or else None, and nothing was done."""
@@ -102,7 +102,7 @@ class DaemonConnection(WireConnection):
         self._lane = Lane(self._channel, Lent(pool))
 
     def serve_all(self) -> None:
-        """Serves until the connection ends. A peer that breaks the protocol is cut off, and nobody else notices."""
+        """Serve until the connection ends. A peer that violates the protocol is disconnected."""
         try:
             while not self.closed:
                 if self.session is not None:
@@ -112,15 +112,15 @@ class DaemonConnection(WireConnection):
         except (EOFError, OSError):
             pass
         except (ProtocolError, msgspec.MsgspecError) as error:
-            log.warning("a connection was cut off: %s", error)
-        except Exception:  # what bytes can do to rpyc's decoder is anything
-            log.warning("a connection was cut off", exc_info=True)
+            log.warning("closed a connection: %s", error)
+        except Exception:  # rpyc's decoder may raise anything on invalid bytes
+            log.warning("closed a connection", exc_info=True)
         finally:
             self.close()
             self._lane.lent.close()
 
     def _serve_plain(self, session: Session) -> None:
-        """Serves until the connection ends; what is like most without leaving this function but for the work itself."""
+        """Serve until the connection ends; answer plain Runs with as few function calls as possible."""
         channel = self._channel
         while not self._closed:
             data = channel.recv_at_once()
@@ -145,10 +145,10 @@ class DaemonConnection(WireConnection):
                     channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
             finally:
                 self.busy_since = None
-                del told, attachments  # which are arrays, or keep some
+                del told, attachments  # they hold arrays
 
     def act_on(self, data: bytes) -> None:
-        """Hands a message to whom it is for, and notes how long that takes."""
+        """Handle a message, noting when that started."""
         self._phase, self.busy_since = "running", monotonic()
         try:
             super().act_on(data)
@@ -156,7 +156,7 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Answers a Run, or lends shared memory and takes it back."""
+        """Handle a Run, or the lease or return of shared memory."""
         if self.session is None or self.order is None:
             super().on_frame(kind, body)
         elif kind == RUN:
@@ -171,7 +171,7 @@ class DaemonConnection(WireConnection):
 
     def _on_run(self, session: Session, order: Order, run: Run) -> None:
         if not order.begin(self, run.number):
-            raise EOFError("the client goes on over another connection")
+            raise EOFError("the client has moved to another connection")
         try:
             answered = self._answer(session, run, self._lane)
         finally:
@@ -181,26 +181,22 @@ class DaemonConnection(WireConnection):
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def say(self, phase: str) -> None:
-        """Notes what the work on the answer has come to, for the next word to the client."""
+        """Set the phase of the work on the answer, for the next BUSY."""
         self._phase = phase
 
     def has_waiting_client(self) -> bool:
-        """Whether somebody alive waits for an answer."""
+        """Whether a living client waits for an answer."""
         return self.busy_since is not None and not (self.session is not None and self.session.ended)
 
     def send_busy(self, since: float, now: float) -> None:
-        """Tells a client that waits that the daemon is at work. Never waits for it, and says nothing more to one that
-        does not read.
-        """
+        """Send BUSY, without blocking, and only if the client has read what was sent before."""
         with contextlib.suppress(EOFError):
             if not self._channel.stream.unread():
                 self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
 
 
 class Pulse:
-    """Each second: says on all connections whose answer takes long that the daemon is alive, and frees the sessions of
-    clients that are not.
-    """
+    """Every second, sends BUSY on all connections whose answer takes long, and ends the sessions of dead clients."""
 
     SECONDS = 1.0
 
@@ -211,11 +207,11 @@ class Pulse:
         self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends, and waits for the end."""
+        """Stop the thread, and wait for its end."""
         self._stopped.set()
         self._thread.join()
 
@@ -228,7 +224,7 @@ class Pulse:
             try:
                 self._send_busy()
                 self._sessions.end_orphans()
-            except Exception:  # without a pulse, clients give up calls that are well
+            except Exception:  # without BUSY, clients time out during healthy calls
                 log.exception("the pulse skipped a beat")
 
     def _send_busy(self) -> None:

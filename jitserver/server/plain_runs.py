@@ -1,8 +1,8 @@
-"""The Runs that come all day, each answered by one flat function: calls of plain programs, then looks at results.
+"""The daemon's hot path: plain Runs, calls of plain programs and fetches, carried out by one flat function.
 
-A program is plain where its arguments and results are ordinary arrays on one device, and it changes, raises and needs
-nothing: no donation, no callbacks, no settings, no crash held against it. All else is answered by `runs.py`, which is
-asked for a single call or look here, too, where that turns out to be out of the ordinary.
+A program is plain if its arguments and results are ordinary arrays on one device, and it has no donation, no callbacks,
+no settings and no strikes. `runs.py` carries out all other Runs, and single calls and fetches that turn out to be
+special.
 """
 
 from typing import Any, Protocol
@@ -22,14 +22,14 @@ from jitserver.sessions.session import Session
 
 
 class Service(Protocol):
-    """What there is to answer with."""
+    """The daemon's service, as far as plain Runs need it."""
 
     engine: Engine
     refuses_calls: bool
 
 
 class Connection(Protocol):
-    """What brings the Runs of a session, one after the other."""
+    """The connection, as far as plain Runs need it."""
 
     scratches: Scratches
 
@@ -37,8 +37,8 @@ class Connection(Protocol):
 def answer(
     service: Service, connection: Connection, session: Session, order: Order, run: Run
 ) -> tuple[Done, list[HostArray]] | None:
-    """Does what a Run asks; returns its answer and what goes beside that. None where it is not of that kind, or another
-    connection carries the client's Runs by now: nothing was done.
+    """Carry out a Run; return its answer and attachments. None, with nothing done, if it is not plain, or if the client
+    has moved to another connection.
     """
     if (
         service.refuses_calls
@@ -61,20 +61,20 @@ def answer(
         forms = program.plain
         if forms is None or program.suspect or len(forms) != len(call.arguments):
             return None
-        for value, (_, _, nbytes) in zip(call.arguments, forms):  # noqa: B905  (as long as each other, and quick)
+        for value, (_, _, nbytes) in zip(call.arguments, forms):  # noqa: B905  (equal lengths, and faster)
             if type(value) is not int and (type(value) is not bytes or len(value) != nbytes):
                 return None
         programs.append(program)
     if not order.begin(connection, run.number):
         return None
-    # `session.arrays` is read each time: whoever saves a session takes its arrays from under Runs that last too long.
+    # Read `session.arrays` each time: a checkpoint takes it away from Runs that last too long.
     done, budget, slot = Done(run.number), session.budget, engine.journal.here.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
             engine.counters.calls += len(programs)
         for call, program in zip(run.calls, programs):  # noqa: B905
-            leaves, leaf, results, result = list[Any](), None, None, None  # and nothing of the call before is held
+            leaves, leaf, results, result = list[Any](), None, None, None  # drop what the previous call held
             for handle in call.drop:
                 session.arrays.pop(handle, None)
             given, run_program, scratch = call.arguments, program.direct or program.run, None
@@ -102,7 +102,7 @@ def answer(
             try:
                 results = run_program(*leaves)
                 if scratch is not None and scratch.arrays:
-                    results[0].block_until_ready()  # before the next call writes there
+                    results[0].block_until_ready()  # before the next call overwrites its arguments
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()
@@ -133,11 +133,7 @@ def answer(
         for handle in run.fetch:
             try:
                 view = memoryview(session.arrays[handle])
-            except (
-                KeyError,
-                TypeError,
-                BufferError,
-            ):  # not there, failed, deleted, of a GPU, or of a type of JAX's own
+            except (KeyError, TypeError, BufferError):  # absent, failed, deleted, on a GPU, or of a dtype of JAX's own
                 view = None
             if view is None or view.nbytes > most:
                 done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))

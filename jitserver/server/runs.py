@@ -27,8 +27,8 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
         ProtocolError: the message is invalid for this session; the connection must be closed.
     """
     done = Done(run.number)
-    # In a function of its own, whose frame releases what was read from the block: else the block cannot be given back.
-    _do(engine, session, run, lane.beside(run.block), draining, done)
+    # In a function of its own, so that no local variable refers to the block, or it could not return.
+    _do(engine, session, run, lane.attachments_of(run.block), draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
     attachments: list[HostArray] = []
@@ -43,11 +43,11 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
 
 
 def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
-    # All attachments are read before anything else can fail.
+    # Read all attachments first: an error must not leave any on the socket.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
-    with engine.counters.lock:  # inlined: a function call would cost every call
+    with engine.counters.lock:  # inline: every call would pay for a function
         engine.counters.calls += len(calls)
     try:
         for call in calls:
@@ -115,7 +115,7 @@ class _Call:
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
                 self._find_room()
-            if program.donated:  # a Run of an earlier connection may still need what it takes
+            if program.donated:  # a Run of an earlier connection may still read what this call donates
                 session.settle()
             leaves = [
                 session.array(value) if type(value) is int else land(value)

@@ -56,7 +56,7 @@ def value(result):
 
 def counts():
     with process.session() as session:
-        session._send_report()  # otherwise the next program's request would
+        session.send_report()  # otherwise the next program's request would
     status = ask(settings(), Verb.STATUS, None, Status)
     return {name: getattr(status, name) for name in COUNTED}
 

@@ -59,7 +59,7 @@ def test_a_difference_is_an_error_that_shows_it(
         if seed == same:
             assert found["place"] is found["called"] is None
         else:
-            assert "place is another program where the daemon traces it" in found["place"]
+            assert "place is another program when the daemon traces it" in found["place"]
             here, there = (line.split(":", 1)[1].strip() for line in found["place"].splitlines()[1:3])
             assert here != there
             assert "stablehlo.constant" in here

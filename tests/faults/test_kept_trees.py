@@ -25,7 +25,7 @@ def forget(daemon: Any, name: str) -> None:
 
 
 KILLED = """
-    import jitclient.calls.putting
+    import jitclient.calls.puts
     from jitclient.sessions.session import Session
     tree = [np.full(1000, n, np.float32) for n in range(5)]
     WHERE

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.blocks import received
 from jitclient.wire.messages import DONE, LEASE, LEASED, RETURN, RUN, Done, Lease, Leased, Return, Run, Verb
+from jitclient.wire.shared_memory import received
 
 N = 300_000  # too large for a message
 

@@ -1,1 +1,1 @@
-"""The handle on an array of the daemon, and all that can be done with one."""
+"""The handle of an array on the daemon, and its operations."""

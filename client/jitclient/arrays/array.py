@@ -1,14 +1,13 @@
-"""The client's handle on an array that lives on the daemon."""
+"""The client's handle of an array that lives on the daemon."""
 
-import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jitclient.arrays.dispatch import here
+from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
@@ -16,21 +15,21 @@ from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
 from jitclient.local_jax.placement import Placement
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import to_exception
-from jitclient.sessions.recovery import ATTEMPTS
+from jitclient.sessions.retry import ATTEMPTS
 from jitclient.sessions.session import Session
-from jitclient.wire.array_transport import KEY_PREFIX, HostArray, dtype_named, is_key, nbytes_of
-from jitclient.wire.messages import Done, Failure, Run, Spec
+from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of
+from jitclient.wire.messages import Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
-"""Results up to so many bytes in all come back with the answer to their call."""
+"""Results of up to so many bytes in total come with the answer to their call."""
 
 _new = object.__new__
 
 
-class Array(Placement, Operations):
-    """An array on the daemon. It stays there until a look (`np.asarray`, `float`, printing) fetches its value, which
-    is read-only, as JAX's are. What gives arrays (operators, indexing, `.at`, the methods of `jax.Array`) happens on
-    the daemon and gives arrays there. When the last handle goes, the daemon frees the array.
+class Array(Placement, Conversions, Operations):
+    """An array on the daemon. It stays there until its value is fetched (`np.asarray`, `float`, printing), which is
+    read-only, as JAX's are. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return
+    arrays there. The daemon frees an array that has no handles left.
 
     Attributes:
         shape: a tuple of ints.
@@ -52,8 +51,8 @@ class Array(Placement, Operations):
         "_generation",
         "_handle",
         "_local",
-        "_mates",
         "_session",
+        "_siblings",
         "_value",
         "deleted",
         "place",
@@ -67,20 +66,20 @@ class Array(Placement, Operations):
     _drops: Drops
     _value: HostArray | None
     _local: weakref.ref[Any] | None
-    _mates: "tuple[weakref.ref[Array], ...]"
+    _siblings: "tuple[weakref.ref[Array], ...]"
     deleted: bool
 
     def __new__(cls, *_: object, **__: object) -> "Array":
-        """Refuses: `make_handles` makes them."""
+        """Refuse: `make_handles` makes them."""
         raise TypeError("an Array stands for one on the daemon: jitclient.device_put makes both")
 
     def __del__(self) -> None:
-        """Tells the daemon, soon, that nobody holds it. Runs inside garbage collections: no lock, no I/O."""
+        """Queue the handle to be dropped on the daemon. Runs inside garbage collections: no lock, no I/O."""
         session = self._session
         drops = session.drops
         if drops is self._drops:
             drops.append(self._handle)
-            # Where there is no connection, they go with the first message of the next.
+            # Without a connection, drops go with the first message of the next one.
             if not session.background.awake and session.connection is not None:
                 session.background.wake()
 
@@ -88,7 +87,7 @@ class Array(Placement, Operations):
     def __class__(self) -> type:
         return interop.class_in_jax(Array)
 
-    # ---- what is known without a look
+    # ---- known without fetching
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +100,7 @@ class Array(Placement, Operations):
         if not is_key(self.spec):
             return dtype_named(self.spec.dtype)
         if "jax" not in sys.modules:
-            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, is one that only jax has: import jax")
+            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, only exists in jax: import jax")
         return key_dtype(self.spec.dtype)
 
     @property
@@ -111,9 +110,9 @@ class Array(Placement, Operations):
 
     @property
     def aval(self) -> Any:
-        """What jax traces in place of it."""
+        """Its abstract value in jax."""
         if "jax" not in sys.modules:
-            raise AttributeError("aval is said in jax's words: import jax")
+            raise AttributeError("aval is an object of jax: import jax")
         return aval_of(self.spec)
 
     @property
@@ -141,53 +140,26 @@ class Array(Placement, Operations):
         return self.deleted
 
     def delete(self) -> None:
-        """Has the daemon free it now. Whatever uses it later raises."""
+        """Free it on the daemon. Later uses raise."""
         self.deleted = True
         self._value = None
         self.__del__()
 
-    # ---- looks
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
-        value = self._value
-        if value is None or self.deleted:
-            value = self._fetched()
-        if self.spec.dtype.startswith(KEY_PREFIX):
-            raise TypeError(
-                f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
-                "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
-            )
-        if copy:
-            return np.array(value, dtype=dtype)
-        return value if dtype is None else np.asarray(value, dtype=dtype)
-
-    def tobytes(self, order: Any = "C") -> bytes:
-        """The bytes of the elements."""
-        return self._on_host().tobytes(order)  # type: ignore[no-any-return]
-
-    def __bytes__(self) -> bytes:
-        if is_key(self.spec):
-            return bytes(here(self))
-        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))  # which Python asks for first
-        return bytes(int(self)) if is_index else self.tobytes()
-
-    def __buffer__(self, flags: int) -> memoryview:  # from Python 3.12 on, where `np.asarray` comes here first
-        value = self._value
-        if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
-            value = self.__array__()
-        return value.data
+    # ---- values
 
     def key_data(self) -> HostArray:
-        """The words behind typed PRNG keys, uint32 with one axis more."""
+        """The data of typed PRNG keys: uint32, with one more axis."""
         return self._fetched()
 
     def block_until_ready(self) -> "Array":
-        """Waits until it is computed; returns itself.
+        """Wait until it is computed; return it.
 
         Raises:
-            BaseException: what the call raised that should have made it.
+            BaseException: what the call raised that should have computed it.
         """
-        self._exchange(fetch=False)
+        self._check_alive()
+        if self._value is None:
+            self._ask([self], fetch=False)
         return self
 
     def is_ready(self) -> bool:
@@ -195,71 +167,15 @@ class Array(Placement, Operations):
         self._check_alive()
         return self._value is not None or self._session.is_answered(self._handle)
 
-    def item(self, *position: int) -> Any:
-        """One element as a Python scalar; without a position, the only one."""
-        return self._on_host().item(*position)
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python scalars."""
-        return self._on_host().tolist()
-
-    def __float__(self) -> float:
-        return float(self._scalar())
-
-    def __int__(self) -> int:
-        return int(self._scalar())
-
-    def __complex__(self) -> complex:
-        return complex(self._scalar())
-
-    def __bool__(self) -> bool:
-        if is_key(self.spec):
-            return bool(here(self))
-        if self.size != 1:
-            many = "array with more than one element is ambiguous. Use a.any() or a.all()"
-            none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
-            raise ValueError(f"The truth value of an {many if self.size else none}")
-        return bool(np.asarray(self))
-
-    def __index__(self) -> int:
-        if self.spec.shape or not self.spec.dtype.startswith(("int", "uint")):
-            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
-        return int(np.asarray(self))
-
-    def __hex__(self) -> str:
-        return hex(self)
-
-    def __oct__(self) -> str:
-        return oct(self)
-
-    def __len__(self) -> int:
-        if not self.spec.shape:
-            raise TypeError("len() of unsized object")
-        return self.spec.shape[0]
-
-    def __format__(self, spec: str) -> str:
-        value = self._on_host()
-        return format(value if self.spec.shape or is_key(self.spec) else value[()], spec)
-
-    def __str__(self) -> str:
-        return repr(self) if is_key(self.spec) else str(np.asarray(self))
-
-    def __repr__(self) -> str:
-        kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
-        self._check_alive()
-        if is_key(self.spec):
-            return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
-        return _shown(self._fetched(), self.spec.shape, kind)
-
     __hash__ = None  # type: ignore[assignment]  # as in JAX: its value could change under donation
 
     def __reduce__(self) -> Any:
         return by_value, (np.asarray(self._fetched()), self.spec)
 
     def in_process(self) -> Any:
-        """Its value as an array of this process's own jax, if that is loaded; or else of numpy.
+        """Its value as an array of this process's own jax if that is loaded, else of numpy.
 
-        The same one as long as somebody holds it, so that a trace that uses it twice has one constant.
+        The same object while it is referenced, so that a trace that uses it twice has one constant.
         """
         self._check_alive()
         local = self._local() if self._local is not None else None
@@ -275,7 +191,7 @@ class Array(Placement, Operations):
         return session is self._session and session.generation == self._generation and not self.deleted
 
     def handle_in(self, session: Session) -> int | None:
-        """Its name at the daemon of `session`, or None where only its value can be sent there.
+        """Its handle at the daemon of `session`, or None if its value must be sent there.
 
         Raises:
             RuntimeError: it was donated.
@@ -291,39 +207,35 @@ class Array(Placement, Operations):
 
     # ---- fetching
 
-    def _on_host(self) -> Any:
-        """Its value as an array of numpy; keys as JAX's own, which knows what they can do."""
-        return here(self) if is_key(self.spec) else np.asarray(self)
-
     def _fetched(self) -> HostArray:
         self._check_alive()
         if self._value is None:
-            self._value = self._exchange(fetch=True)
+            self._ask([self, *self._unfetched_siblings()], fetch=True)
         assert self._value is not None
         return self._value
 
-    def _exchange(self, fetch: bool) -> HostArray | None:
-        self._check_alive()
-        if self._value is not None:
-            return self._value
-        others = self._others() if fetch else []
-        handles = (self._handle, *(other._handle for other in others))
-        make = functools.partial(Run, fetch=handles) if fetch else functools.partial(Run, wait=handles)
-        done, values = self._ask(make, [self.spec, *(other.spec for other in others)] if fetch else [])
-        for other, value in zip(others, values[1:], strict=True):
+    def _ask(self, arrays: "Sequence[Array]", fetch: bool) -> None:
+        """Wait until `arrays`, of which this is the first, are computed; with `fetch`, get the values of all."""
+        session, handles = self._session, tuple([array._handle for array in arrays])
+        specs = [array.spec for array in arrays] if fetch else []
+        run = Run(fetch=handles) if fetch else Run(wait=handles)
+        try:
+            # A fetch changes nothing, so it may be repeated while the session exists.
+            done, values = session.retrying(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
+        except (ArrayLost, DaemonUnavailable) as error:
+            raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
+        for array, value in zip(arrays, values, strict=False):  # no values if we only wait
             if not isinstance(value, Failure):
-                other._value = value
+                array._value = value
         failures = [failure for handle, failure in done.failures if handle == self._handle]
         for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
             raise self._lost(to_exception(failure))
-        return values[0] if fetch else None  # type: ignore[return-value]
 
-    def _others(self) -> "list[Array]":
-        """Small results of the same call that may be looked at next."""
-        mates, self._mates = [mate() for mate in self._mates], ()
-        return [
-            mate for mate in mates if mate is not None and mate is not self and mate._value is None and not mate.deleted
-        ]
+    def _unfetched_siblings(self) -> "list[Array]":
+        """Small results of the same call, which are likely to be fetched next."""
+        siblings, self._siblings = [sibling() for sibling in self._siblings], ()
+        alive = [array for array in siblings if array is not None and array is not self and not array.deleted]
+        return [array for array in alive if array._value is None]
 
     def _lost(self, error: BaseException) -> BaseException:
         if isinstance(error, DaemonDraining):
@@ -331,16 +243,8 @@ class Array(Placement, Operations):
             lost.__cause__ = error
             return lost
         if isinstance(error, ProgramLost):
-            self._session.prepare_anew()  # so that to call it again helps
+            self._session.forget_programs()  # so that another call has it compiled again
         return error
-
-    def _ask(self, make: Callable[[], Run], specs: Sequence[Spec]) -> tuple[Done, list[HostArray | Failure]]:
-        session = self._session
-        try:
-            # A look changes nothing: it may be repeated, where the session lives on.
-            return session.again(lambda: session.run(make(), [], specs, self._generation), repeats=ATTEMPTS)
-        except (ArrayLost, DaemonUnavailable) as error:
-            raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
 
     def _check_alive(self) -> None:
         if self.deleted:
@@ -352,16 +256,11 @@ class Array(Placement, Operations):
     def _short(self) -> str:
         return f"{self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
 
-    def _scalar(self) -> Any:
-        if self.spec.shape:
-            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
-        return np.asarray(self)[()]
-
 
 def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Array]:
-    """Handles on arrays of those specs, whose names follow each other. Called with the session's lock.
+    """Make consecutive handles for arrays of these specs. Called with the session's lock held.
 
-    One function for all of a call: with an `__init__` for each, a handle's life costs a tenth more.
+    One function for all results of a call: an `__init__` for each would make handles a tenth slower.
     """
     generation, drops = session.generation, session.drops
     arrays: list[Array] = []
@@ -372,42 +271,31 @@ def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Ar
         array._generation = generation
         array._drops = drops
         array._value = array._local = array.place = None
-        array._mates = ()
+        array._siblings = ()
         array.spec = spec
         array.deleted = False
         arrays.append(array)
     return arrays
 
 
-def looked_at_together(arrays: Sequence[Array]) -> None:
-    """Small results of one call: a look at the first of them fetches all."""
-    mates = tuple(map(weakref.ref, arrays))
+def fetch_together(arrays: Sequence[Array]) -> None:
+    """Have the first fetch of these small results of one call fetch all of them."""
+    siblings = tuple(map(weakref.ref, arrays))
     for array in arrays:
-        array._mates = mates
+        array._siblings = siblings
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:
-    """An array in this process: jax's where jax is loaded, or else numpy's. What pickling and captures hold."""
+    """An array in this process: of jax if that is loaded, else of numpy. Pickles and captures name it."""
     jax = sys.modules.get("jax")
     if jax is None:
         return value
-    # Its dtype is what it is: where 64 bits are off it was narrowed when it was made, if it was to be.
+    # Keep 64-bit types: an array was narrowed when it was made, if at all.
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         array = jax.numpy.asarray(value)
         if is_key(spec):
             return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])
         return interop.weakly_typed(array) if spec.weak_type else array
-
-
-def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
-    """What `repr` shows, laid out as JAX does."""
-    width = np.get_printoptions()["linewidth"]
-    elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
-    if not value.size:
-        elements = f"[], shape={shape}"
-    last_line = len(elements) - elements.rfind("\n") + 1
-    gap = " " * len("Array(") if last_line + len(kind) + 2 > width else " "
-    return f"Array({elements},{gap}{kind})"
 
 
 interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)

@@ -1,6 +1,6 @@
-"""Where an operation happens: on the daemon, as a program of its own, or in this process on the value.
+"""Where an operation on an array runs: on the daemon, as a program of its own, or in this process on its value.
 
-It is this process where the operation is part of a trace, and where an argument cannot be part of a program.
+It runs in this process if it is part of a trace, or if an argument cannot be part of a program.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from jitclient.tracing.options import JitOptions
 
 
 def is_for_here(*values: Any) -> bool:
-    """Whether the operation is part of a trace in this process, or of what runs without jit."""
+    """Whether the operation is part of a trace in this process, or jit is disabled."""
     return trace_state.is_under_way() or context.jit_is_disabled() or any(map(interop.is_tracer, values))
 
 
 def here(value: Any) -> Any:
-    """A value for an operation in this process. Brings jax in, where it is installed: it knows what is wrong."""
+    """A value for an operation in this process. Imports jax if it is installed, for its behaviour and errors."""
     if isinstance(value, Remote):
         with contextlib.suppress(ImportError):
             importlib.import_module("jax")
@@ -30,7 +30,7 @@ def here(value: Any) -> Any:
 
 
 def on_daemon(function: Callable[..., Any], name: str, constants: tuple[Hashable, ...], *operands: Any) -> Any:
-    """Calls a function there; a program is made for each value of the constants, which come first."""
+    """Call a function on the daemon; each value of the constants, its first arguments, has a program of its own."""
     return _jitted(function, name, len(constants))(*constants, *operands)
 
 
@@ -41,18 +41,18 @@ def run(
     operands: Operands,
     otherwise: Callable[[], Any],
 ) -> Any:
-    """The same, where the constants may be anything: `otherwise` is for what can be none."""
+    """As `on_daemon`, for any constants: call `otherwise` if they are not hashable."""
     try:
         hash(constants)
     except TypeError:
-        return otherwise()  # most often a mistake: JAX knows what to say
+        return otherwise()  # most often a mistake, which JAX reports
     return on_daemon(function, name, constants, *operands)
 
 
 def add_method(cls: type, name: str, made: Callable[..., Any], attribute: Any = None) -> None:
-    """Gives a class a method out of a table, or the attribute that is made of it."""
+    """Add a method to a class, or an attribute made from it."""
     made.__name__, made.__qualname__, made.__module__ = name, f"{cls.__name__}.{name}", cls.__module__
-    made.__doc__ = f"What JAX's `{name}` is, on the daemon."
+    made.__doc__ = f"JAX's `{name}`, on the daemon."
     setattr(cls, name, attribute or made)
 
 

@@ -1,7 +1,7 @@
-"""`array[index]` and `array.at[index]`, where what an index points to is an argument of the program, and no part of it.
+"""`array[index]` and `array.at[index]`, with positions as arguments of the program instead of constants.
 
-One program serves `array[i]` for every `i`, and `array[i : i + 32]` too: sizes and steps are constants of the
-program, starts are not.
+One program serves `array[i]` for every `i`, and one `array[i : i + 32]`: sizes and steps are constants of the program,
+starts are arguments.
 """
 
 import operator
@@ -16,7 +16,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 class Axis(NamedTuple):
-    """What is taken of one axis. Its start is an argument, unless all of it is taken."""
+    """What an index takes of one axis. Its start is an argument if it `moves`: unless the whole axis is taken."""
 
     size: int
     step: int
@@ -26,13 +26,13 @@ class Axis(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a basic index takes its part: what of each axis, and where the result has new axes of length one."""
+    """What a basic index takes of each axis, and where it adds axes of length one."""
 
     axes: tuple[Axis, ...]
     added: tuple[int, ...]
 
     def plain(self) -> tuple[Any, ...]:
-        """Itself as tuples, which can be a constant of a program."""
+        """The plan as tuples, which can be a constant of a program."""
         return tuple(map(tuple, self.axes)), self.added
 
     @property
@@ -42,9 +42,7 @@ class Plan(NamedTuple):
 
 
 def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
-    """The plan of an index of integers, slices, None and `...`, and the starts it needs; None for all other indices,
-    wrong ones included.
-    """
+    """The plan of an index of integers, slices, None and `...`, with its starts; None for other or invalid indices."""
     if max(shape, default=0) not in _INT32:
         return None
     items = _filled(index if type(index) is tuple else (index,), len(shape))
@@ -68,7 +66,7 @@ def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
 
 
 def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
-    """The part of an array that a plan takes. Runs where jax is."""
+    """Take a plan's part of an array. Traced on the daemon."""
     from jax import lax
 
     axes, added = tuple(Axis(*axis) for axis in plan[0]), plan[1]
@@ -85,7 +83,7 @@ def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
 
 
 def template_of(index: Any, shape: Sequence[int], operands: Operands) -> Template:
-    """The template of any index. Masks are looked at, as what they choose decides the shape of the result.
+    """The template of any index. Masks are fetched, as they decide the shape of the result.
 
     Raises:
         IndexError: a mask does not fit.
@@ -104,7 +102,7 @@ def template_of(index: Any, shape: Sequence[int], operands: Operands) -> Templat
 
 
 def _filled(items: tuple[Any, ...], ndim: int) -> list[Any] | None:
-    """The items with `...` and what is left out written as full slices; None where they are no basic index."""
+    """The items with full slices for `...` and missing axes; None if they are not a basic index."""
     if not all(item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item) for item in items):
         return None
     missing = ndim - sum(item is not None and item is not Ellipsis for item in items)
@@ -121,7 +119,7 @@ def _axis(item: Any, length: int) -> tuple[Axis, int] | None:
         if start not in _INT32:
             return None
         start += length if start < 0 else 0
-        # As in JAX, what lies outside is the nearest that lies inside.
+        # As in JAX, positions are clamped to the axis.
         one = Axis(1, 1, backwards=False, dropped=True, moves=length > 1)
         return (one, min(max(start, 0), length - 1)) if length else None
     try:
@@ -146,7 +144,7 @@ def _template_of_item(item: Any, length: Sequence[int], operands: Operands) -> T
     if _is_integer(item):
         number = operator.index(item)
         return operands.operand(number) if number in _INT32 and length != (0,) else constant(number)
-    if is_array(item) and item.dtype == bool:  # a scalar: a mask was met before
+    if is_array(item) and item.dtype == bool:  # a scalar: masks are handled before
         return constant(bool(item))
     if isinstance(item, slice) and length and length[0] in _INT32:
         found = _axis(item, length[0])

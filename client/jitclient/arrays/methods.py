@@ -1,4 +1,4 @@
-"""The methods and properties of an array that give arrays: one table, and what calls them on the daemon."""
+"""The methods and properties that return arrays: one table, and their calls on the daemon."""
 
 import operator
 from typing import Any
@@ -55,17 +55,17 @@ METHODS: dict[str, tuple[int | str, ...]] = {
     "var": ("where",),
     "view": (),
 }
-"""The methods, and which of their arguments are arrays: scalars too are arguments of the program there. All others are
-constants of it.
+"""The methods, with the positions and names of their array arguments, for which scalars are arguments of the program as
+well. All other arguments are constants of the program.
 """
 
 
 OF_KEYS = {"__contains__", "copy", "flatten", "ravel", "reshape", "squeeze", "swapaxes", "take", "transpose", "T"}
-"""What arrays of typed PRNG keys have of these outside of traces. JAX says itself that there is no other."""
+"""Those that arrays of typed PRNG keys have outside of traces. JAX raises for the others."""
 
 
 def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `array.name(*args, **kwargs)` gives, or the property of that name."""
+    """The result of `array.name(*args, **kwargs)`, or the property `name`."""
 
     def in_process() -> Any:
         found = getattr(here(array), name)
@@ -88,7 +88,7 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def template_of_constant(value: Any) -> Template:
-    """The template of a constant; as in JAX, an integer array of no axes is an integer."""
+    """The template of a constant; as in JAX, an integer array without axes is an integer."""
     if type(value) in (tuple, list):
         return type(value).__name__, tuple(map(template_of_constant, value))
     if not is_array(value):
@@ -97,14 +97,14 @@ def template_of_constant(value: Any) -> Template:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, be it as an array of no axes."""
+    """Whether a value is an integer, or an integer array without axes."""
     if is_array(value):
         return value.shape == () and np.issubdtype(value.dtype, np.integer)
     return isinstance(value, int)
 
 
 def _call(name: str, template: Template, *operands: Any) -> Any:
-    """A method or property of the first operand. Runs where jax is."""
+    """A method or property of the first operand. Traced on the daemon."""
     found = getattr(operands[0], name)
     if not callable(found):
         return found

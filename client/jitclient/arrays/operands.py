@@ -1,4 +1,4 @@
-"""The arguments of an operation as a template, which is hashable and can be sent, and the operands to put into it."""
+"""The arguments of an operation, split into a template, which is hashable and can be sent, and array operands."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ else:
     _JaxArray = object
 
 Template = tuple[Any, ...]
-"""A kind and what belongs to it. Kinds keep apart what compares equal: 1, True and 1.0; 0.0 and -0.0."""
+"""A kind and its content. Kinds distinguish values that compare equal: 1, True and 1.0; 0.0 and -0.0."""
 
 _EXACT: dict[type, Callable[[Any], Any]] = {
     type(None): lambda value: None,
@@ -28,7 +28,7 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
 
 
 class Remote(_JaxArray):
-    """Base of the arrays that live on the daemon."""
+    """Base class of arrays on the daemon."""
 
     __slots__ = ()
 
@@ -38,10 +38,10 @@ class Remote(_JaxArray):
 
 
 class Operands(list[Any]):
-    """Collects operands while a template is written."""
+    """The operands of a template, collected while it is written."""
 
     def template(self, value: Any) -> Template:
-        """The template of a value: arrays in it become operands, everything else is part of the program."""
+        """The template of a value, whose arrays become operands."""
         if is_array(value):
             return self.operand(value)
         kind = type(value)
@@ -52,13 +52,13 @@ class Operands(list[Any]):
         return constant(value)
 
     def operand(self, value: Any) -> Template:
-        """The place of a value that the program takes as an argument."""
+        """Add an operand; return its place in the template."""
         self.append(value)
         return "operand", len(self) - 1
 
 
 def constant(value: Any) -> Template:
-    """The template of a value that is part of the program."""
+    """The template of a constant of the program."""
     if isinstance(value, np.dtype):
         return "dtype", value.name
     if type(value) in _EXACT:
@@ -69,7 +69,7 @@ def constant(value: Any) -> Template:
 
 
 def read(template: Template, operands: Sequence[Any]) -> Any:
-    """The value of a template, with these operands in it."""
+    """The value of a template with these operands."""
     kind, content = template
     match kind:
         case "operand":
@@ -96,5 +96,5 @@ def read(template: Template, operands: Sequence[Any]) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of any sort, be it one of the daemon's."""
+    """Whether a value is an array of numpy, jax or the daemon."""
     return isinstance(value, (Remote, np.ndarray, np.generic)) or interop.is_jax_array(value)

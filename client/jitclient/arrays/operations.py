@@ -1,7 +1,7 @@
-"""What can be done with an array on the daemon without a look at it: it is done there, and gives arrays there.
+"""The operations on an array that run on the daemon, and return arrays there.
 
-The same with and without jax in this process. JAX itself does it, so that values, dtypes, weak types and errors are
-its own.
+They work with and without jax in this process. JAX executes them on the daemon, so that values, dtypes, weak types and
+errors are its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 100
 
 
 class Operations(Remote):
-    """The methods and operators out of the tables, and what is made of them."""
+    """The methods and operators from the tables, and those built on them."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Operations(Remote):
         try:
             template = indexing.template_of(index, self.shape, operands)
         except IndexError:
-            return here(self)[here(index)]  # JAX knows what to say
+            return here(self)[here(index)]  # JAX raises its own error
         return run(_item, "getitem", (template,), operands, lambda: here(self)[here(index)])
 
     def __iter__(self) -> Iterator[Any]:

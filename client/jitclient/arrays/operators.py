@@ -1,4 +1,4 @@
-"""The operators that take two arrays."""
+"""The binary operators."""
 
 import operator
 from typing import Any
@@ -21,14 +21,14 @@ _NO_OPERANDS: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("mul", "rmul"), ("*", (tuple, list))),
     **dict.fromkeys(("eq", "ne"), ("==", (tuple, list, dict, set))),
 }
-"""What JAX refuses, because Python, left alone, would find a meaning of its own."""
+"""Operand types that JAX refuses: otherwise Python would try the other operand's method."""
 
 
 def apply(name: str, array: Any, other: Any) -> Any:
-    """What the array's operator of that name gives.
+    """The result of the array's operator `name`.
 
     Raises:
-        TypeError: the other operand is no array, and of a type that JAX refuses in so many words.
+        TypeError: the other operand is of a type that JAX refuses.
     """
     convert = getattr(other, "__jax_array__", None)
     if convert is not None:
@@ -47,7 +47,7 @@ def apply(name: str, array: Any, other: Any) -> Any:
 
 
 def _is_for_jax(other: Any) -> bool:
-    """Whether no argument can be so, and JAX itself knows what it makes of it, or what is wrong."""
+    """Whether the operand cannot be an argument, so that JAX in this process must handle or refuse it."""
     if isinstance(other, np.ma.MaskedArray):
         return True
     return isinstance(other, (np.ndarray, np.generic)) and other.dtype.kind in "mM"
@@ -64,7 +64,7 @@ def _call(name: str, array: Any, other: Any) -> Any:
 
 
 def _power(name: str, array: Any, other: Any) -> Any:
-    """As in JAX, a power that is an integer is a constant: it is made of multiplications."""
+    """As in JAX, an integer exponent is a constant, compiled to multiplications."""
     base, exponent = (array, other) if name == "pow" else (other, array)
     if not is_integer(exponent):
         return _apply(f"__{name}__", array, other)

@@ -1,4 +1,4 @@
-"""Where values decide the shape of a result: its size is found first, by a look at as little as possible."""
+"""Methods whose result shape depends on values: the size is computed first, fetching as little as possible."""
 
 import operator
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from jitclient.arrays.operands import is_array
 
 
 class MethodCall(NamedTuple):
-    """A method and its arguments; `arrays` are the positions and names of those that are arrays."""
+    """A method call; `arrays` are the positions and names of its array arguments."""
 
     name: str
     args: tuple[Any, ...]
@@ -19,10 +19,10 @@ class MethodCall(NamedTuple):
 
 
 def sized(call: MethodCall, array: Any) -> MethodCall:
-    """A call that gives the same, and that JAX can trace.
+    """An equivalent call that JAX can trace.
 
     Raises:
-        TypeError, ValueError, IndexError: the arguments are wrong, and JAX can say why.
+        TypeError, ValueError, IndexError: the arguments are invalid, which is for JAX to report.
     """
     return _SIZED[call.name](array, *call.args, **call.kwargs) if call.name in _SIZED else call
 
@@ -51,7 +51,7 @@ def _repeat(array: Any, repeats: Any, axis: Any = None, **options: Any) -> Metho
         return MethodCall("repeat", (repeats,), {"axis": axis, **options}, ())
     if options.get("total_repeat_length") is None:
         if not array.shape:
-            raise ValueError("a scalar is repeated so and so often")
+            raise ValueError("a scalar is repeated by an array")
         options["total_repeat_length"] = int(np.broadcast_to(np.ravel(repeats), [_length(array, axis)]).sum())
     return MethodCall("repeat", (repeats,), {"axis": axis, **options}, (0,))
 

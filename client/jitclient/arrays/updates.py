@@ -1,4 +1,4 @@
-"""`array.at[index].set(value)` and its kin."""
+"""`array.at[index].set(value)` and the other updates."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ UPDATES = ("get", "set", "add", "subtract", "multiply", "mul", "divide", "power"
 
 
 class At:
-    """`array.at`: what `jax.Array.at` is."""
+    """`array.at`, as `jax.Array.at`."""
 
     __slots__ = ("array",)
 
@@ -30,7 +30,7 @@ class At:
 
 
 class AtIndex:
-    """`array.at[index]`, whose methods return the array as it would be after an assignment there."""
+    """`array.at[index]`, whose methods return an updated copy of the array."""
 
     __slots__ = ("array", "index")
 
@@ -55,7 +55,7 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
     try:
         where = indexing.template_of(index, array.shape, operands)
     except IndexError:
-        return in_process()  # JAX knows what to say
+        return in_process()  # JAX raises its own error
     template = (
         where,
         ("tuple", tuple(_value(operands, array.dtype, value) for value in args)),
@@ -65,7 +65,7 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _call(name: str, template: Template, *operands: Any) -> Any:
-    """A method of `at[index]` of the first operand. Runs where jax is."""
+    """A method of `at[index]` of the first operand. Traced on the daemon."""
     index, args, kwargs = read(template, operands)
     return getattr(operands[0].at[index], name)(*args, **kwargs)
 
@@ -76,7 +76,7 @@ def _option(operands: Operands, dtype: Any, key: str, value: Any) -> Template:
 
 def _value(operands: Operands, dtype: Any, value: Any) -> Template:
     if type(value) is int and np.issubdtype(dtype, np.integer) and value in _range_of(dtype):
-        value = np.asarray(value, dtype)  # JAX does it, and would not know a number from the place of an argument
+        value = np.asarray(value, dtype)  # as JAX does with a number, which it cannot recognise in an argument
     return operands.operand(value) if isinstance(value, (int, float, complex)) else operands.template(value)
 
 

@@ -1,4 +1,4 @@
-"""The leaves of a call's arguments: what jit specialises on, and the form in which each is sent."""
+"""The leaves of a call's arguments: their specs, and how each is sent."""
 
 import functools
 import sys
@@ -17,7 +17,7 @@ from jitclient.wire.array_transport import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
-"""What becomes of 64-bit types where `jax_enable_x64` is off."""
+"""How 64-bit types are narrowed where `jax_enable_x64` is off."""
 
 _SCALARS: dict[type, Callable[[bool], Spec]] = {
     bool: lambda x64: Spec((), "bool"),
@@ -28,16 +28,16 @@ _SCALARS: dict[type, Callable[[bool], Spec]] = {
 
 
 class NotAnArray(TypeError):  # noqa: N818
-    """A leaf that jit cannot take as an array; the caller knows the path to the leaf of that number, and says it."""
+    """A leaf that jit cannot take as an array. `number` is its position; the caller adds its path to the message."""
 
     number = 0
 
 
 def spec_of(leaf: Any, x64: bool) -> Spec:
-    """What jit specialises on for one leaf.
+    """The spec of one leaf.
 
     Raises:
-        NotAnArray: it is none, nor a scalar.
+        NotAnArray: it is neither an array nor a scalar.
         CaptureError: jit takes it, but it cannot leave this process.
     """
     kind = type(leaf)
@@ -55,7 +55,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
     if is_jax_array(leaf):
         weak = bool(leaf.aval.weak_type)
-        return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # it stays what it is
+        return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # never narrowed
     if is_tracer(leaf):
         refuse(leaf)
     if hasattr(leaf, "__jax_array__"):
@@ -69,11 +69,11 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
 
 
 def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Spec] = spec_of) -> tuple[Spec, ...]:
-    """What jit specialises on for the leaves of a call, each as `spec_of` says. Quick: every call begins with it.
+    """The specs of all leaves of a call. Fast: every call starts with it.
 
     Raises:
-        NotAnArray: one of them is none, nor a scalar; the error has its number.
-        CaptureError: jit takes it, but it cannot leave this process.
+        NotAnArray: a leaf is neither an array nor a scalar; the error has its number.
+        CaptureError: jit takes a leaf, but it cannot leave this process.
     """
     specs: list[Spec] = []
     try:
@@ -94,7 +94,7 @@ def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Sp
 
 
 _MOST_KNOWN = 10_000
-_known: dict[tuple[Any, ...], Spec] = {}  # of numpy's arrays, by what is quick to ask
+_known: dict[tuple[Any, ...], Spec] = {}  # of numpy arrays, by dtype, shape and x64
 
 
 def _remembered(key: tuple[Any, ...], spec: Spec) -> Spec:
@@ -105,7 +105,7 @@ def _remembered(key: tuple[Any, ...], spec: Spec) -> Spec:
 
 
 def value_of(leaf: Any, spec: Spec) -> HostArray:
-    """The bytes of one leaf, as an array in this process.
+    """The value of one leaf, as a numpy array of its wire dtype.
 
     Raises:
         OverflowError: a Python integer does not fit its type.
@@ -130,13 +130,13 @@ def _as_numpy(leaf: Any, spec: Spec) -> HostArray:
 
 @functools.lru_cache(maxsize=256)
 def _name_of(dtype: np.dtype[Any]) -> str:
-    return dtype.name  # numpy composes it anew each time
+    return dtype.name  # numpy computes it each time
 
 
 def outgoing(
     leaves: Sequence[Any], specs: Sequence[Spec], session: Session, attachments: list[HostArray]
 ) -> list[int | bytes | Attached]:
-    """The leaves as they are sent: those that live on the daemon by their handles, others by their bytes."""
+    """The leaves as they are sent: arrays on the daemon as handles, others as bytes or attachments."""
     most = 0
     values: list[int | bytes | Attached] = []
     for leaf, spec in zip(leaves, specs, strict=True):
@@ -150,10 +150,10 @@ def outgoing(
 
 
 def dtype_name(dtype: Any, x64: bool) -> str:
-    """JAX's name of a dtype, 64-bit types narrowed where they are off.
+    """JAX's name of a dtype, narrowed unless `x64`.
 
     Raises:
-        NotAnArray: no array of JAX's has it.
+        NotAnArray: JAX has no arrays of that dtype.
     """
     name = getattr(dtype, "name", "") or str(dtype)
     if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):

@@ -1,4 +1,4 @@
-"""`jit(auto_static=True)`: whatever is no array in the arguments is static."""
+"""`jit(auto_static=True)`: leaves of the arguments that are not arrays are static."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class AutoStaticFunction(RemoteFunction[P, R]):
-    """A function whose calls run on the daemon, with static leaves in its arguments. Made by `jit`."""
+    """A jitted function whose arguments may have static leaves. Made by `jit`."""
 
     __slots__ = ()
 
@@ -63,10 +63,10 @@ class _AutoStaticPath(GeneralPath):
         return bare if context.jit_is_disabled() else self.marked(*bare)
 
     def marked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
-        """The arguments, with a `StaticLeaf` for each leaf that is no array; those named as static stay as they are.
+        """Wrap each leaf that is not an array in a `StaticLeaf`; arguments named as static stay unchanged.
 
         Raises:
-            ValueError: such a leaf cannot be hashed.
+            ValueError: such a leaf is not hashable.
         """
         positional, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((positional, keywords))
@@ -94,7 +94,7 @@ class _AutoStaticPath(GeneralPath):
 
 
 def rebuild(fun: Callable[..., Any], options: Mapping[str, Any]) -> AutoStaticFunction[..., Any]:
-    """What a captured one becomes on the daemon, and a pickled one elsewhere."""
+    """Rebuild the function from a capture or a pickle."""
     return AutoStaticFunction(fun, JitOptions(**options))
 
 
@@ -102,4 +102,4 @@ def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, (Array, np.ndarray, np.generic)) or hasattr(leaf, "__jax_array__"):
         return True
     jax = sys.modules.get("jax")
-    return jax is not None and isinstance(leaf, jax.Array)  # as tracers are
+    return jax is not None and isinstance(leaf, jax.Array)  # includes tracers

@@ -1,21 +1,20 @@
-"""Tracing in this process what the daemon cannot trace: functions that read files, the environment or the clock, and
-those that no capture can hold. The daemon compiles the program, and shares it with whoever sends the same text.
+"""Tracing in this process what the daemon cannot trace: functions with ambient inputs, or without a capture. The daemon
+compiles the program, and shares it with all clients that send the same text.
 """
 
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jitclient.calls.specialisation import Specialisation
 from jitclient.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.local_jax.own_jit import own_jit
-from jitclient.tracing.options import Static
-from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
 
@@ -24,7 +23,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class ClientTrace:
-    """A program without effects, in JAX's own serialized form, and what its text does not say."""
+    """A program without effects, as serialized by `jax.export`, with its results."""
 
     program: bytes
     key: str  # digest of the program
@@ -32,18 +31,10 @@ class ClientTrace:
     structure: tree.Structure
 
 
-def trace(
-    fun: Callable[..., Any],
-    name: str,
-    structure: tree.Structure,
-    statics: Iterable[Static],
-    specs: Sequence[Spec],
-    platform: str,
-    devices: Sequence[DeviceInfo] = (),
-) -> ClientTrace:
-    """Traces and lowers a function for the daemon's platform, with the JAX settings in force here. Imports jax.
+def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] = ()) -> ClientTrace:
+    """Trace and lower a function for the daemon's platform, under the JAX settings of this process. Imports jax.
 
-    What it asks of the backend is answered for those `devices`.
+    While it is traced, the function sees `devices` as those of the backend.
 
     Raises:
         CaptureError: the program calls back into Python, so it can run in this process only.
@@ -51,52 +42,39 @@ def trace(
     """
     from jax import export
 
-    over_leaves = OverLeaves(fun, name, structure, statics)
-    arguments = list(map(abstract, specs))
     with without_locations(), backend_view.of(devices):
-        jitted, traced = _traced(over_leaves, specs)
+        jitted, traced, structure = _traced(wanted)
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
-            program = bytes(export.export(jitted, platforms=[platform])(*arguments).serialize())
-        except Exception as error:  # effects, callbacks, custom calls without guarantee: each has its own
+            exported = export.export(jitted, platforms=[platform])(*map(abstract, wanted.specs_sent))
+            program = bytes(exported.serialize())
+        except Exception as error:  # effects, callbacks, custom calls without guarantee: each raises another type
             raise CaptureError(f"its program cannot leave this process: {error}") from error
-    return ClientTrace(
-        program=program,
-        key=digest(program).hex(),
-        results=results,
-        structure=tree.structure_of(over_leaves.out_tree),
-    )
+    return ClientTrace(program, digest(program).hex(), results, structure)
 
 
-def structure_of_results(
-    fun: Callable[..., Any],
-    name: str,
-    structure: tree.Structure,
-    statics: Iterable[Static],
-    specs: Sequence[Spec],
-    devices: Sequence[DeviceInfo] = (),
-) -> tree.Structure:
-    """That of a function's results, as a trace in this process has it. Imports jax.
+def structure_of_results(wanted: Specialisation, devices: Sequence[DeviceInfo] = ()) -> tree.Structure:
+    """The tree of a function's results, from a trace in this process. Imports jax.
 
     Raises:
         BaseException: what the function raised.
     """
-    over_leaves = OverLeaves(fun, name, structure, statics)
     with backend_view.of(devices):
-        _traced(over_leaves, specs)
-    return tree.structure_of(over_leaves.out_tree)
+        return _traced(wanted)[2]
 
 
-def _traced(over_leaves: OverLeaves, specs: Sequence[Spec]) -> tuple[Any, Any]:
+def _traced(wanted: Specialisation) -> tuple[Any, Any, tree.Structure]:
+    """The function under jit, its trace, and the structure of its results."""
+    over_leaves, specs = wanted.over_leaves(), wanted.specs_sent
     jitted = own_jit(over_leaves.function)
     traced = jitted.trace(*map(abstract, specs))  # what the function raises is its caller's to see
     refuse_used(jitted, len(traced.jaxpr.in_avals), specs)
-    return jitted, traced
+    return jitted, traced, tree.structure_of(over_leaves.out_tree)
 
 
 @contextlib.contextmanager
 def without_locations() -> Iterator[None]:
-    """Keeps file names and lines out of the program's text, so that moved code has the same."""
+    """Keep file names and lines out of the program's text, so that moving code does not change it."""
     import jax
 
     name = "jax_traceback_in_locations_limit"  # of the whole process, hence the lock

@@ -1,7 +1,7 @@
-"""Copies on the daemon of arrays of the client's own jax: what a program is given a second time need not travel again.
+"""Copies on the daemon of the client's own jax arrays: an array that a program gets a second time is not sent again.
 
-A copy lives as long as the array that it stands for, and only arrays that nobody can change have one: those that XLA
-made. What was made of numpy's memory, or of another library's, may share it, and travels with each call.
+A copy lives as long as its original. Only immutable arrays have one, which are those that XLA allocated: an array made
+from numpy's or another library's memory may share that, and is sent with each call.
 """
 
 import functools
@@ -16,40 +16,40 @@ from jitclient.sessions.session import Session
 from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
 
-_LEAST = 1024  # bytes; less is sent about as quickly as its name
+_LEAST = 1024  # bytes; sending less is about as fast as sending a handle
 
 
 class _Given:
-    """What is known of an array that calls were given."""
+    """What is known of an array that was passed to calls."""
 
-    __slots__ = ("copy", "is_refused", "itself", "programs")
+    __slots__ = ("copy", "has_none", "itself", "programs")
 
     def __init__(self, leaf: Any) -> None:
         self.itself = weakref.ref(leaf, functools.partial(_given.pop, id(leaf)))
         self.programs: set[int] = set()
         self.copy: Array | None = None
-        self.is_refused = False
+        self.has_none = False
 
 
 _given: dict[int, _Given] = {}
-os.register_at_fork(after_in_child=_given.clear)  # the parent frees its copies when it likes
+os.register_at_fork(after_in_child=_given.clear)  # the copies are the parent's to free
 
 
 def _known(leaf: Any) -> _Given | None:
     given = _given.get(id(leaf))
-    # Another array may have had that number: where forgetting it failed, nobody heard of that.
+    # The id may be that of an earlier array, whose weakref callback failed.
     return given if given is not None and given.itself() is leaf else None
 
 
 def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
-    """The leaves of a program that may have copies."""
+    """Positions of the leaves of a program that may have copies."""
     small = [nbytes_of(spec) < _LEAST or is_key(spec) or spec.sharding is not None for spec in specs]
     return tuple([n for n, is_small in enumerate(small) if not is_small and n not in donated])
 
 
 def copy_of(leaf: Any, session: Session) -> Array | None:
-    """What stands for an array of the client's own jax at that daemon, if something does. Whoever names it in a call
-    holds it until that is on its way: another thread may let go of it.
+    """The copy of a jax array at the session's daemon, if there is one. Hold it until the call is sent: another thread
+    may free all copies.
     """
     given = _known(leaf)
     copy = given.copy if given is not None else None
@@ -73,21 +73,21 @@ def note_given(leaf: Any, program: int) -> bool:
     if program not in given.programs:
         given.programs.add(program)
         return False
-    if not given.is_refused and given.copy is None:
-        given.is_refused = not is_of_xla(leaf)
-    return not given.is_refused
+    if not given.has_none and given.copy is None:
+        given.has_none = not is_of_xla(leaf)
+    return not given.has_none
 
 
 def note(leaf: Any, copy: Array | None) -> None:
-    """Says which array stands for that one from now on, or that the daemon has no room for any."""
+    """Note the copy of an array, or that the daemon has no room for one."""
     given = _known(leaf)
     if given is not None:
-        given.copy, given.is_refused = copy, copy is None
+        given.copy, given.has_none = copy, copy is None
 
 
-def let_go() -> bool:
-    """Frees all copies, where the daemon has no room for something else; whether there was one."""
+def free_all() -> bool:
+    """Free all copies, to make room on the daemon; return whether there were any."""
     held = [given for given in list(_given.values()) if given.copy is not None]
     for given in held:
-        given.copy, given.is_refused = None, True
+        given.copy, given.has_none = None, True
     return bool(held)

@@ -1,4 +1,4 @@
-"""Declared inputs from outside Python's objects: `jit(f, deps=[...])`."""
+"""Declared ambient inputs: `jit(f, deps=[...])`."""
 
 import dataclasses
 import os
@@ -14,20 +14,19 @@ from jitclient.digests import digest, file_digest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
-"""A file that changed so recently is read each time: it may change again and show the same time, as disks' clocks tick
-slowly."""
+"""A file that changed so recently is read each time: it may change again within one tick of its timestamp."""
 _LONGEST = 80
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """A declared input as it was found at one moment.
+    """The state of a declared input.
 
     Attributes:
-        label: what its user calls it.
-        text: what it was, in a few words; empty for the content of files; None where the capture of `extra` has better.
-        stamp: cheap to take again, and another one as soon as the input may be another.
-        extra: what joins the capture, and so the key.
+        label: its name for the user.
+        text: its value in short; empty for the content of files; None if the capture of `extra` describes it better.
+        stamp: cheap to compute, and different as soon as the input may differ.
+        extra: what is added to the capture, and so to the key.
     """
 
     label: str
@@ -38,21 +37,21 @@ class Input:
 
 @dataclasses.dataclass(frozen=True)
 class Deps:
-    """What a function says that it reads while it is traced.
+    """The declared inputs of a function.
 
-    A `pathlib.Path` is a file, whose content counts, wherever it lies, or a folder, where names below it count too; a
-    string is the name of a variable of the environment; anything else is a value. A value counts as it is when a
-    program is made; files and variables are looked at before each call.
+    A `pathlib.Path` is a file, whose content counts but not its place, or a folder, where the names below it count too.
+    A string is an environment variable. Anything else is a value, read when a program is made; files and variables are
+    checked before each call.
     """
 
     declared: tuple[Any, ...]
 
     @classmethod
     def of(cls, declared: Iterable[Any] | None) -> "Deps | None":
-        """The declared inputs; None where nothing was said.
+        """The declared inputs; None if none were declared.
 
         Raises:
-            TypeError: a single string or path in place of a sequence, or an item that says nothing.
+            TypeError: a single string or path instead of a sequence, or an invalid item.
         """
         if declared is None:
             return None
@@ -67,27 +66,27 @@ class Deps:
         return cls(given)
 
     def now(self) -> tuple[Input, ...]:
-        """What they are at this moment."""
+        """Their current state."""
         return tuple(_found(number, dep) for number, dep in enumerate(self.declared))
 
     def still(self, inputs: tuple[Input, ...]) -> bool:
-        """Whether files and variables are as they were found."""
+        """Whether files and variables still have that state."""
         pairs = zip(self.now(), inputs, strict=True)
         return all(now.extra is then.extra or (is_plain(now.extra) and now.extra == then.extra) for now, then in pairs)
 
     def stamp(self) -> Hashable:
-        """The stamps of what they are at this moment."""
+        """Their current stamps."""
         return tuple(_stamp(dep) for dep in self.declared)
 
 
 def stamp_of(inputs: Iterable[Input]) -> Hashable:
-    """What `Deps.stamp` gives as long as the inputs are these."""
+    """What `Deps.stamp` returns as long as the inputs have this state."""
     return tuple(found.stamp for found in inputs)
 
 
 def _found(number: int, dep: Any) -> Input:
     if isinstance(dep, Path):
-        stamp, content = _look(dep, closely=True)
+        stamp, content = _examine(dep, in_full=True)
         label = f"{dep}: content".encode(errors="backslashreplace").decode()
         return Input(label, content if content in _NO_CONTENT else "", stamp, (number, "content", content))
     if isinstance(dep, str):
@@ -100,7 +99,7 @@ def _found(number: int, dep: Any) -> Input:
 
 def _stamp(dep: Any) -> Hashable:
     if isinstance(dep, Path):
-        return _look(dep, closely=False)[0]
+        return _examine(dep, in_full=False)[0]
     return os.environ.get(dep) if isinstance(dep, str) else id(dep)
 
 
@@ -109,31 +108,31 @@ def _stamp(dep: Any) -> Hashable:
 _MISSING, _UNREADABLE, _NO_FILE = _NO_CONTENT = ("missing", "unreadable", "no file")
 
 
-def _look(path: Path, closely: bool) -> tuple[Hashable, str]:
-    """The stamp of a file or folder, and a digest of its content, which means something where we look closely."""
+def _examine(path: Path, in_full: bool) -> tuple[Hashable, str]:
+    """The stamp of a file or folder, and a digest of its content, valid only if `in_full`."""
     if not os.path.isdir(path):
-        return _look_at_file(path, closely)
-    found = [(name, *_look_at_file(below, closely)) for name, below in _below(path)]
+        return _examine_file(path, in_full)
+    found = [(name, *_examine_file(below, in_full)) for name, below in _below(path)]
     contents = repr([(name, content) for name, _, content in found])
     return tuple((name, stamp) for name, stamp, _ in found), digest(contents.encode()).hex()
 
 
-def _look_at_file(path: Path, closely: bool) -> tuple[Hashable, str]:
+def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     try:
         found = path.stat()
-    except (OSError, ValueError):  # a loop of links or an impossible name is no file either
+    except (OSError, ValueError):  # also for a loop of links, or an invalid name
         return _MISSING, _MISSING
-    if not stat.S_ISREG(found.st_mode):  # to read a pipe would wait, and take what is in it
+    if not stat.S_ISREG(found.st_mode):  # reading a pipe would block, and consume its data
         return _NO_FILE, _NO_FILE
-    # Some of the files that the kernel makes up have no size, and no time of their own.
+    # Files in /proc and /sys have no size and no modification time.
     is_settled = found.st_size > 0 and found.st_ctime < time.time() - _SETTLED_SECONDS
-    content = _digest_of_file(path) if closely or not is_settled else ""
+    content = _digest_of_file(path) if in_full or not is_settled else ""
     stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return (stamp, "" if is_settled else content), content
 
 
 def _below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files and folders in a folder, however deep, in the same order everywhere; each folder once."""
+    """All files and folders below a folder, in a fixed order; each folder once."""
     seen: set[str] = set()
     for above, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(above)
@@ -151,5 +150,5 @@ def _digest_of_file(path: Path) -> str:
     try:
         with open(path, "rb") as file:
             return file_digest(file).hex()
-    except OSError:  # the function will meet it too, and may know what to do
+    except OSError:  # the function will see the error itself, and may handle it
         return _UNREADABLE

@@ -1,18 +1,19 @@
-"""The calls of a function that no plan answers, its stages one at a time, and what is known of it."""
+"""The general path: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.calls import accounts
+from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, specs_of
-from jitclient.calls.calling import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import MAY_REPEAT, Attempts
+from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
-from jitclient.calls.misses import Misses
-from jitclient.calls.plan import Plan, renewed
-from jitclient.calls.preparing import program_of, refuse_ambient
+from jitclient.calls.identity import refuse_ambient
+from jitclient.calls.plan import MadeCall, Plan, renewed
 from jitclient.calls.program import Program
+from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_specs
 from jitclient.codec.capture import Capture, capture
@@ -33,7 +34,7 @@ _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...]
 
 
 class GeneralPath:
-    """What one function's calls come to that no plan answers, and what is known of it: its capture, programs, plans."""
+    """The general path of one function, with its capture, programs and call plans in this process."""
 
     plans: tuple[Plan, ...] = ()
 
@@ -47,14 +48,14 @@ class GeneralPath:
         self._capture: Capture | None = None
         self._programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
-        self._misses = Misses()
+        self._recompile_warning = RecompileWarning()
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
-        """Calls the function; `lost` is what a plan ended with that may have made this call."""
+        """Call the function. `lost` is the error of a call plan that may have made this call already."""
         here = self._settings_here()
         if here is None:
-            return self._local(*args, **kwargs)
+            return self._call_in_process(args, kwargs)
         statics: tuple[Static, ...] = ()
         given: tuple[Any, Any] = args, kwargs
         if self._has_statics:
@@ -63,7 +64,7 @@ class GeneralPath:
         try:
             result, program = self._remote(leaves, shape, statics, here, lost)
             if self._deps is None:
-                self.plans = renewed(self.plans, program, here, args, kwargs, statics, leaves, shape)
+                self.plans = renewed(self.plans, program, here, MadeCall(args, kwargs, statics, leaves, shape))
             return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
@@ -72,14 +73,14 @@ class GeneralPath:
                 client_device.release()
             self._warn(error)
             process.session().count_local_run()
-            with accounts.of_local_run(self._name, error):
-                return self._local(*args, **kwargs)
+            with compile_log.of_local_run(self._name, error):
+                return self._call_in_process(args, kwargs)
 
     # ---- one stage at a time
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.lower` returns."""
-        in_process = functools.partial(self._lowered_here, args, kwargs)
+        in_process = functools.partial(self._in_process, "lower", args, kwargs)
         here = self._settings_here()
         if here is None:
             return in_process()
@@ -96,34 +97,30 @@ class GeneralPath:
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.trace` returns."""
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        here = jitted.trace(*given, **keywords)
+        here = self._in_process("trace", args, kwargs)
         return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
     def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.eval_shape` returns."""
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        return jitted.eval_shape(*given, **keywords)
+        return self._in_process("eval_shape", args, kwargs)
 
-    # ---- what is known of it
+    # ---- programs and captures
 
     def count_programs(self) -> int:
-        """How many programs of the function this process has."""
+        """Count the function's programs in this process."""
         return len(self._programs)
 
     def clear(self) -> None:
-        """Forgets what this process knows of the function; the daemon keeps its programs."""
+        """Forget capture, programs and plans; the daemon keeps its programs."""
         self._capture = self._last = None
         self.plans = ()
         self._programs.clear()
 
     def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
-        """What program a call would need, and whether this process has it. Nothing is asked, captured or made.
+        """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing.
 
         Raises:
-            TypeError: an argument is no tree of arrays; the message names its path.
+            TypeError: an argument is not a tree of arrays; the message names its path.
         """
         dynamic, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((dynamic, keywords))
@@ -134,8 +131,8 @@ class GeneralPath:
         return self._wanted(shape, key[1], statics, here), known
 
     def current_capture(self) -> Capture:
-        """The function's own capture, made anew if something that it went through was rebound. It tells what it reads
-        from outside.
+        """The capture of the function alone, renewed if something that it refers to was rebound. Its `ambient` says
+        what it reads from outside.
 
         Raises:
             CaptureError: it cannot be captured.
@@ -150,10 +147,10 @@ class GeneralPath:
         return before
 
     def function_key(self) -> str:
-        """The digest of all that it depends on, but for what it declares.
+        """The digest of all that the function depends on, except declared inputs.
 
         Raises:
-            CaptureError: it cannot be captured, or reads what it does not declare.
+            CaptureError: it cannot be captured, or reads undeclared inputs.
         """
         captured = self.current_capture()
         refuse_ambient(captured, self._deps)
@@ -169,27 +166,27 @@ class GeneralPath:
         here: context.Context,
         lost: DaemonLost | None,
     ) -> tuple[Any, Program]:
-        """The result, with the program that made it."""
+        """Return the result, and the program that computed it."""
         key = self._key_of(leaves, shape, statics, here)
-        stay = process.session()
-        attempts = Attempts(stay, lost)
+        session = process.session()
+        attempts = Attempts(session, lost)
         while True:
             program = None
             try:
-                program = self._program_at(stay, key)
+                program = self._program_at(session, key)
                 return program.call(leaves), program
             except MAY_REPEAT as error:
                 attempts.ended(error, program)
 
-    def _program_at(self, stay: Session, key: _Key) -> Program:
+    def _program_at(self, session: Session, key: _Key) -> Program:
         last = self._last
-        # Comparing with the last call's key is quicker than hashing this one: mostly, they hold the same objects.
+        # Comparing with the last key is faster than hashing this one, as they mostly hold the same objects.
         program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
-        if program is None or not program.is_valid(stay):
+        if program is None or not program.is_valid(session):
             context.check_execution(self._name)
             shape, specs, given, here, _ = key
             statics = tuple([(where, value) for where, _, value in given])
-            program = self._prepare(stay, self._wanted(shape, specs, statics, here))
+            program = self._prepare(session, self._wanted(shape, specs, statics, here))
             key = _settled(key, program)
             self._programs[key] = program
         self._last = key, program
@@ -229,13 +226,13 @@ class GeneralPath:
                 "constant of the program, name it in static_argnums or static_argnames."
             ) from None
 
-    def _prepare(self, stay: Session, wanted: Specialisation) -> Program:
+    def _prepare(self, session: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self._name)
-        program = program_of(stay, wanted, self.current_capture)
-        client_device.say_so(stay.platform)
-        if program.prepared.seconds:  # it was made just now
+        program = program_of(session, wanted, self.current_capture)
+        client_device.say_so(session.platform)
+        if program.prepared.seconds:  # it was compiled now
             kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
-            self._misses.note(wanted, kind)
+            self._recompile_warning.note(wanted, kind)
         return program
 
     def _wanted(
@@ -246,23 +243,23 @@ class GeneralPath:
     # ---- in this process
 
     def _settings_here(self) -> context.Context | None:
-        """The settings of a call; None where it is a part of somebody's trace, or no call of a compiled function."""
+        """The JAX settings of a call; None if it is part of a trace, or jit is disabled."""
         return None if process.inside_daemon else as_before.settings_here()
 
-    def _local(self, *args: Any, **kwargs: Any) -> Any:
-        jitted = self._jitted_here  # jax is loaded from here on
+    def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        jitted = self._jitted_here  # imports jax
         given, keywords = self._arguments_here(args, kwargs, Array.in_process)
         return jitted(*given, **keywords)
 
-    def _lowered_here(self, args: Any, kwargs: Any) -> Any:
-        jitted = self._jitted_here
-        given, keywords = self._arguments_here(args, kwargs, _abstract)
-        return jitted.lower(*given, **keywords)
+    def _in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        make = getattr(self._jitted_here, stage)
+        given, keywords = self._arguments_here(args, kwargs, lambda handle: abstract(handle.spec))
+        return make(*given, **keywords)
 
     def _arguments_here(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments for this process's own jax, which takes no handles."""
+        """The arguments for this process's own jax, with handles replaced."""
         leaves, shape = tree.flatten((args, kwargs))
         here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
         found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
@@ -283,13 +280,9 @@ class GeneralPath:
             warn(f"{self._name} runs in this process, on the {platform}: {error}", RuntimeWarning)
 
 
-def _abstract(handle: Array) -> Any:
-    return abstract(handle.spec)
-
-
 def _settled(key: _Key, program: Program) -> _Key:
-    """The key under which the next such call will look: to make a program may import jax, and what it was made of was
-    looked at once more.
+    """The key that the next such call will have: making the program may have imported jax, and has read the declared
+    inputs again.
     """
     shape, specs, statics, here, _ = key
     return tree.shape_now(shape), specs, statics, here, program.stamp

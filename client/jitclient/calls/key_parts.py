@@ -1,4 +1,4 @@
-"""What decides the program of a call, part by part, in words that its user knows."""
+"""The parts of a call key, in the user's terms."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from jitclient.codec.explain.parts import parts_of
 from jitclient.digests import digest
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.trees import tree
-from jitclient.trees.naming import argument_name, leaf_names, shown
+from jitclient.trees.naming import argument_name, shown
 from jitclient.wire.explaining import KeyPart, encode_parts
 from jitclient.wire.messages import Signature, Spec
 from jitclient.wire.shardings import Sharding
@@ -23,7 +23,7 @@ _LONGEST = 80
 
 
 def of_captured(wanted: Specialisation, captured: Capture, inputs: Sequence[Input], signature: Signature) -> bytes:
-    """The parts of a call of a captured function, as they travel; `inputs` are the declared ones."""
+    """The encoded parts for a captured function; `inputs` are the declared ones."""
     extras = dict(_extras(wanted, captured, inputs))
     taken = parts_of(captured.payload, captured.locations, extras)
     texts = {_input_label(found): found.text for found in inputs if found.text is not None}
@@ -32,13 +32,13 @@ def of_captured(wanted: Specialisation, captured: Capture, inputs: Sequence[Inpu
 
 
 def of_traced(wanted: Specialisation, key: str, signature: Signature) -> bytes:
-    """The parts of a call of a function that was traced in this process; `key` is the digest of the program."""
+    """The encoded parts for a function that was traced in this process; `key` is the digest of the program."""
     program = KeyPart("capture", "program traced in the client", key.encode(), "")
     return encode_parts([program, *_of_signature(wanted, signature)])
 
 
 def _extras(wanted: Specialisation, captured: Capture, inputs: Sequence[Input]) -> Iterator[tuple[int, str]]:
-    """Names of the values that were captured for this call."""
+    """Positions and names of the values that were captured for this call."""
     named = [(f"static {_static_name(wanted, where)}", value) for where, value in wanted.statics]
     named += [(f"option {name}", value) for name, value in wanted.options.of_program().items()]
     named += [(_input_label(found), found.extra) for found in inputs]
@@ -53,8 +53,7 @@ def _input_label(found: Input) -> str:
 
 
 def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyPart]:
-    names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
-    names = list(tree.as_sent(names, wanted.order))
+    names = list(tree.as_sent(wanted.names, wanted.order))
     for name, spec in zip(names, signature.leaves, strict=True):
         yield _part("leaves", f"argument {name}", _spec_text(spec))
     yield _part("tree", "structure of the arguments", _structure_text(wanted.structure), signature.tree)

@@ -1,4 +1,4 @@
-"""Asking the daemon for what a name holds, and having it hold something else."""
+"""Named arrays on the daemon: find, publish, forget."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ import msgspec
 
 from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import value_of
-from jitclient.calls.putting import put
+from jitclient.calls.puts import put
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.digests import array_digest, digest
 from jitclient.errors import ArrayLost, DaemonLost
 from jitclient.local_jax.context import Context
 from jitclient.notices.labels import of_spec
-from jitclient.sessions.recovery import ATTEMPTS
+from jitclient.sessions.retry import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.trees.naming import shown
@@ -28,13 +28,13 @@ _LONGEST = 200
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A name at the daemon, and what it is to hold.
+    """A name at the daemon, and what it should hold.
 
     Attributes:
         text: the name.
-        key: of what it is to hold; None: anything; empty: nothing can tell whether it holds that already.
-        packages: those whose versions are a part of the key.
-        ttl: seconds without a use after which it is forgotten; None: never.
+        key: of its content; None matches any; an empty one matches none.
+        packages: whose versions are part of the key.
+        ttl: seconds without use after which it is forgotten; None: never.
     """
 
     text: str
@@ -44,13 +44,13 @@ class Name:
 
 
 def key_of_function(captured: Capture, context: Context) -> str:
-    """What decides the tree that a function makes; `captured` holds what it reads besides, too."""
+    """The key of the tree that a function returns; `captured` includes its declared inputs."""
     settings = tuple((name, values.encode(value)) for name, value in context)
     return f"function {_digest((captured.key, settings))}"
 
 
 def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> str:
-    """The digest of a tree; empty where it has leaves whose bytes are on the daemon."""
+    """The key of a tree by its content; empty if some of that is on the daemon."""
     if any(type(leaf) is Array for leaf in leaves):
         return ""
     contents = [array_digest(raw_bytes(value_of(*pair))) for pair in zip(leaves, specs, strict=True)]
@@ -58,12 +58,12 @@ def key_of_leaves(label: str, leaves: Sequence[Any], specs: Sequence[Spec]) -> s
 
 
 def label_of(structure: tree.Structure, specs: Sequence[Spec]) -> str:
-    """A tree for people: `{'w': f32[8,8]}`."""
+    """A tree as text: `{'w': f32[8,8]}`."""
     return shown(structure, map(of_spec, specs))
 
 
 def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
-    """Handles on what a name holds, with its tree, if it is of that key."""
+    """Handles on what a name holds, and its encoded tree, if its key matches."""
 
     def ask() -> tuple[list[Array], bytes] | None:
         with here:
@@ -75,23 +75,23 @@ def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
             here.new_handles(len(found.specs))
             return make_handles(here, first, found.specs), found.tree
 
-    return None if name.key == "" else here.again(ask, ATTEMPTS)
+    return None if name.key == "" else here.retrying(ask, ATTEMPTS)
 
 
 def publish(
     here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: bytes, label: str
 ) -> list[Array]:
-    """Has a name hold leaves of those specs, and nothing else any more; returns handles on them.
+    """Have a name hold these leaves instead of what it held; return handles on them.
 
     Raises:
-        ArrayBudgetExceeded: there is no room for them; the name holds what it held.
+        ArrayBudgetExceeded: there is no room; the name holds what it held.
     """
     label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
     def ask() -> list[Array]:
         with here:
             arrays = put(here, leaves, specs)
-            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there by now
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there now
             generation = here.generation
             message = Keep(name.text, name.key or "", name.packages, tuple(specs), node, label, handles, name.ttl)
             try:
@@ -102,12 +102,12 @@ def publish(
                 raise DaemonLost("the daemon ended while a tree was on its way there") from error
             return arrays
 
-    return here.again(ask, ATTEMPTS)
+    return here.retrying(ask, ATTEMPTS)
 
 
 def forget(here: Session, name: Name) -> bool:
-    """Has a name hold nothing any more; whether it held something."""
-    return bool(here.again(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
+    """Forget a name; return whether it held something."""
+    return bool(here.retrying(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
 
 
 def _digest(value: Any) -> str:

@@ -1,23 +1,21 @@
-"""The call that was made before, once more: one flat function for each program and each set of kinds of arguments.
+"""Call plans, the fast path: one flat function for each program and each combination of argument types.
 
-It makes the call, or says MISS: then nothing was done, and the general way decides, or says what is wrong.
+A plan makes the call, or returns MISS without having done anything, and the general path takes over.
 
-Covered are arrays of the daemon, numpy's arrays and scalars, arrays of the client's own jax that nobody has placed, or
-that have a copy on the daemon, and Python's numbers; in trees or not, by position or by name; static arguments; and
-donation of arrays of the daemon.
+Covered are arrays of the daemon, numpy arrays and scalars, uncommitted jax arrays of the client or those with a copy on
+the daemon, and Python numbers; in trees, by position or by name; static arguments; donation of arrays of the daemon.
 
-Left to the general way: declared inputs (`deps`), arrays of the client's own jax that were placed, or that are too
-large for a message and have no copy, trees whose leaves travel in an order of their own, donation by value, and
-programs that may raise and are given arrays of the daemon.
+Left to the general path are declared inputs (`deps`), committed jax arrays, large jax arrays without a copy, trees with
+a wire order of their own, donation by value, and programs that may raise and take arrays of the daemon.
 """
 
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.array import Array, looked_at_together, make_handles
+from jitclient.arrays.array import Array, fetch_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.program import Program
@@ -35,78 +33,73 @@ Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Takes positional arguments and keywords.
 
 Raises:
-    DaemonLost: the daemon went away; nothing tells whether the call ran.
-    BaseException: what the call raised, as its own type where this process has that loaded.
+    DaemonLost: the daemon is gone, and may have run the call.
+    BaseException: what the call raised, with its own type if this process has loaded it.
 """
 
 _MOST_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
 _NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
-_COMPARED = frozenset({bool, int, str, bytes})  # other static arguments are the same only where they are one object
+_COMPARED = frozenset({bool, int, str, bytes})  # by value; other static arguments are equal only if they are identical
 
 
-def renewed(
-    plans: tuple[Plan, ...],
-    program: Program,
-    settings: context.Context,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> tuple[Plan, ...]:
-    """The plans of a function after a call that none of them made: with one for such calls, from the second on.
+class MadeCall(NamedTuple):
+    """A finished call: its arguments, and what they were split into."""
 
-    `settings` are those that the program was looked up under.
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    statics: Sequence[Static]
+    leaves: Sequence[Any]
+    shape: Hashable
+
+
+def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: MadeCall) -> tuple[Plan, ...]:
+    """The plans of a function after a call that none of them covered: with one for such calls, from the second on.
+
+    `settings` are the JAX settings that the program was looked up with.
     """
-    kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
+    kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in call.leaves])
     if kinds not in program.plans:
         program.plans[kinds] = []
         return plans
     made = program.plans[kinds]
     if made is None:
         return plans
-    if any(_may_have_copy_later(leaves[n], program.specs[n], len(leaves), program) for n in program.copied):
+    if any(_may_have_copy_later(call.leaves, n, program) for n in program.copied):
         return plans
     left = [plan for plan in plans if plan not in made]
-    if made == [] or len(left) < len(plans):  # one that missed such a call will miss the next
+    if made == [] or len(left) < len(plans):  # a plan that missed this call would miss the next
         is_as_before = as_before.check()
         if not (is_as_before() and context.current() == settings and is_as_before()):
             return plans  # another thread has changed them since
-        plan = plan_of(program, is_as_before, args, kwargs, statics, leaves, shape)
+        plan = plan_of(program, is_as_before, call)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MOST_PLANS]
 
 
-def _may_have_copy_later(leaf: Any, spec: Spec, count: int, program: Program) -> bool:
-    if type(leaf) is Array or nbytes_of(spec) <= inline_most(count):
+def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
+    leaf = leaves[n]
+    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_most(len(leaves)):
         return False
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(
-    program: Program,
-    is_as_before: Callable[[], bool],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> Plan | None:
-    """The plan for calls like one that was just made; None for calls that are not covered."""
-    stand_ins = [copies.copy_of(leaf, program.session) if is_jax_array(leaf) else None for leaf in leaves]
-    copied = [copy is not None for copy in stand_ins]
+def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) -> Plan | None:
+    """Make a plan for calls like a finished one; None if such calls are not covered."""
+    leaves = call.leaves
+    array_copies = [copies.copy_of(leaf, program.session) if is_jax_array(leaf) else None for leaf in leaves]
+    copied = [copy is not None for copy in array_copies]
     is_queued = Array in map(type, leaves)
     wants = _wants(program, leaves, copied, is_queued)
     if wants is None:
         return None
     session, prepared, generation = program.session, program.prepared, program.generation
-    leaves_of = _leaves_of(args, kwargs, statics, leaves, shape)
+    leaves_of = _leaves_of(call)
     watch = program.capture.watch if program.capture is not None else None
-    executable, results, looks, unflatten = prepared.executable, prepared.results, program.looks, program.unflatten
+    executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now = program.call_now
     count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
-    look_at = program.resent.look if program.resent.places else None
+    check_resent = program.resent.check if program.resent.places else None
     taken = program.taken[0] if program.taken else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -127,7 +120,7 @@ def plan_of(
             if session.connection is None or session.program_generation != generation:
                 return MISS
             own = session.generation
-            for leaf, (kind, spec, given, dtype, is_own) in zip(leaves, wants):  # noqa: B905  (as long as each other, and quick)
+            for leaf, (kind, spec, given, dtype, is_own) in zip(leaves, wants):  # noqa: B905  (equal lengths, and faster)
                 if type(leaf) is not kind:
                     return MISS
                 if kind is Array:
@@ -164,8 +157,8 @@ def plan_of(
                     else:
                         arguments.append(Attached(value.nbytes))
                         attachments.append(value)
-            if look_at is not None:
-                look_at(leaves)
+            if check_resent is not None:
+                check_resent(leaves)
             if is_queued and taken and len(set(map(id, leaves))) < len(leaves):
                 return MISS
             if attachments and not is_queued:
@@ -181,17 +174,17 @@ def plan_of(
                     session.call_later(executable, arguments, first, attachments, generation)
                     for position in taken:
                         leaves[position].deleted = True
-                    if len(looks) > 1:
-                        looked_at_together([arrays[n] for n in looks])
+                    if len(inline) > 1:
+                        fetch_together([arrays[n] for n in inline])
                 else:
-                    run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, looks)))
+                    run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, inline)))
                     done, _ = session.run(run, program_generation=generation)
                     if done.failures:
                         error = program.failure(done)
                         if isinstance(error, _NOT_RUN):
                             return MISS
                         raise error
-                    for n, value in zip(looks, done.values):  # noqa: B905
+                    for n, value in zip(inline, done.values):  # noqa: B905
                         if type(value) is bytes:
                             arrays[n]._value = np.ndarray(*forms[n], value)
         return unflatten(arrays)
@@ -200,18 +193,18 @@ def plan_of(
 
 
 _Want = tuple[Any, Spec, Any, Any, bool]
-"""The type of a leaf, its spec, its dtype if it has one, that in which it travels, and whether it is an array of the
-client's own jax; with `Array` for a dtype, it has a copy. Typed keys travel in no dtype of theirs."""
+"""The type of a leaf, its spec, its dtype (`Array` if it has a copy on the daemon; None for numbers), its wire dtype
+(None for typed keys), and whether it is an array of the client's own jax."""
 
 
 def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_queued: bool) -> list[_Want] | None:
-    """What the leaves of another such call must be; None where such calls are not covered."""
+    """What the leaves of a call must be to be covered; None if no such call is."""
     prepared = program.prepared
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
     if program.order is not None or by_value or (prepared.donated and not program.taken):
         return None
-    most = inline_most(len(program.looks))
-    if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.looks):
+    most = inline_most(len(program.inline))
+    if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.inline):
         return None
     wants: list[_Want] = []
     for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):
@@ -237,14 +230,9 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     return wants
 
 
-def _leaves_of(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    statics: Sequence[Static],
-    leaves: Sequence[Any],
-    shape: Hashable,
-) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
-    """What gives the leaves of another call, and None where its tree is another; None where they are its arguments."""
+def _leaves_of(call: MadeCall) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
+    """A function that returns the leaves of a call, None if its tree differs; or None if arguments are leaves."""
+    args, kwargs, statics, leaves, shape = call
     if not kwargs and not statics and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
         return None
     count, names = len(args), frozenset(kwargs)

@@ -1,13 +1,13 @@
-"""What a client knows of a program that the daemon holds for it, and how to call it."""
+"""A program on the daemon, and how to call it."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jitclient.arrays.array import FETCHED_WITH_CALL, Array, looked_at_together, make_handles
+from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
-from jitclient.calls.putting import with_copies
+from jitclient.calls.puts import with_copies
 from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
@@ -16,7 +16,7 @@ from jitclient.errors import NotSent, ProtocolError
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import FOLLOWED, Session
+from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
@@ -24,21 +24,21 @@ from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """An executable at a daemon, by the name it has in one session there."""
+    """A program on the daemon, by its number in one session."""
 
     session: Session
     generation: int
-    capture: Capture | None  # None where it was traced in this process, and cannot be captured at all
+    capture: Capture | None  # None if the function cannot be captured
     prepared: Prepared
-    specs: tuple[Spec, ...]  # of the leaves, as they travel
-    order: tuple[int, ...] | None  # the positions of the leaves, as they travel
+    specs: tuple[Spec, ...]  # of the leaves, in wire order
+    order: tuple[int, ...] | None  # the positions of the leaves, in wire order
     unflatten: Callable[[Sequence[Any]], Any]
-    looks: tuple[int, ...]  # results small enough to come with the answer
-    stamp: Hashable  # of the declared inputs that it was made of
+    inline: tuple[int, ...]  # results small enough to come with the answer
+    stamp: Hashable  # of the declared inputs that it was made from
     resent: Resent
     copied: tuple[int, ...]  # the leaves that may have copies on the daemon
-    taken: list[tuple[int, ...]]  # the donated leaves that a call uses up, once one has
-    plans: dict[Hashable, list[Any] | None]  # by kinds of leaves: the plan, if one is made; None where none can be
+    taken: list[tuple[int, ...]]  # the donated leaves that a call really uses, once a call has said so
+    plans: dict[Hashable, list[Any] | None]  # by types of leaves: the plan, if there is one; None if there can be none
 
     @classmethod
     def of(
@@ -51,7 +51,7 @@ class Program:
         structure: tree.Structure,
         stamp: Hashable = (),
     ) -> "Program":
-        """The program that the daemon prepared, whose results have that structure. Warns as its trace did."""
+        """Make one from the daemon's answer. Repeats the warnings of its trace."""
         for warned in prepared.warnings:
             warn(warned.text, _category(warned.category))
         return cls(
@@ -62,7 +62,7 @@ class Program:
             specs=wanted.specs_sent,
             order=wanted.order,
             unflatten=tree.unflattener_of_sent(structure),
-            looks=_small(prepared.results),
+            inline=_small(prepared.results),
             resent=Resent(wanted),
             copied=copies.places(wanted.specs_sent, prepared.donated),
             stamp=stamp,
@@ -71,21 +71,21 @@ class Program:
         )
 
     def is_valid(self, session: Session) -> bool:
-        """Whether it is still what a call would get: same daemon, same stay, same function."""
+        """Whether it is still the program of a call: same daemon, same session, same function."""
         if session is not self.session or session.program_generation != self.generation:
             return False
         return self.capture is None or self.capture.unchanged()
 
     def call(self, leaves: Sequence[Any]) -> Any:
-        """Runs it on the leaves of the arguments; returns the tree of results.
+        """Run it on the leaves of the arguments; return the tree of results.
 
-        A call that uses arrays of the daemon (copies do not count) is queued, and this returns at once: what it raises,
-        its results raise when they are looked at. Others, and those that are likely to raise, are waited for.
+        A call with arrays of the daemon (copies do not count) is queued and returns at once: its results raise its
+        errors when they are used. Other calls, and programs that may raise, are waited for.
 
         Raises:
-            DaemonLost: the daemon went away; nothing tells whether the call ran.
+            DaemonLost: the daemon is gone, and may have run the call.
             ArrayLost: an argument was lost with its daemon.
-            BaseException: what the call raised, as its own type where this process has that loaded.
+            BaseException: what the call raised, with its own type if this process has loaded it.
         """
         session, prepared = self.session, self.prepared
         if self.order is not None:
@@ -95,19 +95,19 @@ class Program:
             if self.copied:
                 given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
-                raise NotSent(FOLLOWED)
+                raise NotSent(REPLACED)
             attachments: list[HostArray] = []
-            self.resent.look(given)
+            self.resent.check(given)
             arguments = outgoing(given, self.specs, session, attachments)
-            can_wait = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
+            can_queue = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
             if prepared.donated:
-                can_wait = self._is_donation_known(leaves) and can_wait
-            if can_wait:
+                can_queue = self._is_donation_known(leaves) and can_queue
+            if can_queue:
                 first = session.new_handles(len(prepared.results))
                 arrays = make_handles(session, first, prepared.results)
                 session.call_later(prepared.executable, arguments, first, attachments, self.generation)
-                if len(self.looks) > 1:
-                    looked_at_together([arrays[n] for n in self.looks])
+                if len(self.inline) > 1:
+                    fetch_together([arrays[n] for n in self.inline])
                 for position in self.taken[0] if self.taken else ():
                     _note_donation(leaves[position])
             else:
@@ -117,16 +117,16 @@ class Program:
     def call_now(
         self, arguments: list[int | bytes | Attached], attachments: Sequence[HostArray], leaves: Sequence[Any]
     ) -> list[Array]:
-        """Makes a call of those leaves, and waits for it; returns its results. Called with the session's lock."""
+        """Run it and wait; return the results. Called with the session's lock held."""
         session, prepared = self.session, self.prepared
-        results, looks = prepared.results, self.looks
+        results, fetch = prepared.results, self.inline
         first = session.new_handles(len(results))
         arrays = make_handles(session, first, results)
         if attachments and self._have_room(attachments):
-            looks = tuple(range(len(results)))
-        run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, looks)))
+            fetch = tuple(range(len(results)))
+        run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, fetch)))
         done, fetched = session.run(
-            run, attachments, list(map(results.__getitem__, looks)), program_generation=self.generation
+            run, attachments, list(map(results.__getitem__, fetch)), program_generation=self.generation
         )
         if done.failures:
             raise self.failure(done)
@@ -134,32 +134,32 @@ class Program:
             self.taken[:] = [tuple([position for _, position in done.taken])]
             for position in self.taken[0]:
                 _note_donation(leaves[position])
-        for n, value in zip(looks, fetched, strict=True):
+        for n, value in zip(fetch, fetched, strict=True):
             if not isinstance(value, Failure):
                 arrays[n]._value = value
         return arrays
 
     def failure(self, done: Done) -> BaseException:
-        """What a call raised."""
+        """The exception of a failed call."""
         return to_exception(done.failures[0][1], self.capture.object_at if self.capture else values.nothing)
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
-        """Whether it is known which of the donated leaves a call uses up: the first call tells."""
+        """Whether it is known which donated leaves a call uses: the first call says so."""
         if len(set(map(id, leaves))) < len(leaves):
             _refuse_twice(leaves, self.prepared.donated)
             return False
         return bool(self.taken)
 
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
-        """Whether the large results may come with the answer, too, in the memory of the arguments."""
-        large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.looks]
-        return sum(large) <= self.session.room_beside(attachments)
+        """Whether large results may come with the answer, too, in the shared memory of the arguments."""
+        large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
+        return sum(large) <= self.session.room_with_answer(attachments)
 
 
 def _category(named: bytes) -> type[Warning]:
     try:
         found = values.decode(named, values.nothing)
-    except ProtocolError:  # of a package that this process has not loaded
+    except ProtocolError:  # its package is not loaded in this process
         return UserWarning
     return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
 
@@ -172,7 +172,7 @@ def _note_donation(leaf: Any) -> None:
 
 
 def _refuse_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
-    """What the runtime does where it sees that two arguments are one: those that travel by value it sees apart."""
+    """Raise as the runtime does when an array is donated twice, which it cannot see in copies."""
     given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
     for position in donated:
         if given.count(id(leaves[position])) > 1:

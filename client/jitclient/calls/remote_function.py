@@ -1,12 +1,12 @@
-"""A function whose calls run on the daemon, as its user sees it. What calls need is loaded with the first of them."""
+"""A function whose calls run on the daemon, as its user sees it. The first call loads what calls need."""
 
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
-from jitclient.calls.wrapped import describe_as
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
 from jitclient.errors import DaemonLost
 from jitclient.notices.hints import add_hint
@@ -33,17 +33,17 @@ class RemoteFunction(Generic[P, R]):
     __wrapped__: Callable[P, R]
 
     def __init__(self, fun: Callable[P, R], options: JitOptions, deps: Deps | None = None) -> None:
-        describe_as(self, fun)
+        _describe_as(self, fun)
         self._fun = fun
         self._options = options
         self._deps = deps
         self._path: GeneralPath | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls the function as `jax.jit` would.
+        """Call the function as `jax.jit` would.
 
         Raises:
-            TypeError: an argument is no tree of arrays; the message names its path.
+            TypeError: an argument is not a tree of arrays; the message names its path.
             CaptureError, DaemonError: it cannot run on the daemon, and JITSERVER_FALLBACK=error.
             ArrayLost: an argument was lost with its daemon.
             BaseException: what the function raised.
@@ -66,10 +66,10 @@ class RemoteFunction(Generic[P, R]):
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
         finally:
-            lost = None  # it may be what is raised, whose traceback holds this frame with the arguments
+            lost = None  # break the cycle of the error, its traceback and this frame, which holds the arguments
 
     def general_path(self) -> "GeneralPath":
-        """The way of its calls that no plan answers, and of all other questions."""
+        """The general path, created on first use."""
         if self._path is None:
             from jitclient.calls.general_path import GeneralPath
 
@@ -90,7 +90,7 @@ class RemoteFunction(Generic[P, R]):
     def __repr__(self) -> str:
         try:
             return f"<PjitFunction of {self.__wrapped__!r}>"
-        except Exception:  # as in JAX, whose text this is: what it wraps has no say in whether it can be shown
+        except Exception:  # as in JAX, whose text this is
             return "<PjitFunction>"
 
     def __reduce__(self) -> Any:
@@ -102,17 +102,17 @@ class RemoteFunction(Generic[P, R]):
     def __deepcopy__(self, memo: Any) -> Self:
         return self
 
-    # ---- what else JAX's have
+    # ---- the other methods of JAX's jitted functions
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
-        """The function for arguments of this kind, ready to be compiled; nothing runs.
+        """The function for arguments of this signature, ready to be compiled; nothing runs.
 
         Args:
-            *args: what it would be called with; in place of an array, anything with a shape and a dtype.
+            *args: what it would be called with; instead of an array, anything with a shape and a dtype.
             **kwargs: likewise.
 
         Returns:
-            A `stages.Lowered`: its `compile()` has the daemon prepare the program.
+            A `stages.Lowered`: its `compile()` has the daemon compile the program.
 
         Example:
             >>> step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
@@ -121,7 +121,7 @@ class RemoteFunction(Generic[P, R]):
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> "Traced":
-        """The function traced in this process, for a look at its jaxpr; arguments as for `lower`. Imports jax."""
+        """The function traced in this process, to inspect its jaxpr; arguments as for `lower`. Imports jax."""
         traced: Traced = self.general_path().trace(args, kwargs)
         return traced
 
@@ -135,10 +135,27 @@ class RemoteFunction(Generic[P, R]):
         return self.general_path().eval_shape(args, kwargs)
 
     def _cache_size(self) -> int:
-        """How many programs of the function this process has; the name is JAX's."""
+        """How many programs of the function this process knows; the name is JAX's."""
         return 0 if self._path is None else self._path.count_programs()
 
     def clear_cache(self) -> None:
-        """Forgets what this process knows of the function; the daemon keeps its programs."""
+        """Forget what this process knows of the function; the daemon keeps its programs."""
         if self._path is not None:
             self._path.clear()
+
+
+def _describe_as(wrapper: Any, fun: Callable[..., Any]) -> None:
+    """Copy name, docstring and attributes of a function to its wrapper, as JAX does.
+
+    Attributes that the wrapper's class defines are left out: a jitted object may have fields of any name.
+    """
+    functools.update_wrapper(wrapper, fun, updated=())
+    attributes = getattr(fun, "__dict__", {})
+    known = set(dir(type(wrapper))) - {"__dict__", "__doc__", "__module__", "__annotations__"}
+    vars(wrapper).update({name: value for name, value in attributes.items() if name not in known})
+    named: Any = fun
+    while isinstance(named, functools.partial):
+        named = named.func
+    wrapper.__name__ = getattr(named, "__name__", type(named).__name__)
+    wrapper.__qualname__ = getattr(fun, "__qualname__", wrapper.__name__)
+    wrapper.__wrapped__ = fun

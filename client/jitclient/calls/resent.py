@@ -1,4 +1,4 @@
-"""Large arrays of numpy that a program is sent again and again, unchanged: one warning says how to send them once."""
+"""The warning about large numpy arrays that are sent to a program again and again, unchanged."""
 
 import zlib
 from collections.abc import Sequence
@@ -9,16 +9,15 @@ import numpy as np
 from jitclient.calls.specialisation import Specialisation
 from jitclient.notices.labels import size
 from jitclient.notices.warned import warn
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.array_transport import nbytes_of, raw_bytes
 
 _LEAST = 1 << 20  # bytes
-_OFTEN = 4  # times at the same place in memory; only then its contents are looked at, twice
+_OFTEN = 4  # times at the same address; only then is the content compared, once
 _warned: set[tuple[str, str]] = set()
 
 
 class Resent:
-    """Watches what one program is sent, in the `places` where that may be large and is not known to change."""
+    """Watches the large arrays that are sent to one program, at the leaves `places`."""
 
     def __init__(self, wanted: Specialisation) -> None:
         self._wanted = wanted
@@ -26,11 +25,11 @@ class Resent:
         self.places = tuple(
             [n for n, spec in enumerate(wanted.specs_sent) if nbytes_of(spec) >= _LEAST and n not in donated]
         )
-        # By leaf: where it was in memory, how often, and its checksum.
+        # By leaf: its address and layout, how often in a row, and its checksum.
         self._sent: dict[int, tuple[object, int, int]] = dict.fromkeys(self.places, (None, 0, 0))
 
-    def look(self, leaves: Sequence[Any]) -> None:
-        """Looks at the leaves of a call, in the order in which they travel."""
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Check the leaves of a call, in wire order."""
         for n in self.places:
             place_before, times, checksum = self._sent[n]
             leaf = leaves[n]
@@ -52,11 +51,11 @@ class Resent:
     def _warn(self, n: int, nbytes: int, times: int) -> None:
         wanted = self._wanted
         number = n if wanted.order is None else wanted.order[n]
-        argument = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])[number]
+        argument = wanted.names[number]
         if (wanted.name, argument) not in _warned:
             _warned.add((wanted.name, argument))
             warn(
-                f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: it travels once, and "
-                "stays on the daemon, if you pass what jitclient.device_put makes of it",
+                f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: pass the result of "
+                "jitclient.device_put, which is sent once and stays on the daemon",
                 RuntimeWarning,
             )

@@ -1,4 +1,4 @@
-"""What a program is made for."""
+"""What a program is compiled for."""
 
 import dataclasses
 import functools
@@ -8,13 +8,15 @@ from typing import Any
 from jitclient.calls.deps import Deps
 from jitclient.local_jax.context import Context
 from jitclient.tracing.options import JitOptions, Static
+from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
+from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
 
 @dataclasses.dataclass(frozen=True)
 class Specialisation:
-    """What a program is made for: one function, its options, and one kind of call."""
+    """What a program is compiled for: a function, its options, and one signature."""
 
     fun: Callable[..., Any]
     name: str
@@ -32,17 +34,26 @@ class Specialisation:
 
     @functools.cached_property
     def order(self) -> tuple[int, ...] | None:
-        """The positions of the leaves in the order in which they travel; None where that is their own."""
+        """The positions of the leaves in wire order; None if they are sent in their own order."""
         return tree.leaf_order(self.structure)
 
     @property
+    def names(self) -> list[str]:
+        """The paths of the leaves, in the user's terms."""
+        return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])
+
+    def over_leaves(self) -> OverLeaves:
+        """The function of its flat leaves, to trace in this process."""
+        return OverLeaves(self.fun, self.name, self.structure, self.statics)
+
+    @property
     def specs_sent(self) -> tuple[Spec, ...]:
-        """What is known of the leaves, in the order in which they travel."""
+        """The specs of the leaves, in wire order."""
         return tuple(tree.as_sent(self.specs, self.order))
 
     @property
     def donated_sent(self) -> tuple[int, ...]:
-        """Which leaves are donated, by their number in the order in which they travel."""
+        """Positions of the donated leaves, in wire order."""
         donated = _donated(self.options, self.structure, self.statics)
         if self.order is None:
             return donated

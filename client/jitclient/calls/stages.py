@@ -1,7 +1,6 @@
-"""The stages of a function under `jit`, one at a time: traced, lowered, compiled. Their names are those of JAX.
+"""The stages of a jitted function, one at a time, with JAX's names: traced, lowered, compiled.
 
-Only compiling asks the daemon. What is known of a program before that (its jaxpr, its text) this process's own jax
-tells, when it is asked.
+Only compiling asks the daemon. Jaxpr and text of a program come from a trace in this process, made on demand.
 """
 
 import dataclasses
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
-from jitclient.calls.calling import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import MAY_REPEAT, Attempts
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
@@ -25,14 +24,13 @@ from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.trees import tree
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
 
 Prepare = Callable[[Session, Specialisation], Program]
 
 
 class Traced:
-    """A function traced in this process, for a look at its `jaxpr`. Has what `jax.stages.Traced` has.
+    """A function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
 
     Example:
         >>> step.trace(params, x).jaxpr
@@ -43,7 +41,7 @@ class Traced:
         self._lowered = lowered
 
     def lower(self, **options: Any) -> Any:
-        """What `jit(f).lower(...)` returns; with options, such as other platforms, JAX's own."""
+        """As `jit(f).lower(...)`; with options, such as other platforms, JAX's own."""
         return self._here.lower(**options) if options else self._lowered
 
     def __getattr__(self, name: str) -> Any:
@@ -51,8 +49,8 @@ class Traced:
 
 
 class Lowered:
-    """A function for arguments of one kind, about to be compiled. Has what `jax.stages.Lowered` has: for text and
-    analysis it is traced in this process.
+    """A function for one signature, ready to be compiled. Has the attributes of `jax.stages.Lowered`: for text and
+    analysis, it is traced in this process.
 
     Example:
         >>> compiled = step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
@@ -64,13 +62,13 @@ class Lowered:
         self._make_here = here
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Any:
-        """Has the daemon prepare the program, and runs nothing. Where no daemon can, this process's jax compiles it.
+        """Have the daemon compile the program. Without a daemon, this process's jax compiles it.
 
         Args:
             compiler_options: further options of XLA's, by name.
 
         Raises:
-            CaptureError, DaemonError: it cannot be had from the daemon, and JITSERVER_FALLBACK=error.
+            CaptureError, DaemonError: the daemon cannot compile it, and JITSERVER_FALLBACK=error.
             BaseException: what the function raised while it was traced.
         """
         wanted = self._wanted
@@ -96,7 +94,7 @@ class Lowered:
 
 
 class Compiled:
-    """A program on the daemon for arguments of one kind, and only that. Static arguments are left out of a call.
+    """A program on the daemon for one signature only. Calls leave out the static arguments.
 
     Example:
         >>> compiled = step.lower(params, x).compile()
@@ -113,7 +111,7 @@ class Compiled:
         """Runs the program.
 
         Raises:
-            TypeError: the arguments are of another kind than those that it was compiled for.
+            TypeError: the arguments have another signature.
         """
         leaves, shape = tree.flatten((args, kwargs))
         self._check(leaves, shape)
@@ -123,17 +121,17 @@ class Compiled:
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
 
     def as_text(self) -> str:
-        """The program as its compiler left it."""
+        """The optimized program as text."""
         text: str = self._inspect("text")
         return text
 
     def cost_analysis(self) -> dict[str, float]:
-        """What running it costs, as its compiler estimates: flops, bytes accessed, ..."""
+        """The compiler's estimates: flops, bytes accessed, ..."""
         costs: dict[str, float] = self._inspect("costs")
         return costs
 
     def memory_analysis(self) -> Any:
-        """Bytes that it takes, by what for."""
+        """Bytes of memory by their use."""
         return types.SimpleNamespace(**self._inspect("memory"))
 
     @property
@@ -167,7 +165,7 @@ class Compiled:
         specs = abstract_specs(leaves, x64(self._wanted.context))
         differ = [
             f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
-            for name, want, got in zip(self._names(), self._wanted.specs, specs, strict=True)
+            for name, want, got in zip(self._wanted.names, self._wanted.specs, specs, strict=True)
             if (want.shape, want.dtype) != (got.shape, got.dtype)
         ]
         if differ:
@@ -176,44 +174,41 @@ class Compiled:
                 + "\n".join(differ)
             )
 
-    def _names(self) -> list[str]:
-        return list(leaf_names(self._wanted.fun, self._wanted.structure, [where for where, _ in self._wanted.statics]))
-
     def _run(self, leaves: list[Any]) -> Any:
-        stay = process.session()
-        attempts = Attempts(stay)
+        session = process.session()
+        attempts = Attempts(session)
         while True:
             program = None
             try:
-                program = self._program_at(stay)
+                program = self._program_at(session)
                 return program.call(leaves)
             except MAY_REPEAT as error:
                 attempts.ended(error, program)
 
-    def _program_at(self, stay: Session) -> Program:
+    def _program_at(self, session: Session) -> Program:
         known = self._program
-        if stay is not known.session or stay.program_generation != known.generation:
-            fresh = self._make(stay, self._wanted)
+        if session is not known.session or session.program_generation != known.generation:
+            fresh = self._make(session, self._wanted)
             if known.capture is not None and (fresh.capture is None or fresh.capture.key != known.capture.key):
                 raise DaemonLost(
-                    f"{self._wanted.name} was compiled on a daemon that has ended, and is another function by now: "
+                    f"{self._wanted.name} was compiled on a daemon that has ended, and has changed since: "
                     "lower and compile it again"
                 )
             self._program = fresh
         return self._program
 
     def _inspect(self, what: str) -> Any:
-        stay = process.session()
-        with stay:
-            asked = Inspect(self._program_at(stay).prepared.executable, what)
-            return getattr(stay.ask(Verb.INSPECT, asked, Inspected), what)
+        session = process.session()
+        with session:
+            asked = Inspect(self._program_at(session).prepared.executable, what)
+            return getattr(session.ask(Verb.INSPECT, asked, Inspected), what)
 
 
 def abstract_specs(leaves: Sequence[Any], x64: bool) -> tuple[Spec, ...]:
-    """What jit specialises on for leaves that may be anything with a shape and a dtype.
+    """The specs of leaves that may be anything with a shape and a dtype.
 
     Raises:
-        NotAnArray: one of them is none; the error has its number.
+        NotAnArray: a leaf has none; the error has its number.
     """
     return specs_of(leaves, x64, _abstract_spec)
 

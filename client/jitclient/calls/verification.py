@@ -1,4 +1,4 @@
-"""JITSERVER_VERIFY=1: each program that the daemon makes is traced and lowered here too, and the texts are compared."""
+"""JITSERVER_VERIFY=1: each program that the daemon makes is also traced and lowered here, and compared."""
 
 import itertools
 import warnings
@@ -12,7 +12,6 @@ from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.tracing.callbacks import callback_names
-from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.wire.messages import DeviceInfo, Verified
 
 
@@ -22,20 +21,19 @@ def verify(
     """Compare a program that the daemon made with the one that this process would make. Imports jax.
 
     Args:
-        wanted: what it was made for.
-        captured: what the daemon made it from.
-        found: what it made.
-        platform: what the daemon compiles for.
+        wanted: the specialisation.
+        captured: the capture that the daemon traced.
+        found: what the daemon lowered.
+        platform: the daemon's.
         devices: the daemon's.
 
     Raises:
-        ProgramsDiffer: they are two programs; the message shows the first line that differs.
+        ProgramsDiffer: they differ; the message shows the first line that does.
         BaseException: what the function raises here.
     """
-    over_leaves = OverLeaves(wanted.fun, wanted.name, wanted.structure, wanted.statics)
-    jitted = own_jit(over_leaves.function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
+    jitted = own_jit(wanted.over_leaves().function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
     with client_trace.without_locations(), backend_view.of(devices), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the daemon's trace has told them
+        warnings.simplefilter("ignore")  # the daemon's trace has reported them
         traced = jitted.trace(*map(abstract, wanted.specs_sent))
         text = traced.lower(lowering_platforms=(platform,)).as_text()
     callbacks = callback_names(traced.jaxpr, captured.index_of)
@@ -43,7 +41,7 @@ def verify(
     for number, (mine, other) in enumerate(itertools.zip_longest(here, there, fillvalue="nothing"), 1):
         if mine != other:
             raise ProgramsDiffer(
-                f"{wanted.name} is another program where the daemon traces it. They differ first in line {number}:\n"
+                f"{wanted.name} is another program when the daemon traces it. They differ first in line {number}:\n"
                 f"  here:   {mine.strip()}\n  daemon: {other.strip()}\n"
                 "Please report this, with the function. Its program is in the cache: `jitserver cache rm "
                 f"{wanted.name}` removes it"

@@ -1,1 +1,1 @@
-"""One client's stay at a daemon: found or started, greeted, and talked with."""
+"""One client's session with a daemon: find or start it, shake hands, exchange messages."""

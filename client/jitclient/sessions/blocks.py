@@ -1,11 +1,10 @@
-"""Shared memory that the daemon lends to one connection: whose turn it is with each block.
+"""Shared memory that the daemon leases to one connection: which side uses each block.
 
-A block is free here, or at the daemon with the arguments of a call, or read by this program, which has arrays that
-are its bytes. It is written only by whoever has it; one that somebody may still read when nobody can tell any more (a
-forked child, a connection that broke) is retired: nobody writes it again.
+A block is free, or at the daemon with the arguments of a call, or read by this program, whose arrays are views of it.
+Only its current user writes to it. A block that may have readers that cannot be tracked (a forked child, a broken
+connection) is retired: it is never written again.
 """
 
-import _thread
 import collections
 import time
 import weakref
@@ -13,36 +12,36 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jitclient.wire.array_transport import HostArray, nbytes_of
-from jitclient.wire.blocks import MOST_LENT, Block, Reader, best, lay, room_for
 from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
+from jitclient.wire.shared_memory import MOST_LENT, Block, Reader, best, lay, room_for
 
 IDLE_SECONDS = 10.0
-"""A block that was free for so long goes back to the daemon."""
+"""After so long without use, a block is returned to the daemon."""
 
-MOST_BESIDE_CALL = 2 << 20
-"""Bytes of arguments up to which results of that size come with the answer: to copy more costs more than to ask."""
+MOST_WITH_CALL = 2 << 20
+"""Largest results that come with the answer in the block of the arguments: fetching is cheaper than copying more."""
 
 _MOST_FREE = 4
-_MOST_READ = MOST_LENT // 2  # blocks that the program reads, from which on no large result comes unasked
+_MOST_READ = MOST_LENT // 2  # blocks being read, from which on large results wait for a fetch
 
 
 class Lender(Protocol):
-    """What a connection offers."""
+    """The connection, as far as leases need it."""
 
     def lease(self, nbytes: int) -> Block | None:
-        """A block with room for so many bytes, if there is one."""
+        """Lease a block with room for `nbytes` bytes, if there is one."""
 
     def give_back(self, message: Return) -> None:
-        """Tells the daemon of blocks that are its own again."""
+        """Return blocks to the daemon."""
 
 
 class Blocks:
-    """Those of one connection. Used under the session's lock, but for what says otherwise."""
+    """The blocks of one connection. Used under the session's lock, except where noted."""
 
     def __init__(self, lender: Lender, on_free: Callable[[], None]) -> None:
         self._lender = lender
         self._on_free = on_free
-        self._free: list[Block] = []  # the one used last is the last
+        self._free: list[Block] = []  # in order of their last use
         self._away: dict[int, Block] = {}  # at the daemon
         self._read: dict[int, tuple[Block, weakref.ref[HostArray]]] = {}
         self._retired: collections.deque[int] = collections.deque()
@@ -50,7 +49,7 @@ class Blocks:
     # ---- around one exchange
 
     def load(self, message: Run, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
-        """Copies what goes with a message into a block that the message names; else returns it, to follow the frame."""
+        """Copy attachments into a block that the message names; return those that follow the frame instead."""
         block = self._take(room_for([array.nbytes for array in attachments])) if attachments else None
         if block is None:
             return attachments
@@ -59,19 +58,19 @@ class Blocks:
         message.block = block.number
         return ()
 
-    def room_beside(self, attachments: Sequence[HostArray]) -> int:
-        """Bytes of results that may come unasked, in the block of a call's arguments."""
+    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
+        """Bytes of results that may come with the answer to a call, in the block of its arguments."""
         self._settle()
         nbytes = sum(array.nbytes for array in attachments)
-        return nbytes if nbytes <= MOST_BESIDE_CALL and len(self._read) < _MOST_READ else 0
+        return nbytes if nbytes <= MOST_WITH_CALL and len(self._read) < _MOST_READ else 0
 
     def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
-        """The bytes that are in a block at the daemon, where they stay as they are until it is back, or lost."""
+        """Views of the arrays in a block at the daemon, which stay unchanged until the block is back, or lost."""
         read = Reader(self._away[number].readable()[0])
         return [read(size) for size in sizes]
 
     def offer(self, message: Run, specs: Sequence[Spec]) -> None:
-        """Offers a block for the values that a message asks for, if they are large."""
+        """Offer a block for the values that a message fetches, if they are large."""
         sizes = [size for size in map(nbytes_of, specs) if size > INLINE_BYTES]
         block = self._take(room_for(sizes)) if sizes else None
         if block is not None:
@@ -79,7 +78,7 @@ class Blocks:
             message.into = block.number
 
     def landed(self, message: Run, done: Done) -> Reader | None:
-        """Takes back what the answer says; returns what reads the values beside it, if they are in a block."""
+        """Take back the blocks that an answer returns; return a reader of its values if they are in a block."""
         offered, loaded = self._away.pop(message.into, None), self._away.pop(message.block, None)
         back = [block for block in (offered, loaded if done.back else None) if block is not None]
         filled = back.pop(0) if done.shared and back else None
@@ -91,13 +90,13 @@ class Blocks:
         self._read[filled.number] = filled, reference
         return Reader(whole)
 
-    # ---- giving back
+    # ---- returning blocks
 
     def tidy(self, now: float | None = None) -> bool:
-        """Gives back what is of no more use: more free blocks than a few, and those that were free for long by `now`.
+        """Return surplus free blocks to the daemon, and those that are idle at the time `now`.
 
         Returns:
-            Whether any are left to be looked at later.
+            Whether there are free blocks left, to check later.
         """
         self._settle()
         free = self._free
@@ -109,14 +108,10 @@ class Blocks:
             self._lender.give_back(Return(tuple(block.number for block in surplus), tuple(retired)))
         return bool(self._free)
 
-    def give_back_all(self) -> None:
-        """Gives back all that is free: the program ends."""
-        self.tidy(float("inf"))
-
     def retire_read(self) -> None:
-        """A child is about to be forked: it may read for ever what this program reads now. Any thread, no lock."""
+        """Retire blocks being read, before a fork: the child may read them for ever. Needs no lock."""
         for number in list(self._read):
-            if self._read.pop(number, None) is not None:  # else another thread saw its last reader go
+            if self._read.pop(number, None) is not None:  # else another thread noticed its last reader's end
                 self._retired.append(number)
 
     # ---- details
@@ -133,39 +128,10 @@ class Blocks:
 
     def _settle(self) -> None:
         for number, (block, whole) in list(self._read.items()):
-            if whole() is None and self._read.pop(number, None) is not None:  # else a fork has retired it
+            if whole() is None and self._read.pop(number, None) is not None:  # else `retire_read` has retired it
                 self._add_free(block)
 
     def _add_free(self, block: Block) -> None:
         block.used = time.monotonic()
         self._free.append(block)
         self._on_free()
-
-
-class Watch:
-    """Has `tidy` called now and then, by a thread that lives while there is something to look at."""
-
-    def __init__(self, tidy: Callable[[], bool]) -> None:
-        self._tidy = tidy
-        self._awake = False
-
-    def wake(self) -> None:
-        """There is something to look at. Runs inside garbage collections: no lock, no I/O."""
-        if self._awake:
-            return
-        self._awake = True
-        try:
-            _thread.start_new_thread(self._work, ())
-        except RuntimeError:  # no thread can be had; the next block that is free tries again
-            self._awake = False
-
-    def _work(self) -> None:
-        more = True
-        while more:
-            time.sleep(IDLE_SECONDS / 2)
-            self._awake = False  # before the look: what comes during it is seen by the next
-            more = self._tidy()
-            if more and not self._awake:
-                self._awake = True
-            else:
-                return

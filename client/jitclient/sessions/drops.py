@@ -1,17 +1,18 @@
-"""Handles that nobody holds any more, until the daemon is told."""
+"""Dropped handles that the daemon has not been told about."""
 
 import collections
 
 
 class Drops(collections.deque[int]):
-    """Dropped handles of one process's stay at a daemon. Those of a stay before, and those that a forked child
-    inherited, are of no concern to it. To append one is safe inside garbage collections: no lock, no I/O.
+    """Dropped handles of one process and one session; handles of an earlier session or a forked parent have another.
+
+    Appending is safe inside garbage collections: no lock, no I/O.
     """
 
     def take(self) -> tuple[int, ...]:
-        """Those noted so far, which are whoever takes them to send.
+        """Take all handles, to send them.
 
-        To note them again if they could not be sent does no harm, nor to drop one twice: no name is used again.
+        Put them back if they could not be sent. Dropping one twice is harmless: handles are never reused.
         """
         taken = []
         while self:  # one by one: a garbage collection may add to it meanwhile

@@ -1,4 +1,4 @@
-"""Exceptions that happened on the daemon, raised here as what they were there."""
+"""Exceptions from the daemon, raised here with their own types and the user's tracebacks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from jitclient.wire.messages import OK, Failure, Frame
 
 
 class TraceFailed(Exception):  # noqa: N818
-    """The daemon's trace of a function raised `error`; this process may trace the function itself."""
+    """Tracing a function on the daemon raised `error`; this process may trace the function itself."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"its trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
@@ -18,10 +18,10 @@ class TraceFailed(Exception):  # noqa: N818
 
 
 def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> BaseException:
-    """The exception, with the frames of the user's code as its traceback.
+    """Rebuild an exception, with the frames of the user's code as its traceback.
 
-    Its type is the nearest of its classes that this process has loaded. Where that is not the exact one, the exception
-    is a `RemoteError` as well and names the exact one.
+    Its type is the most derived of its classes that this process has loaded. If that is not the exact one, the
+    exception is also a `RemoteError` that names the exact class.
     """
     classes = [_class_of(named, deref) for named in failure.types]
     nearest = next((cls for cls in classes if cls is not None), Exception)
@@ -69,17 +69,17 @@ def _rebuild(cls: type[BaseException], failure: Failure, deref: values.Deref) ->
 def _by_call(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
     try:
         return cls(*arguments)
-    except Exception:  # its __init__ is its author's: what it may raise is anything
+    except Exception:  # a user's __init__ may raise anything
         return None
 
 
 def _without_init(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
-    # An __init__ may want what cannot travel: JAX's want tracers.
+    # An __init__ may need values that cannot be sent: JAX's exceptions need tracers.
     maker: type[BaseException] = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
         error = maker.__new__(cls, *arguments)
         maker.__init__(error, *arguments)
-    except TypeError:  # of what has a form of its own, such as UnicodeDecodeError
+    except TypeError:  # a class with a layout of its own, such as UnicodeDecodeError
         return None
     error.args = arguments
     return error
@@ -92,7 +92,7 @@ def _as_text(cls: type[BaseException], arguments: tuple[Any, ...], text: str) ->
 def _text_of(error: BaseException) -> str | None:
     try:
         return str(error)
-    except Exception:  # a __str__ that needs what __init__ did not set
+    except Exception:  # a __str__ that needs attributes set by __init__
         return None
 
 
@@ -103,7 +103,7 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
         try:
             made: type[BaseException] = type(name.rpartition(".")[2], bases, {"__module__": "jitclient.remote"})
             error = made.__new__(made, failure.text)
-        except TypeError:  # the nearest class has a form of its own, as groups of exceptions have
+        except TypeError:  # the nearest class has a layout of its own, such as ExceptionGroup
             continue
         error.args = (failure.text,)
         error.__dict__.update(_attributes(failure, deref))
@@ -114,7 +114,7 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
 def _traceback(frames: tuple[Frame, ...]) -> Any:
     if not frames:
         return None
-    from tblib import Traceback  # only where something failed
+    from tblib import Traceback  # only needed after a failure
 
     chain: dict[str, Any] | None = None
     for frame in reversed(frames):
@@ -128,10 +128,10 @@ def _traceback(frames: tuple[Frame, ...]) -> Any:
 
 
 def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) -> Any:
-    """What a verb's reply holds: a message of type `answer`, or an exception, which is raised.
+    """Decode a verb's reply: return its message of type `answer`, or raise its exception.
 
     Raises:
-        TraceFailed: the user's function raised it while it was traced.
+        TraceFailed: the user's function raised while it was traced.
     """
     if reply[:1] == OK:
         return decoded(reply[1:], answer)

@@ -1,4 +1,4 @@
-"""Reaching a daemon: find it or start it, greet it, and refuse it where the two sides do not fit."""
+"""Reaching a daemon: find or start it, shake hands, and refuse it if the versions do not match."""
 
 import contextlib
 import dataclasses
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-_RETRY_SHARE = 9  # a daemon that cannot be had costs its callers a tenth of their time at most
+_RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
 
 MUST_AGREE = ("jax", "jaxlib")
-"""Packages whose versions must be the daemon's, where the client has loaded them."""
+"""Packages that must have the daemon's version if the client has loaded them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reached:
-    """A daemon that answered."""
+    """A daemon that completed the handshake."""
 
     connection: "ClientConnection"
     address: Address
@@ -49,23 +49,23 @@ class Reached:
 
 
 @dataclasses.dataclass(frozen=True)
-class Identity:
-    """Who greets: the token of a session to go on with, or to join; and a name for whoever numbers its Runs."""
+class ClientId:
+    """Who connects: the token of the session to resume or join, and an id of the process that numbers the Runs."""
 
     token: bytes = b""
     client: bytes = dataclasses.field(default_factory=lambda: os.urandom(8))
 
 
 class Finder:
-    """Reaches a daemon whenever a session asks; one that cannot be had is not tried for again at each call."""
+    """Reaches a daemon for a session. After a failure, it does not try again for a while."""
 
     def __init__(self, chosen: Settings) -> None:
         self._settings = chosen
         self._refusal: DaemonUnavailable | Incompatible | None = None
-        self._until = 0.0  # the refusal is taken for granted
+        self._until = 0.0  # when to try again
 
-    def reach(self, who: Identity) -> Reached:
-        """What the function of that name does, or what it raised a short while ago."""
+    def reach(self, who: ClientId) -> Reached:
+        """As the function `reach`, or raise its last error again."""
         start = time.monotonic()
         if self._refusal is not None and start < self._until:
             raise type(self._refusal)(*self._refusal.args)
@@ -79,19 +79,19 @@ class Finder:
         return reached
 
 
-def reach(chosen: Settings, who: "Identity | None" = None) -> Reached:
-    """Connects to a daemon, starts one where none answers, and opens a session there, or resumes that of `who`.
+def reach(chosen: Settings, who: "ClientId | None" = None) -> Reached:
+    """Connect to a daemon, starting one if none answers, and open a session, or resume that of `who`.
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
-        DaemonSilent: it does not answer, but it is there.
-        Incompatible: it runs another version of something that matters.
+        DaemonSilent: it is there, but does not answer.
+        Incompatible: it has other versions of Python, jax or the protocol.
     """
-    return _past_an_end(lambda: _reach(chosen, who or Identity()))
+    return _retry_while_ending(lambda: _reach(chosen, who or ClientId()))
 
 
-def _past_an_end(attempt: Callable[[], _Answer]) -> _Answer:
-    """Tries again while a daemon is ending, whose socket goes a moment later."""
+def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
+    """Retry while a daemon is stopping: its socket disappears a moment later."""
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:
@@ -104,12 +104,12 @@ def _past_an_end(attempt: Callable[[], _Answer]) -> _Answer:
             time.sleep(_POLL_SECONDS)
 
 
-def _reach(chosen: Settings, who: Identity) -> Reached:
+def _reach(chosen: Settings, who: ClientId) -> Reached:
     started = None
     try:
         connection, address = _connect(chosen)
     except DaemonUnavailable:
-        from jitclient.sessions import launch  # of no use where a daemon answers
+        from jitclient.sessions import launch  # not needed if a daemon answers
 
         address = _addresses(chosen)[0]
         if chosen.autostart:
@@ -130,22 +130,22 @@ def _reach(chosen: Settings, who: Identity) -> Reached:
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
-    """What the daemon that runs answers to a question that may be asked twice. Starts none by itself.
+    """Ask the running daemon, with retries; start none.
 
     Raises:
         DaemonUnavailable: no daemon answers.
-        Incompatible: it does not understand the question.
+        Incompatible: it is of another version.
     """
-    return _past_an_end(lambda: ask_once(chosen, verb, message, answer))
+    return _retry_while_ending(lambda: ask_once(chosen, verb, message, answer))
 
 
 def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
-    """What the daemon that runs answers to one question, over a connection without a session. Starts none by itself.
+    """Ask the running daemon over a connection without a session, without retries; start none.
 
     Raises:
         DaemonLost: it ended before it answered.
         DaemonUnavailable: no daemon answers.
-        Incompatible: it does not understand the question.
+        Incompatible: it is of another version.
     """
     connection = _connect(chosen)[0]
     try:
@@ -165,7 +165,7 @@ def _connect(chosen: Settings) -> "tuple[ClientConnection, Address]":
 
 
 def _over(sock: socket.socket) -> "ClientConnection":
-    from jitclient.wire.channel import WireChannel  # with rpyc, which is of no use where no daemon answers
+    from jitclient.wire.channel import WireChannel  # loads rpyc, which is not needed if no daemon answers
     from jitclient.wire.connection import ClientConnection
     from jitclient.wire.stream import WireStream
 
@@ -179,7 +179,7 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: "ClientConnection", who: Identity) -> Welcome:
+def _greet(connection: "ClientConnection", who: ClientId) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
@@ -195,17 +195,17 @@ def _greet(connection: "ClientConnection", who: Identity) -> Welcome:
     try:
         check_agreement(hello, welcome)
     except Incompatible:
-        with contextlib.suppress(JitserverError):  # else the daemon would wait for our return
+        with contextlib.suppress(JitserverError):  # else the daemon would keep the session for us to resume
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         raise
     return welcome
 
 
 def check_agreement(hello: Hello, welcome: Welcome) -> None:
-    """Compares what the two sides of a handshake run.
+    """Compare the versions of both sides of a handshake.
 
     Raises:
-        Incompatible: they differ in what must agree; the message names both sides.
+        Incompatible: they differ; the message names both.
     """
     ours = {"protocol": str(hello.protocol), "Python": _minor(hello.python), **hello.loaded}
     theirs = {"protocol": str(welcome.protocol), "Python": _minor(welcome.python), **welcome.packages}

@@ -1,4 +1,4 @@
-"""Starting a daemon in the background: one, however many clients want it at once."""
+"""Starting a daemon in the background: a single one, however many clients start it at once."""
 
 import contextlib
 import fcntl
@@ -20,39 +20,39 @@ START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
 _POLL_SECONDS = 0.02
 _LARGEST_LOG = 10 << 20
-_OF_THE_CLIENT = (
+_CLIENT_ONLY = (
     "JITSERVER_START_LOCK",
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
     "LISTEN_PID",
-    "NOTIFY_SOCKET",  # of the unit that the client runs in
+    "NOTIFY_SOCKET",  # the client's unit
     "PYTHONINSPECT",
     "PYTHONWARNINGS",
     "WATCHDOG_PID",
     "WATCHDOG_USEC",
 )
-_KEPT = "JITSERVER_START_LOCK"
+_INHERITED_LOCK = "JITSERVER_START_LOCK"
 _started: set[int] = set()
 
 
 def start(
     address: Address, idle_exit: float | None = IDLE_EXIT_SECONDS, first: Callable[[], None] | None = None
 ) -> tuple[socket.socket, int | None]:
-    """Starts a daemon at `address` unless one answers there by now.
+    """Start a daemon at `address`, unless one answers there.
 
-    What is to be done `first`, such as to end one that does, is done while clients wait for the new one.
+    `first` is called under the start lock, while clients wait for the new daemon; it may stop a running one.
 
     Returns:
-        A connection to it, and its process id if it was this call that started it.
+        A connection to the daemon, and its process id if this call started it.
 
     Raises:
-        DaemonUnavailable: it could not be started; the message ends with what it said last.
+        DaemonUnavailable: it could not be started; the message ends with its last output.
     """
     try:
         return _start(address, idle_exit, first)
     except DaemonError:
         raise
-    except OSError as error:  # such as a folder for sockets or logs that cannot be written
+    except OSError as error:  # such as an unwritable folder for sockets or logs
         raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
 
 
@@ -77,20 +77,20 @@ def _start(
 
 
 def log_path(address: Address) -> Path:
-    """Where a daemon that runs in the background writes its log."""
+    """The log file of a daemon in the background."""
     return log_folder() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
 
 
 def log_folder() -> Path:
-    """The user's folder for the logs of daemons that no systemd runs, made if need be."""
+    """The user's folder for logs of daemons without systemd; created if missing."""
     return private_folder(Path(platformdirs.user_log_dir("jitserver", appauthor=False)))
 
 
-# ---- the lock of whoever brings a daemon up: others wait for it, then find the daemon running
+# ---- the start lock: one process starts a daemon, others wait and then connect to it
 
 
 def awaited(address: Address) -> bool:
-    """Waits while somebody brings up a daemon at `address`; whether anybody did.
+    """Wait while another process starts a daemon at `address`; return whether one did.
 
     Raises:
         DaemonUnavailable: it takes too long.
@@ -103,20 +103,20 @@ def awaited(address: Address) -> bool:
 
 
 def keep_start(address: Address) -> None:
-    """Locks it for this process and for the program that it becomes (`exec`), which is to `let_start` others."""
+    """Take the start lock and keep it across exec; the new program releases it with `let_start`."""
     lock = os.open(_start_lock(address), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is another's, who then brings the next one up
+    except OSError:  # another process has it, and starts the next daemon
         os.close(lock)
     else:
         os.set_inheritable(lock, True)
-        os.environ[_KEPT] = str(lock)
+        os.environ[_INHERITED_LOCK] = str(lock)
 
 
 def let_start() -> None:
-    """Lets go of what the program kept that this process was before."""
-    lock = os.environ.pop(_KEPT, "")
+    """Release the start lock inherited across exec."""
+    lock = os.environ.pop(_INHERITED_LOCK, "")
     if lock:
         os.close(int(lock))
 
@@ -133,7 +133,7 @@ def _start_lock(address: Address) -> Path:
 
 
 def _locked(lock: IO[str], kind: int) -> bool:
-    """Locks it; whether somebody else had it."""
+    """Lock the file; return whether another process had it."""
     deadline = time.monotonic() + START_SECONDS
     waited = False
     while True:
@@ -169,14 +169,14 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
             ],
             setsid=True,  # it outlives the client's terminal
-            setsigmask=(),  # a thread that blocks SIGTERM must not make a daemon that nobody can stop
+            setsigmask=(),  # a thread that blocks SIGTERM must not start a daemon that SIGTERM cannot stop
         )
 
 
 def daemon_environment() -> dict[str, str]:
-    """The client's environment, without what is meant for this one run of the client."""
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_CLIENT}
-    # The daemon never imports the user's modules; folders of installed packages it needs all the same.
+    """The client's environment, without variables that are meant for this run of the client only."""
+    environment = {name: value for name, value in os.environ.items() if name not in _CLIENT_ONLY}
+    # The daemon never imports the user's modules, but it needs installed packages.
     kept = [entry for entry in environment.pop("PYTHONPATH", "").split(os.pathsep) if _holds_packages(entry)]
     if kept:
         environment["PYTHONPATH"] = os.pathsep.join(kept)
@@ -208,7 +208,7 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
         ended = ending()
         if ended:
             with contextlib.suppress(DaemonUnavailable):
-                return address.connect()  # another one was quicker
+                return address.connect()  # another daemon was quicker
             raise DaemonUnavailable(f"the daemon ended at its start ({ended}):\n{_tail(log, position)}")
         if time.monotonic() > deadline:
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:\n{_tail(log, position)}")
@@ -219,7 +219,7 @@ def _reap(pid: int) -> str:
     """Waits for a daemon of this process that has ended; returns how, or nothing while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # the program ignores SIGCHLD, or waited for it itself
+    except ChildProcessError:  # the program ignores SIGCHLD, or has reaped it
         _started.discard(pid)
         return "status unknown"
     if not ended:

@@ -1,8 +1,8 @@
-"""Calls on their way to the daemon: queued, sent in batches, answered in order.
+"""The pipeline of calls to the daemon: queued, sent in batches, answered in order.
 
-A Run is kept until its answer came, so that one which a broken connection swallowed can be sent again: the daemon says
-which it has begun. There is a window: a client that ran ahead for ever would fill the socket buffers of both ends, and
-then neither could go on.
+A Run is kept until it is answered, so that it can be resent on a new connection if the daemon has not begun it. A
+window limits the unanswered Runs: without it, a client that never reads could fill the socket buffers of both ends, a
+deadlock.
 """
 
 import collections
@@ -13,22 +13,22 @@ import msgspec
 from jitclient.errors import ProtocolError
 from jitclient.sessions.blocks import Blocks
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.blocks import Reader
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.decoders import decoder
 from jitclient.wire.messages import RUN, Call, Done, Run
+from jitclient.wire.shared_memory import Reader
 
 _BATCH = 32  # calls in a Run
 _MOST_RUNS = 64
 _MOST_BYTES = 1 << 20
-_LOOK_EVERY = 8  # calls
+_POLL_EVERY = 8  # calls
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Done).decode
 
 
 class Sent:
-    """A Run that is not answered yet, and whether it may be sent again where the daemon has not begun it, with what."""
+    """An unanswered Run; `again`: it may be resent, with these attachments, if the daemon has not begun it."""
 
     __slots__ = ("again", "attachments", "nbytes", "run")
 
@@ -40,47 +40,47 @@ class Sent:
 
 
 class Pipeline:
-    """What one client has asked of its session and not been answered. Its session guards it against threads."""
+    """The queued calls and unanswered Runs of a session, whose lock guards them."""
 
     def __init__(self) -> None:
         self.queue: list[Call] = []
         self.unanswered: collections.deque[Sent] = collections.deque()
         self._nbytes = 0
         self.number = 0
-        """Of the last Run that was sent."""
-        self._ahead = False  # whether the program makes calls faster than it looks at their results
-        self._since_look = 0  # calls
+        """The number of the last Run that was sent."""
+        self._ahead = False  # whether the program makes several calls before it fetches a result
+        self._since_fetch = 0  # calls
         self.blocks: Blocks | None = None
-        """The shared memory that came with the connection."""
+        """The connection's shared memory, if it has any."""
 
     def __bool__(self) -> bool:
         return bool(self.queue or self.unanswered)
 
     def progress(self) -> tuple[int, int]:
-        """How far the program has come: the same twice means that it has made no call between."""
+        """Changes with every call."""
         return self.number, len(self.queue)
 
     def is_answered(self, handle: int) -> bool:
-        """Whether the call that makes that handle has been answered. Handles are named in the order of their calls."""
+        """Whether the call that makes `handle` has been answered. Handles rise with the order of their calls."""
         pending = next((sent.run.calls for sent in self.unanswered if sent.run.calls), self.queue)
         return not pending or handle < pending[0].results
 
     # ---- queueing
 
     def add(self, call: Call) -> bool:
-        """Queues a call; returns whether there is something to do now: to send what is queued, or to read answers."""
+        """Queue a call; return whether to `advance` now."""
         queue = self.queue
         queue.append(call)
         count = len(queue)
-        self._since_look += 1
-        if self._since_look > 1:
+        self._since_fetch += 1
+        if self._since_fetch > 1:
             self._ahead = True
         if self.unanswered:
-            return count >= _BATCH or count % _LOOK_EVERY == 0
+            return count >= _BATCH or count % _POLL_EVERY == 0
         return self._ahead
 
     def advance(self, connection: ClientConnection) -> None:
-        """Reads the answers that are there, and sends what is queued where the daemon would else have nothing to do.
+        """Read the answers that have arrived; send the queue if the daemon is idle or a batch is full.
 
         Raises:
             DaemonLost, DaemonSilent: the connection broke.
@@ -91,7 +91,7 @@ class Pipeline:
             self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
-        """Likewise, for a program that has paused: sends what is queued as long as the daemon is not far behind."""
+        """As `advance`, for a program that has paused: send the queue unless the daemon is far behind."""
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
             self._take(body)
         if len(self.unanswered) < _MOST_RUNS // 2:
@@ -100,18 +100,16 @@ class Pipeline:
     # ---- sending
 
     def flush(self, connection: ClientConnection, attachments: Sequence[HostArray] = ()) -> None:
-        """Sends the queued calls. What is attached belongs to the last of them."""
+        """Send the queued calls; the attachments are arguments of the last one."""
         if self.queue:
             self._send(connection, Run(calls=self.queue), attachments)
 
     def ask(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray] = ()
     ) -> tuple[Done, Reader | None]:
-        """Sends what is queued, then a Run, and waits for its answer; returns that, and what reads the values beside it
-        if they are in shared memory.
+        """Send the queue and a Run; wait for its answer, and return it with a reader of the values in shared memory.
 
-        What is put or called by this Run is not done again where the connection breaks: whoever asks knows whether it
-        may be.
+        A Run with puts or calls is not resent when the connection breaks: the caller decides about retries.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: the connection broke.
@@ -120,8 +118,8 @@ class Pipeline:
             self.flush(connection)
             again = False
         else:
-            self._ahead = self._since_look > 1  # a look at each result is better sent with its call
-            self._since_look = 0
+            self._ahead = self._since_fetch > 1  # a program that fetches each result sends fetch and call together
+            self._since_fetch = 0
             run.calls, again = self.queue, True
         self._send(connection, run, attachments, again)
         while True:
@@ -130,7 +128,7 @@ class Pipeline:
                 return done, reader
 
     def drain(self, connection: ClientConnection) -> None:
-        """Sends what is queued, and waits for all answers."""
+        """Send the queue, and wait for all answers."""
         self.flush(connection)
         while self.unanswered:
             self._take(connection.answer())
@@ -141,12 +139,12 @@ class Pipeline:
         self.number += 1
         run.number = self.number
         sent = Sent(run, again and not attachments)
-        self.unanswered.append(sent)  # from here on it is not lost, and what is attached not taken for another's
-        if run.calls is self.queue:  # an interrupt before this line is seen to by `resume`
+        self.unanswered.append(sent)  # before it is sent, so that an interrupt cannot lose it or mix up attachments
+        if run.calls is self.queue:  # after an interrupt before this line, `resume` does it
             self.queue = []
         if again and attachments:
-            attachments = self._attach_for_good(sent, attachments)
-        elif self.blocks is not None and run.calls:  # what is put is read off the socket into the memory where it stays
+            attachments = self._copy_attachments(sent, attachments)
+        elif self.blocks is not None and run.calls:  # puts go over the socket, into memory that becomes the array
             attachments = self.blocks.load(run, attachments)
         body = _encode(run)
         sent.nbytes += len(body)
@@ -155,8 +153,8 @@ class Pipeline:
             self._take(connection.answer())
         connection.send_frame(RUN, body, attachments)
 
-    def _attach_for_good(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
-        """Has what is attached in memory that nobody writes before the answer; returns what is to follow the frame."""
+    def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
+        """Copy attachments to stable memory until the call is answered; return those that follow the frame."""
         try:
             follow = attachments if self.blocks is None else self.blocks.load(sent.run, attachments)
         except BaseException:
@@ -170,7 +168,7 @@ class Pipeline:
         return sent.attachments
 
     def _copy(self, sent: Sent, attachments: Sequence[HostArray]) -> None:
-        sent.attachments = [array.copy() for array in attachments]  # the program may change its own
+        sent.attachments = [array.copy() for array in attachments]  # the program may change the originals
         sent.nbytes = sum(array.nbytes for array in attachments)
         sent.again = True
 
@@ -188,11 +186,10 @@ class Pipeline:
     # ---- when a connection broke
 
     def resume(self, connection: ClientConnection, begun: int) -> Iterator[int]:
-        """Sends again, on a new connection, what the daemon has not begun: Runs up to number `begun` are done or under
-        way.
+        """Resend on a new connection what the daemon has not begun, which are the Runs after number `begun`.
 
         Yields:
-            The handles that were to be dropped by what is not sent again.
+            Handles whose drop was part of a Run that is not resent.
         """
         if self.unanswered and self.unanswered[-1].run.calls is self.queue:
             self.queue = []
@@ -201,7 +198,7 @@ class Pipeline:
         self._nbytes = sum(sent.nbytes for sent in self.unanswered)
         for sent in left:
             if sent.again:
-                # Whoever looked has been told of the break, and may look again with the same message.
+                # The fetch itself has failed already, and may be retried with a message of its own.
                 sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
                 follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
                 connection.send_frame(RUN, _encode(sent.run), follow)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jitclient.sessions.session import Session
 
 inside_daemon = False
-"""Whether this process is a daemon: captured code that calls us there runs as a nested `jax.jit`."""
+"""Whether this process is a daemon, where calls in captured code run as a nested `jax.jit`."""
 
 current: "Session | None" = None
 """The session of this process; None before its first use."""
@@ -20,13 +20,13 @@ _lock = threading.Lock()
 
 
 def become_daemon() -> None:
-    """Says that this process is a daemon from now on."""
+    """Mark this process as a daemon."""
     global inside_daemon
     inside_daemon = True
 
 
 def session() -> "Session":
-    """The session of this process, made at the first use."""
+    """The session of this process, created on first use."""
     global current
     if current is not None:
         return current
@@ -37,12 +37,12 @@ def session() -> "Session":
 
 
 def connect(address: str | None = None) -> "Session":
-    """Connects to the daemon now, at `address` if given, and starts one where none answers.
+    """Connect to the daemon now, at `address` if given; start one if none answers.
 
-    Handles from an earlier session stay with its daemon.
+    Handles of an earlier session stay valid at its daemon.
 
     Raises:
-        SettingsError: the address names none.
+        SettingsError: the address is invalid.
         DaemonUnavailable: no daemon answers there, and none could be started.
 
     Example:
@@ -57,7 +57,7 @@ def connect(address: str | None = None) -> "Session":
 
 
 def _begun(chosen: Settings) -> "Session":
-    from jitclient.sessions.session import Session  # here, so that what a connection needs is loaded when there is one
+    from jitclient.sessions.session import Session  # loads rpyc and msgspec, which most imports do not need
 
     made = Session(chosen)
     atexit.register(made.close)

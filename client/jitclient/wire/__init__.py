@@ -1,1 +1,1 @@
-"""The protocol between client and daemon, used by both sides. `messages` is the contract on one page."""
+"""The protocol between client and daemon. `messages` has the whole contract."""

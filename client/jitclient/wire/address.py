@@ -1,4 +1,4 @@
-"""Where a daemon listens: the default addresses, and sockets at them."""
+"""Addresses of daemons: the default ones, and sockets for them."""
 
 import dataclasses
 import fcntl
@@ -30,13 +30,13 @@ PROCESS_SETTINGS = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
-"""Settings that only a whole process can have: with another value, another daemon answers."""
+"""Settings of a whole process: each combination of values has its own daemon."""
 
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""What a daemon sets for itself where its user has set nothing: it is the same daemon as before."""
+"""What a daemon sets unless its user did; these values select the same daemon as no value."""
 
 _POLL_SECONDS = 0.01
-_LONGEST_PATH = 107  # sun_path, less its end mark
+_LONGEST_PATH = 107  # sun_path, without the terminating zero
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The address that `text` names.
+        """Parse an address.
 
         Raises:
-            SettingsError: it names none, or one that cannot be served.
+            SettingsError: it is invalid, or of a kind that this version cannot serve.
         """
         scheme, _, path = text.partition(":")
         if scheme == "tcp":
@@ -66,11 +66,11 @@ class Address:
 
     @property
     def lock_path(self) -> Path:
-        """The file that the daemon there holds locked while it lives."""
+        """The file that the daemon locks while it lives."""
         return self.path.with_suffix(".lock")
 
     def is_held(self) -> bool:
-        """Whether a daemon holds that file locked."""
+        """Whether a daemon has that lock."""
         if not self.lock_path.exists():
             return False
         with open(self.lock_path) as file:
@@ -81,11 +81,11 @@ class Address:
             return False
 
     def connect(self, timeout: float = 5.0) -> socket.socket:
-        """A socket connected to the daemon there.
+        """Connect a socket to the daemon.
 
         Raises:
-            DaemonUnavailable: nobody answers, or the socket belongs to another user.
-            DaemonSilent: somebody listens, but takes no connection.
+            DaemonUnavailable: there is no daemon, or it belongs to another user.
+            DaemonSilent: a daemon listens, but does not accept the connection.
         """
         sock = socket.socket(socket.AF_UNIX)
         try:
@@ -108,15 +108,15 @@ class Address:
         while True:
             try:
                 return sock.connect(os.fspath(self.path))
-            except BlockingIOError as error:  # as many wait in front of us as there is room for
+            except BlockingIOError as error:  # the backlog is full
                 if time.monotonic() > deadline:
                     raise DaemonSilent(f"the daemon at {self} has taken no connection for {timeout:.0f} s") from error
             time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
-        """A listening socket at the address; the file appears only once it can be connected to.
+        """Create a listening socket; its file appears only when clients can connect.
 
-        The caller holds the lock of the address, so that a file in the way is one that a dead daemon left.
+        The caller has the address's lock, so an existing file is left from a dead daemon.
         """
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         sock = socket.socket(socket.AF_UNIX)
@@ -135,14 +135,14 @@ class Address:
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """Who is at the other end of a Unix socket."""
+    """The process at the other end of a Unix socket."""
 
     pid: int
     uid: int
 
 
 def peer(sock: socket.socket) -> Peer:
-    """Who is at the other end, as the kernel says (elsewhere than on Linux: taken to be the same user)."""
+    """The process at the other end, according to the kernel; outside Linux, assumed to be of the same user."""
     if sys.platform != "linux":
         return Peer(0, os.getuid())
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -150,46 +150,46 @@ def peer(sock: socket.socket) -> Peer:
 
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
-    """Names this Python environment and the process-only settings of its user: each pair has its own daemon."""
+    """A digest of this Python environment and PROCESS_SETTINGS, which select a daemon."""
     given = {name: environment.get(name) for name in PROCESS_SETTINGS}
     made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
     return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
 
 
 def user_address() -> Address:
-    """Where the user's own daemon listens, be it started by hand, by a client or by `systemd --user`."""
+    """The address of the user's own daemon, started by hand, by a client or by `systemd --user`."""
     return Address.parse(f"unix:{runtime_folder() / f'{environment_digest()}.sock'}")
 
 
 def system_address() -> Address:
-    """Where the daemon listens that the system's systemd runs for this user."""
+    """The address of the daemon that the system's systemd runs for this user."""
     user = pwd.getpwuid(os.getuid()).pw_name
     return Address.parse(f"unix:/run/jitserver/{environment_digest()}/{user}.sock")
 
 
 def default_addresses(address: str | None) -> list[Address]:
-    """Where to look for a daemon, in order: the one the user named, or their own and then the system's."""
+    """The addresses to try, in order: the configured one, or the user's and then the system's."""
     if address is not None:
         return [Address.parse(address)]
     return [user_address(), system_address()]
 
 
 def runtime_folder() -> Path:
-    """The user's folder for sockets and locks, made if need be."""
-    # Not platformdirs': without XDG_RUNTIME_DIR it warns, and settles below a folder that anybody may have made.
+    """The user's folder for sockets and locks; created if missing."""
+    # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a folder that another user may own.
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     if os.path.isdir(given):
         return private_folder(Path(given) / "jitserver")
-    import tempfile  # which loads a lot, for what is rare
+    import tempfile  # expensive to import, and rarely needed
 
     return private_folder(Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}")
 
 
 def private_folder(path: Path) -> Path:
-    """Makes a folder that only this user can enter.
+    """Create a folder that only this user can enter.
 
     Raises:
-        SettingsError: it belongs to somebody else, or is not a folder.
+        SettingsError: it belongs to another user, or is not a folder.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -1,25 +1,26 @@
-"""How arrays travel: small ones inside the message, larger ones beside it, as raw bytes or in a block."""
+"""How arrays are sent: small ones inside the message; larger ones attached, as raw bytes or in shared memory."""
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Spec
+from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Failure, Spec
 
 HostArray = npt.NDArray[Any]
 
-ALIGNMENT = 64  # XLA's CPU client reads host memory in place only at such addresses
+ALIGNMENT = 64  # XLA's CPU client uses host memory without a copy only at such addresses
 KEY_PREFIX = "key<"
 KEY_WORDS = {"key<fry>": 2, "key<rbg>": 4, "key<urbg>": 4}
-"""Words of 32 bits in the data of one typed PRNG key, by the name of its dtype."""
+"""32-bit words of one typed PRNG key, by dtype."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype of that name, bfloat16 and its kin included.
+    """The numpy dtype of that name, including those of ml_dtypes.
 
     Raises:
         ProtocolError: there is none.
@@ -27,7 +28,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # only now: most programs use none of its types
+        import ml_dtypes  # late, as most programs use none of its types
 
         found = getattr(ml_dtypes, name, None)
         if found is None:
@@ -43,7 +44,7 @@ def is_key(spec: Spec) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of the array's bytes. Keys travel as their data."""
+    """Shape and dtype of the array's bytes. Typed keys are sent as their data."""
     if not is_key(spec):
         return spec.shape, dtype_named(spec.dtype)
     if spec.dtype not in KEY_WORDS:
@@ -59,12 +60,12 @@ def nbytes_of(spec: Spec) -> int:
 
 
 def inline_most(count: int) -> int:
-    """Bytes up to which each of `count` arrays rides in one message, which all of them together may not overfill."""
+    """The most bytes that each of `count` arrays in one message may have without being attached."""
     return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
 
 
 def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTES) -> bytes | Attached:
-    """The form of an array in a message. One with more than `most` bytes is added to `attachments`."""
+    """Encode an array for a message. One of more than `most` bytes is added to `attachments`."""
     if array.nbytes <= most:
         return array.tobytes()
     attachments.append(array)
@@ -77,7 +78,7 @@ def raw_bytes(array: HostArray) -> memoryview:
 
 
 def unpack(value: bytes, spec: Spec) -> HostArray:
-    """The array that rode in a message, read-only."""
+    """Decode an array from a message, read-only."""
     shape, dtype = host_form(spec)
     if len(value) != math.prod(shape) * dtype.itemsize:
         raise ProtocolError(f"{len(value):,} bytes are no {spec.dtype}{list(spec.shape)}")
@@ -85,15 +86,28 @@ def unpack(value: bytes, spec: Spec) -> HostArray:
 
 
 def allocate(nbytes: int) -> HostArray:
-    """Fresh bytes for an array that is about to be read off the wire, where XLA can use them in place."""
+    """Memory for an array that is read off the wire, aligned so that XLA can use it without a copy."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
 
 
 def shaped(raw: HostArray, spec: Spec) -> HostArray:
-    """Bytes read off the wire as the array that they are."""
+    """View bytes read off the wire as an array."""
     shape, dtype = host_form(spec)
     if raw.nbytes != math.prod(shape) * dtype.itemsize:
         raise ProtocolError(f"{raw.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
     return raw.view(dtype).reshape(shape)
+
+
+def unpack_value(
+    read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec
+) -> HostArray | Failure:
+    """The array in an answer, read-only, or its failure; `read` reads the attachments."""
+    if isinstance(value, Failure):
+        return value
+    if isinstance(value, bytes):
+        return unpack(value, spec)
+    array = shaped(read(value.nbytes), spec)
+    array.flags.writeable = False
+    return array

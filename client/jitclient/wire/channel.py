@@ -1,4 +1,4 @@
-"""Frames on a stream: four bytes of length, the message, then the raw bytes of the arrays that go with it."""
+"""Frames on a stream: four bytes of length, the message, then the raw bytes of its attachments."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ _READ_AHEAD = 256 << 10
 
 
 class WireChannel(Channel):  # type: ignore[misc]
-    """Never compresses, refuses frames that are too long, and sends one message at a time."""
+    """A channel without compression, with a frame limit, on which one message is sent at a time."""
 
     __slots__ = ("_buffer", "_end", "_start", "_view", "send_lock")
 
@@ -65,8 +65,8 @@ class WireChannel(Channel):  # type: ignore[misc]
         return bytes(body)
 
     def recv_at_once(self) -> bytes | None:
-        """The next message, where one read brings it and nothing else; or else None, and `recv` has it. The socket's
-        errors come as they are.
+        """The next message if one read returns exactly it; else None, and `recv` returns it. Raises the socket's own
+        errors.
         """
         if self._start != self._end or not KERNEL_IS_PATIENT:
             return None
@@ -79,7 +79,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         return None
 
     def recv_if_ready(self) -> bytes | None:
-        """The next message, if some of it is there. The socket's errors come as they are."""
+        """The next message, if part of it has arrived. Raises the socket's own errors."""
         if self._start == self._end:
             try:
                 count = self.stream.sock.recv_into(self._view, 0, socket.MSG_DONTWAIT)
@@ -97,7 +97,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         return self.recv()
 
     def recv_into(self, target: memoryview) -> None:
-        """Fills `target` with the bytes that come next."""
+        """Fill `target` with the next bytes."""
         ahead = min(len(target), self._end - self._start)
         target[:ahead] = self._view[self._start : self._start + ahead]
         self._start += ahead
@@ -105,7 +105,7 @@ class WireChannel(Channel):  # type: ignore[misc]
             self.stream.read_rest(target[ahead:])
 
     def send(self, data: bytes, attachments: "Sequence[HostArray]" = (), descriptor: int | None = None) -> None:
-        """Sends a message, then the arrays that go with it; a descriptor goes with the message."""
+        """Send a message, with a descriptor if given, then its attachments."""
         if len(data) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
@@ -113,18 +113,18 @@ class WireChannel(Channel):  # type: ignore[misc]
             self.stream.write(frame, *(_raw(attachments) if attachments else ()), descriptor=descriptor)
 
     def send_if_room(self, data: bytes) -> None:
-        """Sends a short message if that takes no waiting, and nobody else is sending; else drops it."""
+        """Send a short message if that does not block and no other thread is sending; else drop it."""
         if not self.send_lock.acquire(blocking=False):
             return
         try:
             frame = LENGTH.pack(len(data)) + data
             if self.stream.write_now(frame) not in (0, len(frame)):
-                self.stream.close()  # half a frame: no later one could be understood
+                self.stream.close()  # half a frame was sent: the stream cannot be used any more
         finally:
             self.send_lock.release()
 
 
 def _raw(arrays: "Sequence[HostArray]") -> Iterable[memoryview]:
-    from jitclient.wire.array_transport import raw_bytes  # with numpy, which the command line can do without
+    from jitclient.wire.array_transport import raw_bytes  # loads numpy, which the command line does not need
 
     return map(raw_bytes, arrays)

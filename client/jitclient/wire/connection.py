@@ -1,10 +1,11 @@
-"""rpyc's connection, locked down: values only, two handlers, and frames of our own kinds beside its requests.
+"""rpyc's connection, locked down: bytes only, two handlers, and our own kinds of frames besides its requests.
 
-FINDINGS of rpyc 6.0.2 that this answers: references let a peer reach `copy` and pickle, exceptions name types to
-build, a request's `SystemExit` ends the other side, and an interrupt while waiting leaves a lock held for ever.
+Problems of rpyc 6.0.2 that this avoids: references let a peer reach `copy` and pickle, exceptions name types to build,
+`SystemExit` in a request ends the other side, and an interrupt while waiting leaves a lock held for ever.
 """
 
 import collections
+import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,24 +30,24 @@ from jitclient.wire.messages import (
     Return,
     Verb,
 )
+from jitclient.wire.stream import STALL_SECONDS
 
 if TYPE_CHECKING:
     from jitclient.wire.array_transport import HostArray
-    from jitclient.wire.blocks import Block
+    from jitclient.wire.shared_memory import Block
 
 _encode = msgspec.msgpack.Encoder().encode
 
-_SILENT = "the daemon said nothing for {:.0f} s"
 _RUN = bytes((RUN,))
 
 HANDLE_VERB = 64
 _VERBS = frozenset(map(str, Verb))
 SILENCE_SECONDS = 60.0
-"""A daemon at work says so every second: one that says nothing for so long is gone, or hangs."""
+"""A working daemon sends BUSY every second: one that is silent for so long is gone, or hangs."""
 
 
 class WireConnection(Connection):  # type: ignore[misc]
-    """One end of a connection. The daemon's end passes a service with an `exposed_` method for each verb."""
+    """One end of a connection. The daemon's service has an `exposed_` method for each verb."""
 
     _closed = True  # __del__ runs on half-built objects too
     _channel: WireChannel
@@ -83,14 +84,14 @@ class WireConnection(Connection):  # type: ignore[misc]
     # ---- one frame at a time
 
     def serve(self, timeout: float | None = None, wait_for_lock: bool = True, waiting: Any = None) -> bool:
-        """Takes one frame off the channel and acts on it; False if none came within `timeout` seconds."""
+        """Receive one frame and handle it; False if none came within `timeout` seconds."""
         if timeout is not None and not self._channel.poll(timeout):
             return False
         self.act_on(self._channel.recv())
         return True
 
     def act_on(self, data: bytes) -> None:
-        """Hands a message to whom it is for."""
+        """Handle a message: a frame of our own, or rpyc's."""
         if data[0] >= RUN:
             self.on_frame(data[0], data[1:])
         else:
@@ -98,23 +99,23 @@ class WireConnection(Connection):  # type: ignore[misc]
             self._dispatch(data)
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Acts on a frame of our own kinds."""
+        """Handle a frame of our own kinds."""
         raise ProtocolError(f"a frame of kind {kind} is not for this side")
 
     def can_share(self) -> bool:
-        """Whether shared memory can cross this connection."""
-        from jitclient.wire.blocks import can_cross  # with numpy, which the command line can do without
+        """Whether this connection supports shared memory."""
+        from jitclient.wire.shared_memory import can_cross  # loads numpy, which the command line does not need
 
         return can_cross(self._channel.stream.sock)
 
     def close(self) -> None:
-        """Ends the connection at once; the peer sees the end of the stream."""
+        """Close the connection at once; the peer sees the end of the stream."""
         if not self._closed:
             self._cleanup()
 
 
 class ClientConnection(WireConnection):
-    """The client's end: asks, and waits for the answer as long as the daemon shows that it lives."""
+    """The client's end: sends requests, and waits for answers as long as the daemon is alive."""
 
     def __init__(self, channel: WireChannel) -> None:
         super().__init__(_Nothing(), channel)
@@ -124,27 +125,25 @@ class ClientConnection(WireConnection):
         channel.stream.set_patience(SILENCE_SECONDS)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
-        """One verb, and its answer.
+        """Send a verb; return its answer.
 
         Raises:
-            NotSent: the connection had broken before.
+            NotSent: the connection was broken before.
             DaemonLost: the connection broke.
             DaemonSilent: nothing came for `timeout` seconds (SILENCE_SECONDS by default).
             ProtocolError: the daemon refused the request.
         """
         try:
             pending = self.async_request(HANDLE_VERB, str(verb), payload)
-        except TimeoutError as error:
-            raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
-            raise NotSent(_broken(error)) from error
+            raise _lost(error, NotSent) from error
         while not pending._is_ready:  # .ready would serve by itself
             self._serve_within(timeout)
         answer: bytes = pending.value
         return answer
 
     def send_frame(self, kind: int, body: bytes, attachments: "Sequence[HostArray]" = ()) -> None:
-        """Sends a frame of our own kind.
+        """Send a frame of our own kind.
 
         Raises:
             NotSent, DaemonSilent: as for `request`.
@@ -156,14 +155,11 @@ class ClientConnection(WireConnection):
             else:
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(body) + 1) + bytes((kind,)) + body)
-        except (TimeoutError, BlockingIOError) as error:
-            raise DaemonSilent(_broken(error)) from error
         except (EOFError, OSError) as error:
-            raise NotSent(_broken(error)) from error
+            raise _lost(error, NotSent) from error
 
     def answer(self, run: bytes = b"") -> bytes:
-        """Waits for the next answer to a frame of our own kind; before that, sends a Run, if one is given. Mostly that
-        is one write and one read.
+        """Send a Run, if given, and wait for the next answer to a Run: mostly one write and one read.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: as for `request`.
@@ -175,18 +171,14 @@ class ClientConnection(WireConnection):
                     with channel.send_lock:
                         channel.stream.sock.sendall(LENGTH.pack(len(run) + 1) + _RUN + run)
                 else:
-                    channel.send(_RUN + run)  # which says what is wrong
-            except BlockingIOError as error:
-                raise DaemonSilent(_broken(error)) from error
+                    channel.send(_RUN + run)  # raises ProtocolError
             except (EOFError, OSError) as error:
-                raise NotSent(_broken(error)) from error
+                raise _lost(error, NotSent) from error
         while not self._answers:
             try:
                 message = channel.recv_at_once()
-            except BlockingIOError as error:
-                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
             except (EOFError, OSError) as error:
-                raise DaemonLost(_broken(error)) from error
+                raise _lost(error) from error
             if message is None:
                 self._serve_within()
             elif message[0] == DONE:
@@ -196,7 +188,7 @@ class ClientConnection(WireConnection):
         return self._answers.popleft()
 
     def answer_if_ready(self) -> bytes | None:
-        """The next answer, if it is there.
+        """The next answer, if it has arrived.
 
         Raises:
             DaemonLost, DaemonSilent: as for `request`.
@@ -204,10 +196,8 @@ class ClientConnection(WireConnection):
         while not self._answers:
             try:
                 message = self._channel.recv_if_ready()
-            except TimeoutError as error:
-                raise DaemonSilent(_SILENT.format(SILENCE_SECONDS)) from error
             except (EOFError, OSError) as error:
-                raise DaemonLost(_broken(error)) from error
+                raise _lost(error) from error
             if message is None:
                 return None
             if message[0] == DONE:
@@ -216,7 +206,7 @@ class ClientConnection(WireConnection):
         return self._answers.popleft()
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Takes an answer, or the word that it will take longer."""
+        """Handle an answer, a BUSY, or a lease."""
         if kind == DONE:
             self._answers.append(body)
         elif kind == BUSY:
@@ -227,24 +217,24 @@ class ClientConnection(WireConnection):
             super().on_frame(kind, body)
 
     def read_attachment(self, nbytes: int) -> "HostArray":
-        """The array bytes that come next."""
-        from jitclient.wire.array_transport import allocate  # with numpy, which the command line can do without
+        """Read an attachment."""
+        from jitclient.wire.array_transport import allocate  # loads numpy, which the command line does not need
 
         raw = allocate(nbytes)
         try:
             self._channel.recv_into(raw.data)
         except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
+            raise _lost(error) from error
         return raw
 
     def lease(self, nbytes: int) -> "Block | None":
-        """Shared memory for so many bytes; None where the daemon has none to lend, or this process cannot take it.
+        """Lease shared memory; None if the daemon has none to lend, or this process cannot map it.
 
         Raises:
-            ProtocolError: what came is not what the daemon says.
+            ProtocolError: the daemon sent another descriptor than it says.
             NotSent, DaemonLost, DaemonSilent: as for `request`.
         """
-        from jitclient.wire.blocks import received
+        from jitclient.wire.shared_memory import received
 
         with self._channel.stream.taking_descriptors() as descriptors:
             self._leased = None
@@ -253,7 +243,7 @@ class ClientConnection(WireConnection):
             if not leased.block:
                 return None
             try:
-                # It did not come where this process has no descriptors left.
+                # It was not delivered if this process has no descriptors left.
                 block = received(leased.block, leased.capacity, descriptors[0]) if descriptors else None
             except OSError:
                 block = None
@@ -269,27 +259,29 @@ class ClientConnection(WireConnection):
             self._serve_within()
 
     def give_back(self, message: Return) -> None:
-        """Tells the daemon of blocks that are its own again."""
+        """Return blocks to the daemon."""
         self.send_frame(RETURN, _encode(message))
 
     def abandon(self) -> None:
-        """Forgets the connection without a word: in a forked child it is the parent's."""
+        """Forget the connection without closing it: in a forked child, it is the parent's."""
         self._closed = True
         self._channel.stream.abandon()
 
     def _serve_within(self, timeout: float | None = None) -> None:
         try:
-            served = self.serve(timeout)
-        except TimeoutError:
-            served = False
+            if not self.serve(timeout):
+                raise TimeoutError
         except (EOFError, OSError) as error:
-            raise DaemonLost(_broken(error)) from error
-        if not served:
-            raise DaemonSilent(_SILENT.format(SILENCE_SECONDS if timeout is None else timeout))
+            raise _lost(error, seconds=timeout) from error
 
 
-def _broken(error: Exception) -> str:
-    return f"the connection to the daemon broke: {error}"
+def _lost(error: EOFError | OSError, kind: type[DaemonLost] = DaemonLost, seconds: float | None = None) -> DaemonLost:
+    """The exception for an error of the socket: `kind`, or DaemonSilent after a timeout."""
+    if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:  # TCP keepalive
+        return kind(f"the connection to the daemon broke: {error}")
+    if kind is NotSent:
+        return DaemonSilent(f"the daemon took nothing for {STALL_SECONDS:.0f} s")
+    return DaemonSilent(f"the daemon said nothing for {SILENCE_SECONDS if seconds is None else seconds:.0f} s")
 
 
 def _ignore(phase: str) -> None:

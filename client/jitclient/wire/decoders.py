@@ -1,8 +1,7 @@
-"""Decoders of messages, one made at a time.
+"""Decoders of messages, created one at a time.
 
-What msgspec knows of a class of messages, it collects when a decoder of it is made, or at the first `decode`. A thread
-that decodes such a message meanwhile ends the process with a segmentation fault (msgspec 0.22). So all messages are
-decoded by these.
+msgspec collects its information about a message class when a decoder is created, or at the first `decode`. If another
+thread decodes such a message meanwhile, the process crashes (msgspec 0.22). So all messages are decoded by these.
 """
 
 import functools
@@ -17,16 +16,16 @@ T = TypeVar("T")
 
 @functools.cache
 def decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
-    """The decoder of messages of a type. Safe to use from many threads."""
+    """The decoder of a message type. Thread-safe."""
     with _making:
         return msgspec.msgpack.Decoder(kind)
 
 
 def decoded(data: bytes | memoryview, kind: type[T]) -> T:
-    """The message of that type.
+    """Decode a message.
 
     Raises:
-        msgspec.MsgspecError: the data is none.
+        msgspec.MsgspecError: the data is not of that type.
     """
     found: T = decoder(cast("Any", kind)).decode(data)
     return found

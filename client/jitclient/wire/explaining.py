@@ -1,4 +1,4 @@
-"""Messages about why a call finds no program: what decides a program, part by part, and where two differ."""
+"""Messages about misses: the parts of a call key, and the differences between two keys."""
 
 import msgspec
 
@@ -9,14 +9,14 @@ _CODE, _CONTENT = ": code", ": content"
 
 
 class KeyPart(Part, frozen=True):
-    """One of the things that decide a program.
+    """One part of a call key.
 
     Attributes:
-        row: the row of the daemon's table of keys that it belongs to: "capture", "leaves", ...
-        label: what the user calls it: "global LR", "argument x".
-        digest: of what it is.
-        text: that in a few words; empty for code.
-        where: file and line, where it has one.
+        row: the component of the key that it belongs to: "capture", "leaves", ...
+        label: its name for the user: "global LR", "argument x".
+        digest: of its value.
+        text: its value in short; empty for code.
+        where: file and line, if it has them.
     """
 
     row: str
@@ -27,8 +27,8 @@ class KeyPart(Part, frozen=True):
 
 
 class Difference(Part, frozen=True):
-    """Where two programs differ. `old` and `new` are None where one of them has no such thing, and the same text
-    where the difference is too small for words.
+    """A difference between two programs. `old` or `new` is None if only one has the part; they are equal if the texts
+    do not show the difference.
     """
 
     what: str
@@ -48,7 +48,7 @@ class Difference(Part, frozen=True):
 
 
 class Explain(Message):
-    """Ask, without making anything, whether a program is there, and which comes nearest to it. `parts` are encoded."""
+    """Ask whether a program is cached, and for the nearest one, without making any. `parts` are encoded."""
 
     lookup: Lookup
     name: str
@@ -56,25 +56,25 @@ class Explain(Message):
 
 
 class Why(Message):
-    """Compare a cached program with another, or with the nearest one where `other` is empty. Both are whole keys."""
+    """Compare a cached program with another, or with the nearest if `other` is empty. Both are full keys."""
 
     key: str
     other: str = ""
 
 
 class Explained(Message):
-    """What is known of a program: whether it is there, and where it differs from the nearest other one."""
+    """Whether a program is cached, and how it differs from the nearest other one."""
 
     key: str
     found: EntryInfo | None
     nearest: EntryInfo | None
     differences: tuple[Difference, ...]  # from the nearest to this one
     refusal: str = ""  # why the daemon cannot make it
-    crashes: str = ""  # why it will not touch it
+    crashes: str = ""  # why it refuses to load it
 
 
 def encode_parts(parts: list[KeyPart]) -> bytes:
-    """Parts as they travel, and as the daemon keeps them."""
+    """Encode parts, as they are sent and as the daemon stores them."""
     return msgspec.msgpack.encode(parts)
 
 

@@ -1,30 +1,30 @@
-"""Messages about what a daemon is at, and about single programs: for people who look inside."""
+"""Messages for introspection: what a daemon is doing, and what single programs are."""
 
 from jitclient.wire.messages import Message, Status
 
 
 class Top(Message):
-    """Ask what goes on. Of the programs, those are told that were called after `since`, which is `now` of an answer."""
+    """Ask for a Snapshot, with programs that were called after `since`, the `now` of an earlier answer."""
 
     since: float = 0.0
 
 
 class Show(Message):
-    """Ask about a cached program, by its whole key: for its "hlo", "stablehlo" or "jaxpr", its "costs" or "memory"."""
+    """Ask for the "hlo", "stablehlo", "jaxpr", "costs" or "memory" of a cached program, by its full key."""
 
     key: str
     what: str
 
 
 class Pin(Message):
-    """Have the programs stay whose key or function name starts with, or equals, `prefix`; or let them go again."""
+    """Pin or unpin the programs whose key or function name starts with, or equals, `prefix`."""
 
     prefix: str
     pinned: bool
 
 
 class SessionInfo(Message):
-    """A session: the process that began it, when by the daemon's clock, and what it did and holds."""
+    """A session: the process that started it, when by the daemon's clock, and what it did and holds."""
 
     pid: int
     begun: float
@@ -34,9 +34,7 @@ class SessionInfo(Message):
 
 
 class Making(Message):
-    """A program that is being made: what that has come to, since when, and the processes that wait for it, the first
-    one before the others.
-    """
+    """A program that is being compiled: the phase, its duration, and the waiting processes, first come first."""
 
     key: str
     label: str
@@ -46,8 +44,8 @@ class Making(Message):
 
 
 class Called(Message):
-    """A program that was called: how often, and the seconds of these calls. Where a device works beside the host, those
-    are what it took to hand them over.
+    """A program that was called: how often, and the total seconds. With an asynchronous device, these are the seconds
+    of dispatch.
     """
 
     key: str
@@ -57,7 +55,7 @@ class Called(Message):
 
 
 class DeviceMemory(Message):
-    """The memory of a device, in bytes; None where it cannot be known."""
+    """The memory of a device, in bytes; None if it is unknown."""
 
     device: str
     used: int | None
@@ -65,7 +63,7 @@ class DeviceMemory(Message):
 
 
 class Snapshot(Message):
-    """What goes on at the moment `now` of the daemon's clock. What is counted, is counted since the daemon started."""
+    """The daemon's activity at the time `now` of its clock. Counts are since its start."""
 
     now: float
     status: Status

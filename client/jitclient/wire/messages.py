@@ -1,8 +1,8 @@
-"""The contract: every message that crosses the wire, and the verbs that carry them.
+"""The contract: the messages on the wire, and the verbs and frames that carry them.
 
-Verbs of control are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the
-same channel: the client sends RUN, the daemon answers DONE, and BUSY while it works on an answer. LEASE asks for shared
-memory, LEASED answers, and RETURN gives it back.
+Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the same channel: the client
+sends RUN, the daemon answers DONE, and sends BUSY while it works on an answer. LEASE asks for shared memory, LEASED
+grants it, and RETURN returns it.
 """
 
 import enum
@@ -12,22 +12,22 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 
 PROTOCOL = 7
-"""Compared at the handshake: raised whenever a message changes its meaning or its form."""
+"""Compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
-"""Kinds of frame, beside rpyc's own 1, 2 and 3."""
+"""Kinds of frames, besides rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
-"""Arrays up to this size ride in the message; larger ones go beside it."""
+"""Arrays up to this size are part of the message; larger ones are attached."""
 
 MAX_FRAME_BYTES = 16 << 20
-"""A longer frame is refused before anything is allocated for it."""
+"""Longer frames are refused before memory is allocated for them."""
 
 UPLOAD_BYTES = 8 << 20
-"""A capture travels in parts of this size."""
+"""Captures are uploaded in parts of this size."""
 
 MOST_CAPTURE_BYTES = 1 << 30
-"""A larger capture is refused: it holds arrays that should be arguments."""
+"""Larger captures are refused: they hold arrays that should be arguments."""
 
 
 OK, FAILED = b"\0", b"\1"
@@ -38,7 +38,7 @@ class Verb(enum.StrEnum):
     """What a client can ask for, each with its message and answer."""
 
     HELLO = "hello"  # Hello -> Welcome
-    LOOKUP = "lookup"  # Lookup -> Prepared, or nothing where the call key is unknown
+    LOOKUP = "lookup"  # Lookup -> Prepared, or nothing if the call key is unknown
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
     INSPECT = "inspect"  # Inspect -> Inspected
@@ -46,39 +46,39 @@ class Verb(enum.StrEnum):
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
     DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
-    TOP = "top"  # Top -> Snapshot: see looking.py
+    TOP = "top"  # Top -> Snapshot: see introspection.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
-    WHY = "why"  # Why -> Explained, or nothing where a key is unknown
-    FIND = "find"  # Find -> Found, or nothing where the name holds nothing of that key: see keeping.py
+    WHY = "why"  # Why -> Explained, or nothing if a key is unknown
+    FIND = "find"  # Find -> Found, or nothing if the name or key does not match: see named_arrays.py
     KEEP = "keep"  # Keep -> nothing
     ARRAYS = "arrays"  # nothing -> Holdings
-    FORGET = "forget"  # Forget -> list[KeptInfo]: those that are kept no longer
+    FORGET = "forget"  # Forget -> list[KeptInfo]: the forgotten names
     ENTRIES = "entries"  # Match -> Listed
     REMOVE = "remove"  # Match -> list[str]: the keys of those removed
-    SHOW = "show"  # Show -> Inspected, or nothing where the key is unknown: see looking.py
-    PIN = "pin"  # Pin -> list[str]: the keys of those meant
-    COLLECT = "collect"  # nothing -> int: deletes what the cache needs no longer, bytes freed
+    SHOW = "show"  # Show -> Inspected, or nothing if the key is unknown: see introspection.py
+    PIN = "pin"  # Pin -> list[str]: the keys of the matching programs
+    COLLECT = "collect"  # nothing -> int: collect garbage in the cache; bytes freed
     STOP = "stop"  # nothing -> nothing: drain and end
 
 
 Value = bytes
-"""A value of the codec: of `codec.values`, or a tree of `trees.tree`."""
+"""A value encoded by `codec.values`, or a tree by `trees.tree`."""
 
 
 class Message(msgspec.Struct, array_like=True):
-    """Base of all messages: fields in order, no names on the wire."""
+    """Base class of messages: fields in order, without names on the wire."""
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """Base of what messages are made of, where it is compared or hashed."""
+    """Base class of parts of messages that are compared or hashed."""
 
 
 # ---- arrays
 
 
 class Spec(Part, frozen=True):
-    """What jit knows of an array without its value. `dtype` is JAX's name for it ("bfloat16", "key<fry>"); one without
-    a sharding is on the first device, or wherever else it is needed.
+    """What jit knows of an array without its value. `dtype` is JAX's name ("bfloat16", "key<fry>"). An array without a
+    sharding is uncommitted: on the first device, or where it is needed.
     """
 
     shape: tuple[int, ...]
@@ -88,8 +88,8 @@ class Spec(Part, frozen=True):
 
 
 class Attached(Part, frozen=True, tag=1):
-    """Stands for array bytes that go beside the frame, in the order in which these stand in it: behind it on the
-    socket, or in the block that it names.
+    """Stands for an attached array. Attachments are in the order of their stand-ins: after the frame on the socket, or
+    in the block that the message names.
     """
 
     nbytes: int
@@ -99,7 +99,7 @@ class Attached(Part, frozen=True, tag=1):
 
 
 class Frame(Part, frozen=True):
-    """One entry of a traceback, in the files of the client."""
+    """One entry of a traceback, with the client's file names."""
 
     file: str
     line: int
@@ -107,10 +107,10 @@ class Frame(Part, frozen=True):
 
 
 class Failure(Part, frozen=True, tag=2):
-    """An exception as a value. `types` names its classes, the nearest first; a class of the user's own is an index
-    into the capture. `arguments` rebuild it where they are plain values; so do `attributes`, as far as they can be
-    sent. `context` is what was being handled; None where that is the cause as well, or nothing. One that is not final
-    was raised by a trace, which the client may repeat.
+    """An exception as a value. `types` names its classes, most derived first; a class of the user's is an index into
+    the capture. `arguments` and `attributes` rebuild it, as far as they can be sent. `context` is the exception that
+    was being handled; None if that is the cause, or there was none. One that is not final was raised by a trace, which
+    the client may repeat.
     """
 
     types: tuple[Value, ...]
@@ -122,7 +122,7 @@ class Failure(Part, frozen=True, tag=2):
     attributes: tuple[tuple[str, Value], ...] = ()
     context: "Failure | None" = None
     is_alone: bool = False
-    """Whether `from` was used, and the context is not to be shown."""
+    """Whether the context is suppressed, by `raise ... from`."""
     is_final: bool = True
 
 
@@ -130,19 +130,19 @@ class Failure(Part, frozen=True, tag=2):
 
 
 class Hello(Message):
-    """Who calls. `loaded` has the versions of those packages of the client that must agree with the daemon's."""
+    """The client. `loaded` has the versions of loaded packages that must match the daemon's."""
 
     protocol: int
     version: str
     python: str
     loaded: dict[str, str]
-    token: bytes = b""  # of the session to go on with, or to join
-    client: bytes = b""  # names whoever numbers Runs, across its connections
+    token: bytes = b""  # of the session to resume or join
+    client: bytes = b""  # identifies the process that numbers Runs, across its connections
 
 
 class Welcome(Message):
-    """Who answers. Handles that this connection names start at `first_handle`. Another `process` than before may have
-    gone on with the session: it may have to be asked again for programs.
+    """The daemon. New handles of this connection start at `first_handle`. If `process` has changed, another daemon took
+    the session over, and must be asked for programs again.
     """
 
     protocol: int
@@ -154,18 +154,18 @@ class Welcome(Message):
     token: bytes
     resumed: bool
     first_handle: int
-    begun: int  # the number of the last Run of this client that the session has begun: none up to it is sent again
-    lends: bool = False  # shared memory, where the socket can pass descriptors
-    process: bytes = b""  # names this daemon among all that there have been
-    lost: str = ""  # why the session of the token is not resumed, where the daemon knows
+    begun: int  # number of the last Run of this client that was begun: only later ones are resent
+    lends: bool = False  # shared memory, if the socket supports descriptors
+    process: bytes = b""  # identifies this daemon process
+    lost: str = ""  # why the session of the token is not resumed, if the daemon knows
 
 
 # ---- programs
 
 
 class Signature(Message):
-    """What a call specialises on: the tree of its arguments without the static ones, the leaves' specs, and the
-    values of static arguments by position or name.
+    """What jit specialises on: the tree of the arguments without static ones, the specs of its leaves, and the static
+    values by position or name.
     """
 
     tree: Value
@@ -178,8 +178,8 @@ class Signature(Message):
 
 
 class Lookup(Message):
-    """Ask for a program by what decides it. `packages` are those that the capture refers to; `locations` is where its
-    code is written in the client's files by now, and decides nothing.
+    """Ask for a program by its key. `packages` are those that the capture refers to; `locations` are the current places
+    of its code in the client's files, which are not part of the key.
     """
 
     capture_key: str
@@ -190,7 +190,7 @@ class Lookup(Message):
 
 
 class Upload(Message):
-    """A part of a capture's payload, and where in it that starts."""
+    """A part of a capture's payload, from the offset `start` on."""
 
     capture_key: str
     start: int
@@ -198,7 +198,7 @@ class Upload(Message):
 
 
 class Traced(Message):
-    """A program that the client traced itself: the digest of its bytes, and its results."""
+    """A program that the client traced: the digest of its bytes, and its results."""
 
     key: str
     results: tuple[Spec, ...]
@@ -206,35 +206,35 @@ class Traced(Message):
 
 
 class Prepare(Message):
-    """Make the program of a lookup, out of the capture that was uploaded; or out of the program, if it is `traced`.
-    `verify` asks for what the client compares with a trace of its own.
+    """Compile the program of a lookup from the uploaded capture or, if it is `traced`, from the uploaded program.
+    `verify` asks for the lowered text, to compare with a trace in the client.
     """
 
     lookup: Lookup
     name: str
     where: str  # file and line of the function, for people
     traced: Traced | None = None
-    parts: bytes = b""  # what the call is made of, for people: see explaining.py
+    parts: bytes = b""  # the parts of the key, for people: see explaining.py
     verify: bool = False
 
 
 class Verified(Message):
-    """A program as it was lowered, and the functions that it calls back."""
+    """The text of a lowered program, and the functions that it calls back."""
 
     text: str
     callbacks: tuple[str, ...]
 
 
 class Warned(Part, frozen=True):
-    """A warning: its class, and what it says."""
+    """A warning: its class and text."""
 
     category: Value
     text: str
 
 
 class Escape(Part, frozen=True):
-    """A value of a trace that an object of the capture keeps: that object's number among all that the capture makes,
-    the name there, and the tree of the value. What is no array there has the spec of some array.
+    """A traced value that the function stored in an object of its capture: the object's number in the capture, the
+    attribute or key, and the tree of the value. Leaves that are not arrays have the spec of some array.
     """
 
     holder: int
@@ -244,8 +244,9 @@ class Escape(Part, frozen=True):
 
 
 class Prepared(Message):
-    """A program that the session holds: its name in calls, and what its results look like. One that `may_raise` calls
-    back into Python, or is checked while it runs. `made` is what its trace made and `tree` names by negative positions.
+    """A program of the session: its number in calls, and the specs and tree of its results. One that `may_raise` calls
+    back into Python, or is checked while it runs. `made` has the objects that its trace made, to which `tree` refers by
+    negative positions.
     """
 
     executable: int
@@ -253,22 +254,22 @@ class Prepared(Message):
     tree: Value
     donated: tuple[int, ...]  # positions among the leaves
     may_raise: bool
-    seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile": empty for a hit
+    seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile"; empty for a hit
     warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
-    verified: Verified | None = None  # where it was made now, and that was asked for
+    verified: Verified | None = None  # if it was compiled now, and the Prepare asked for it
     escapes: tuple[Escape, ...] = ()  # from its trace
     made: bytes = b""
 
 
 class Inspect(Message):
-    """Ask what the compiler says of a program that the session holds: its "text", "costs" or "memory"."""
+    """Ask the compiler for the "text", "costs" or "memory" of a program of the session."""
 
     executable: int
     what: str
 
 
 class Inspected(Message):
-    """What the compiler says of a program, as far as it was asked."""
+    """The compiler's answer, as far as it was asked."""
 
     text: str = ""
     costs: dict[str, float] = {}
@@ -279,9 +280,7 @@ class Inspected(Message):
 
 
 class Put(Message):
-    """An array that is to live on the daemon, under the handle that the client names; what is spare, only where others
-    need the room less.
-    """
+    """Put an array on the daemon under a handle that the client chose. A spare one is refused if memory is scarce."""
 
     spec: Spec
     value: bytes | Attached
@@ -290,8 +289,8 @@ class Put(Message):
 
 
 class Call(Message):
-    """Run a program. An argument is a handle, the bytes of a small array, or stands for bytes that follow.
-    Results are named `results`, `results` + 1, ... Handles in `drop` went before the call was made.
+    """Run a program. An argument is a handle, the bytes of a small array, or stands for an attachment. The results get
+    the handles `results`, `results` + 1, ... Handles in `drop` are dropped before the call.
     """
 
     executable: int
@@ -301,12 +300,11 @@ class Call(Message):
 
 
 class Run(Message):
-    """Make calls, drop handles, put arrays, wait for handles, then send the values of some: in this order. The Runs of
-    a client are numbered, across its connections.
+    """Make calls, drop handles, put arrays, wait for handles, and fetch values, in this order. A client numbers its
+    Runs across its connections.
 
-    `block` holds the arrays beside this message, and is the daemon's; the answer says whether it comes back. `into` may
-    be filled with the values; it is the client's again with the answer, whether they are in it or not. Where there is
-    no `into`, a `block` that comes back may be filled with them.
+    `block` has the attachments, and passes to the daemon; the answer says whether it returns. `into` may be filled with
+    attached values, and returns with the answer in any case. Without `into`, a `block` that returns may be filled.
     """
 
     calls: list[Call] = []
@@ -320,34 +318,34 @@ class Run(Message):
 
 
 class Done(Message):
-    """The answer to the Run of that number. A call that failed is named by its first result, or 0 where it has none:
-    its results are failures from then on, and so is what is made of them.
+    """The answer to the Run of that number. A failed call is identified by its first result, or 0 if it has none. Its
+    results raise its failure from then on, and so do results computed from them.
     """
 
     number: int
     failures: list[tuple[int, Failure]] = []
     values: list[bytes | Attached | Failure] = []
-    taken: list[tuple[int, int]] = []  # a call by its first result, and the leaf that it was given and used up
-    shared: bool = False  # the values beside this message are in `into`, or else in `block`
-    back: bool = False  # nothing on the daemon reads the block of arguments any more; otherwise it keeps the block
+    taken: list[tuple[int, int]] = []  # a call by its first result, and a donated leaf that it used
+    shared: bool = False  # the attached values are in `into` or, without it, in `block`
+    back: bool = False  # whether `block` returns; otherwise arrays on the daemon still use it
 
 
 class Lease(Message):
-    """Ask for a block of so many bytes. It is the client's to write and read until it gives it back."""
+    """Ask for a block of shared memory for so many bytes. The client has it until it returns it."""
 
     nbytes: int
 
 
 class Leased(Message):
-    """The answer: a block, whose descriptor comes with this frame; or none, and arrays go over the socket."""
+    """The answer: a block, whose descriptor comes with this frame; or none, and arrays are sent over the socket."""
 
     block: int = 0
     capacity: int = 0
 
 
 class Return(Message):
-    """Blocks that the client holds no longer. Others may have those that are `free`; those that are `retired` may still
-    be read by somebody, and are for nobody to write.
+    """Return blocks. Those that are `free` may be leased again; `retired` ones may still have readers, and must not be
+    written again.
     """
 
     free: tuple[int, ...] = ()
@@ -355,18 +353,18 @@ class Return(Message):
 
 
 class Busy(Message):
-    """Sent every second while an answer takes long, so that a silent daemon is known from a busy one."""
+    """Sent every second while an answer takes long, to distinguish a busy daemon from a hanging one."""
 
     phase: str
     seconds: float
 
 
-# ---- looking inside
+# ---- introspection
 
 
 class Match(Message):
-    """Which entries: those whose call key or function name starts with, or equals, `prefix`; all where it is empty.
-    Of them, those whose key comes after `after`.
+    """Select the entries whose call key or function name starts with, or equals, `prefix`, and of those the ones whose
+    key comes after `after`. An empty `prefix` selects all.
     """
 
     prefix: str = ""
@@ -391,20 +389,20 @@ class EntryInfo(Message):
     last_used: float
     code_bytes: int
     pinned: bool = False
-    disk_bytes: int = 0  # 0: it is not on the disk
+    disk_bytes: int = 0  # 0: not on disk
     in_memory: bool = False
-    slowest: float = 0.0  # seconds of a call, by the last daemon that made more than one; 0: not known
+    slowest: float = 0.0  # seconds of a call, on the last daemon that made more than one; 0: unknown
 
 
 class Listed(Message):
-    """As many entries as one message holds, by their keys, and whether there are more after the last of them."""
+    """As many entries as fit into one message, in the order of their keys, and whether there are more."""
 
     found: list[EntryInfo]
     more: bool
 
 
 class DeviceInfo(Message):
-    """A device of the daemon's."""
+    """A device of the daemon."""
 
     kind: str
     platform: str
@@ -412,7 +410,7 @@ class DeviceInfo(Message):
 
 
 class Report(Message):
-    """What the client did on its own since it last said so."""
+    """What the client did without the daemon since its last report."""
 
     local_runs: int = 0
     client_traces: int = 0
@@ -432,8 +430,8 @@ class Status(Message):
     sessions: int
     arrays: int
     array_bytes: int
-    shared_bytes: int  # of the memory that it shares with clients, or keeps to share
-    lent_bytes: int  # of that, what clients have now
+    shared_bytes: int  # of shared memory, leased or kept for later leases
+    lent_bytes: int  # of that, leased now
     entries: int
     classes: int
     calls: int

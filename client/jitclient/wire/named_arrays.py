@@ -1,29 +1,29 @@
-"""Messages about arrays that outlive their sessions, under a name; and about who holds what."""
+"""Messages about named arrays, which outlive their sessions, and about the use of the memory budget."""
 
 from jitclient.wire.messages import Message, Spec, Value
 
 
 class Find(Message):
-    """Ask for the arrays that a name holds, if they are those of `key`, or any where that is None; the session then has
-    them under consecutive handles. `packages` are those that the function of that key refers to.
+    """Ask for the arrays that a name holds, if their key is `key` or that is None; the session gets them under
+    consecutive handles from `first` on. `packages` are those that the function of the key refers to.
     """
 
     name: str
     key: str | None
     packages: tuple[str, ...]
     first: int
-    ttl: float | None  # seconds without a use after which the name is forgotten
+    ttl: float | None  # seconds without use after which the name is forgotten
 
 
 class Found(Message):
-    """What a name holds. `tree` may mean something to the capture of the function only that made it."""
+    """What a name holds. Some trees can be decoded only with the capture of the function that made them."""
 
     specs: tuple[Spec, ...]
     tree: Value
 
 
 class Keep(Message):
-    """Let a name hold the arrays of these handles, and nothing else any more. An empty key is that of nothing."""
+    """Have a name hold the arrays of these handles instead of what it held. An empty key never matches."""
 
     name: str
     key: str
@@ -36,7 +36,7 @@ class Keep(Message):
 
 
 class Forget(Message):
-    """A name that is to hold nothing any more. Handles on its arrays live on."""
+    """Forget a name. Handles of its arrays stay valid."""
 
     name: str
 
@@ -54,7 +54,7 @@ class KeptInfo(Message):
 
 
 class Owned(Message):
-    """What a session owns, for people: arrays that a name holds too are the name's."""
+    """What a session owns, for people; arrays that also have a name count for the name."""
 
     pid: int
     program: str
@@ -63,7 +63,7 @@ class Owned(Message):
 
 
 class Holdings(Message):
-    """Who holds the arrays that live on the daemon, the largest first, and how many bytes there may be."""
+    """Who holds the arrays on the daemon, largest first, and the memory budget."""
 
     nbytes: int
     most_nbytes: int | None

@@ -1,4 +1,4 @@
-"""How arrays lie on devices, as messages. A device is named by its position among those of the process that reads."""
+"""Shardings as messages. A device is its position among those of the process that reads the message."""
 
 import msgspec
 
@@ -6,16 +6,16 @@ Axes = str | tuple[str, ...] | None
 
 
 class Mesh(msgspec.Struct, array_like=True, frozen=True):
-    """Devices by the names of their axes. One without devices is abstract."""
+    """A mesh of devices with named axes; abstract if it has no devices."""
 
     axes: tuple[tuple[str, int], ...]
     types: tuple[str, ...]  # of the axes: "Auto", "Explicit", "Manual"
     devices: tuple[int, ...]
-    platform: str = ""  # where it is not that of the default devices
+    platform: str = ""  # if not that of the default devices
 
 
 class Sharding(msgspec.Struct, array_like=True, frozen=True):
-    """A partition over a mesh, or over the mesh in force where it has none; or one device, a mesh without axes."""
+    """A partition over a mesh, or over the current one if it has none; a single device is a mesh without axes."""
 
     mesh: Mesh | None
     spec: tuple[Axes, ...] = ()
@@ -30,7 +30,7 @@ class Outputs(msgspec.Struct, array_like=True, frozen=True):
 
 
 class JitShardings(msgspec.Struct, array_like=True, frozen=True):
-    """What the keywords of jit say of the arguments' leaves and of the results."""
+    """The shardings in the keywords of jit: of the arguments' leaves, and of the results."""
 
     inputs: tuple[Sharding | None, ...] | None = None
     outputs: Outputs | None = None

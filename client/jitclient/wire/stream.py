@@ -1,4 +1,4 @@
-"""rpyc's socket stream without its timeout, its small chunks, and its patience with a peer that stalls."""
+"""rpyc's socket stream without its timeout and small chunks, and with a limit for peers that stall."""
 
 import array
 import contextlib
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from rpyc.core.stream import SocketStream
 
 STALL_SECONDS = 60.0
-"""A peer that stops in the middle of a frame, or takes nothing off its socket, for so long is given up."""
+"""The connection to a peer that stops in the middle of a frame, or does not read, for so long is closed."""
 
 KERNEL_IS_PATIENT = sys.platform == "linux"
-"""Whether the socket itself waits no longer than it was told to."""
+"""Whether socket timeouts are set in the kernel."""
 
 _DESCRIPTOR = array.array("i").itemsize
 _PROBES = 3
@@ -25,12 +25,12 @@ _MOST_PARTS = 512  # the kernel takes 1,024 at once
 
 
 class WireStream(SocketStream):  # type: ignore[misc]
-    """A blocking socket whose reads go straight into the caller's memory."""
+    """A blocking socket that reads directly into the caller's memory."""
 
     __slots__ = ("_descriptors", "_patience")
 
     def __init__(self, sock: socket.socket) -> None:
-        self._descriptors: list[int] | None = None  # where they go, while they may come
+        self._descriptors: list[int] | None = None  # receives them in `taking_descriptors`
         sock.settimeout(None)
         self._patience: float | None = None
         _set_limit(sock, socket.SO_SNDTIMEO, STALL_SECONDS)
@@ -40,56 +40,46 @@ class WireStream(SocketStream):  # type: ignore[misc]
         super().__init__(sock)
 
     def set_patience(self, seconds: float) -> None:
-        """From now on, no read waits longer for its first byte."""
+        """Limit how long a read waits for its first byte."""
         self._patience = seconds
         _set_limit(self.sock, socket.SO_RCVTIMEO, seconds)
 
     def poll(self, timeout: float | None) -> bool:
-        """Whether bytes, or the end of the stream, can be read within `timeout` seconds."""
+        """Wait up to `timeout` seconds for bytes or the end of the stream."""
         poller = select.poll()
         poller.register(self.sock, select.POLLIN)
         return bool(poller.poll(None if timeout is None else max(0, timeout) * 1000))
 
     def read_some(self, view: memoryview) -> int:
-        """Reads at least one byte, waiting for it as long as it takes.
+        """Read at least one byte, waiting for it.
 
         Raises:
-            TimeoutError: none came within the patience that was set.
+            TimeoutError: none came within the limit of `set_patience`.
             EOFError: the connection ended.
         """
         if self._patience is not None and not KERNEL_IS_PATIENT and not self.poll(self._patience):
             raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
-            count = self._receive(view)
+            return self._receive(view)
         except BlockingIOError as error:
             raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
-        except OSError as error:
-            raise EOFError(f"connection broken: {error}") from error
-        if count == 0:
-            raise EOFError("connection closed by peer")
-        return int(count)
 
     def read_now(self, view: memoryview) -> int:
-        """Reads what is there; returns how much that was.
+        """Read what has arrived; return its length.
 
         Raises:
             EOFError: the connection ended.
         """
         try:
-            count = self._receive(view, socket.MSG_DONTWAIT)
+            return self._receive(view, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
-        except OSError as error:
-            raise EOFError(f"connection broken: {error}") from error
-        if count == 0:
-            raise EOFError("connection closed by peer")
-        return int(count)
 
     @contextlib.contextmanager
     def taking_descriptors(self) -> Iterator[list[int]]:
-        """While this lasts a read may bring a descriptor; what is left in the list at the end is closed.
+        """Accept descriptors meanwhile; they are closed at the end.
 
-        Not at other times: looking for one makes each read slower, and the kernel closes those that nobody looks for.
+        Not at other times: asking for them makes each read slower, and the kernel closes those that were not asked for.
         """
         taken: list[int] = []
         self._descriptors = taken
@@ -101,17 +91,25 @@ class WireStream(SocketStream):  # type: ignore[misc]
                 os.close(descriptor)
 
     def _receive(self, view: memoryview, flags: int = 0) -> int:
-        if self._descriptors is None:
-            return self.sock.recv_into(view, 0, flags)  # type: ignore[no-any-return]
-        room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes what goes beyond
-        count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+        try:
+            if self._descriptors is None:
+                count = self.sock.recv_into(view, 0, flags)
+            else:
+                room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes any others
+                count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
+                for level, kind, data in ancillary:
+                    if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                        self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise EOFError(f"connection broken: {error}") from error
+        if count == 0:
+            raise EOFError("connection closed by peer")
         return int(count)
 
     def read_rest(self, view: memoryview) -> None:
-        """Fills `view`. The peer is in the middle of something, so it may not pause for long."""
+        """Fill `view` with the rest of a frame, within which the peer may not pause for long."""
         done = 0
         while done < len(view):
             done += self.read_now(view[done:])
@@ -119,10 +117,10 @@ class WireStream(SocketStream):  # type: ignore[misc]
                 raise EOFError(f"the peer stopped in the middle of a frame for {STALL_SECONDS:.0f} s")
 
     def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
-        """Writes all the parts, in their order, and a descriptor with the first.
+        """Write all parts in order, and a descriptor with the first.
 
         Raises:
-            TimeoutError: the peer takes nothing.
+            TimeoutError: the peer does not read.
             EOFError: the connection ended.
         """
         try:
@@ -138,17 +136,17 @@ class WireStream(SocketStream):  # type: ignore[misc]
     def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], descriptor: int | None) -> None:
         left = [memoryview(part) for part in parts]
         descriptors = array.array("i", () if descriptor is None else (descriptor,))
-        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
         while left:
-            sent = self.sock.sendmsg(left[:_MOST_PARTS], beside)
-            beside = []
+            sent = self.sock.sendmsg(left[:_MOST_PARTS], ancillary)
+            ancillary = []
             while left and sent >= len(left[0]):
                 sent -= len(left.pop(0))
             if left:
                 left[0] = left[0][sent:]
 
     def write_now(self, data: bytes) -> int:
-        """Writes what can be written without waiting; returns how much that was."""
+        """Write what can be written without blocking; return its length."""
         try:
             return int(self.sock.send(data, socket.MSG_DONTWAIT))
         except (BlockingIOError, EOFError):
@@ -157,7 +155,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
             raise EOFError(f"connection broken: {error}") from error
 
     def unread(self) -> int:
-        """How much of what was written the peer has not read, where the system tells; else 0."""
+        """How many written bytes the peer has not read; 0 if the system does not say."""
         if sys.platform != "linux":
             return 0
         count = bytearray(4)
@@ -166,20 +164,20 @@ class WireStream(SocketStream):  # type: ignore[misc]
         return int.from_bytes(count, sys.byteorder)
 
     def abandon(self) -> None:
-        """Lets go of the socket without a word to the peer: a forked child's copy is not the child's to end."""
+        """Close this process's descriptor only: a forked child must not shut the parent's connection down."""
         self.sock.close()
 
 
 def _notice_loss(sock: socket.socket) -> None:
-    """Has the kernel ask after a peer that is silent: no word comes from a host that lost its power or its network."""
+    """Enable keepalive: a host that lost power or network does not close its connections."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":  # elsewhere after two hours
+    if sys.platform == "linux":  # elsewhere the default applies, two hours
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, int(STALL_SECONDS / 2))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, int(STALL_SECONDS / 2 / _PROBES))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
 def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:
-    if KERNEL_IS_PATIENT:  # elsewhere the option has another form
+    if KERNEL_IS_PATIENT:  # elsewhere the option has another layout
         whole, part = divmod(seconds, 1)
         sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))

@@ -9,6 +9,8 @@ import pytest
 
 import jitclient
 from jitclient.calls import client_trace
+from jitclient.calls.specialisation import Specialisation
+from jitclient.tracing.options import JitOptions
 from jitclient.trees import tree as jitclient_tree
 from jitclient.wire.messages import Spec
 
@@ -319,13 +321,14 @@ def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
     def fails(x: Any) -> Any:
         raise ValueError("of the user")
 
-    _, shape = jitclient_tree.flatten(((np.float32(1),), {}))
-    structure = jitclient_tree.structure_of(shape)
-    spec = Spec((), "float32", weak_type=False)
+    def of(fun: Callable[..., Any]) -> Specialisation:
+        _, shape = jitclient_tree.flatten(((np.float32(1),), {}))
+        return Specialisation(fun, fun.__name__, JitOptions(), None, shape, (Spec((), "float32"),), (), ())
+
     with pytest.raises(jitclient.CaptureError, match="custom"):
-        client_trace.trace(calls_out, "calls_out", structure, (), [spec], "cpu")
+        client_trace.trace(of(calls_out), "cpu")
     with pytest.raises(ValueError, match="of the user"):
-        client_trace.trace(fails, "fails", structure, (), [spec], "cpu")
+        client_trace.trace(of(fails), "cpu")
 
 
 IMPORTS_NO_JAX = """

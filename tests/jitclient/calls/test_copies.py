@@ -12,7 +12,7 @@ import pytest
 
 import jitclient
 from jitclient import Array
-from jitclient.calls import arguments, copies, program, putting
+from jitclient.calls import arguments, copies, program, puts
 from jitclient.calls.general_path import GeneralPath
 from jitclient.sessions import process
 from jitclient.sessions.session import Session
@@ -39,7 +39,7 @@ def sent(daemon: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(program, "outgoing", noting)
     monkeypatch.setattr(
-        putting, "outgoing", lambda *given: kinds.extend(["put"] * len(given[0])) or arguments.outgoing(*given)
+        puts, "outgoing", lambda *given: kinds.extend(["put"] * len(given[0])) or arguments.outgoing(*given)
     )
     return kinds
 
@@ -354,7 +354,7 @@ def test_letting_go_meanwhile(daemon: str, monkeypatch: pytest.MonkeyPatch) -> N
     run = Session.run
 
     def letting_go(*given: Any, **named: Any) -> Any:  # as another thread may
-        copies.let_go()
+        copies.free_all()
         return run(*given, **named)
 
     monkeypatch.setattr(Session, "run", letting_go)

@@ -253,7 +253,7 @@ VALUES = """
     def traces(call):
         before = process.session().ask(Verb.STATUS, None, Status)
         value = float(call(1.0))
-        process.session()._send_report()
+        process.session().send_report()
         after = process.session().ask(Verb.STATUS, None, Status)
         return value, after.client_traces - before.client_traces
 

@@ -400,7 +400,7 @@ def test_the_results_of_an_interrupted_call_are_dropped(
 
 
 MEANWHILE: dict[str, Callable[[Session], None]] = {
-    "another daemon": Session.prepare_anew,
+    "another daemon": Session.forget_programs,
     "no connection": Session.disconnect,
 }
 
@@ -699,7 +699,7 @@ def test_an_interrupt_of_what_is_being_connected(monkeypatch: pytest.MonkeyPatch
         for _ in range(5):
             state = fn(state)
         session.disconnect()
-        monkeypatch.setattr("jitclient.sessions.session.Blocks", lambda *_: 1 / 0)
+        monkeypatch.setattr("jitclient.sessions.link.Blocks", lambda *_: 1 / 0)
         monkeypatch.setattr(type(session), "_joined", False, raising=False)
         with pytest.raises(ZeroDivisionError):
             first(state)

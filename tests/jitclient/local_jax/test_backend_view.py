@@ -9,7 +9,9 @@ import pytest
 from jax import default_backend, devices
 
 from jitclient.calls.client_trace import trace
+from jitclient.calls.specialisation import Specialisation
 from jitclient.local_jax import backend_view
+from jitclient.tracing.options import JitOptions
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
 
@@ -61,10 +63,10 @@ def test_the_program_is_made_for_the_daemon():
     def scaled(x):
         return x * (3.0 if jax.default_backend() == "gpu" else 5.0) + jnp.sum(jnp.eye(2))
 
-    structure = tree.structure_of(tree.flatten(((np.float32(1),), {}))[1])
-    spec = Spec((), "float32")
-    for_gpu = trace(scaled, "scaled", structure, (), [spec], "cuda", GPUS).program
-    for_cpu = trace(scaled, "scaled", structure, (), [spec], "cpu", [DeviceInfo("cpu", "cpu", None)]).program
+    shape = tree.flatten(((np.float32(1),), {}))[1]
+    wanted = Specialisation(scaled, "scaled", JitOptions(), None, shape, (Spec((), "float32"),), (), ())
+    for_gpu = trace(wanted, "cuda", GPUS).program
+    for_cpu = trace(wanted, "cpu", [DeviceInfo("cpu", "cpu", None)]).program
     assert "3.000000e+00" in _text(for_gpu)
     assert "5.000000e+00" in _text(for_cpu)
 

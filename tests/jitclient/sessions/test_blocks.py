@@ -2,16 +2,15 @@
 
 import gc
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jitclient.sessions import blocks as client
-from jitclient.sessions.blocks import Blocks, Watch
-from jitclient.wire.blocks import MOST_LENT, Block, received
+from jitclient.sessions.blocks import Blocks
 from jitclient.wire.messages import Done, Return, Run, Spec
+from jitclient.wire.shared_memory import MOST_LENT, Block, received
 from jitserver.platform.shared_memory import Lent, Pool
 
 N = 1 << 16
@@ -112,17 +111,17 @@ def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemo
 
 
 def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
-    half = np.zeros(client.MOST_BESIDE_CALL // 2, np.uint8)
-    assert blocks.room_beside([half, half]) == 2 * half.nbytes
-    assert blocks.room_beside([half, half, np.zeros(1, np.uint8)]) == 0
+    half = np.zeros(client.MOST_WITH_CALL // 2, np.uint8)
+    assert blocks.room_with_answer([half, half]) == 2 * half.nbytes
+    assert blocks.room_with_answer([half, half, np.zeros(1, np.uint8)]) == 0
 
 
 def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> None:
     array = np.zeros(N, np.float32)
     held = [call_unasked(blocks, daemon, n) for n in range(MOST_LENT // 2)]
-    assert blocks.room_beside([array]) == 0
+    assert blocks.room_with_answer([array]) == 0
     held.pop()
-    assert blocks.room_beside([array]) == array.nbytes
+    assert blocks.room_with_answer([array]) == array.nbytes
 
 
 def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon) -> None:
@@ -170,7 +169,7 @@ def test_a_fork_retires_what_is_read_and_nothing_else(blocks: Blocks, daemon: Da
     del inherited
     for n in range(10):
         call(blocks, daemon, 100 + n)
-    blocks.give_back_all()
+    blocks.tidy(float("inf"))
     assert reader[0] == 2
     assert daemon.pool.lent_bytes == 0
     other = Daemon.__new__(Daemon)
@@ -211,23 +210,3 @@ def test_late_drops_after_the_end_do_no_harm(daemon: Daemon) -> None:
     daemon.lent.close()
     assert array[0] == 5
     del array
-
-
-def test_the_watch_looks_again_as_long_as_there_is_something(
-    monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
-) -> None:
-    monkeypatch.setattr(client, "IDLE_SECONDS", 0.0)
-    answers = [True, True, False]
-    looks: list[int] = []
-
-    def tidy() -> bool:
-        looks.append(1)
-        return answers.pop(0)
-
-    watch = Watch(tidy)
-    watch.wake()
-    until(lambda: len(looks) == 3, "three looks")
-    answers.append(False)
-    until(lambda: not watch._awake, "the watch to sleep")
-    watch.wake()
-    until(lambda: len(looks) == 4, "another look")

@@ -89,7 +89,7 @@ def test_what_nobody_waits_for_is_sent_all_the_same(until: Any, counts: Callable
     until(y.is_ready, "the result to be ready")
 
 
-def test_small_results_of_one_call_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_results_of_one_call_are_fetch_together(monkeypatch: pytest.MonkeyPatch) -> None:
     x = step(jitclient.device_put(X))
     found = halves(x)
     with process.session():

@@ -9,6 +9,7 @@ import pytest
 import jitclient
 from jitclient import errors
 from jitclient.sessions import process as client_process
+from jitclient.sessions import programs
 from jitclient.sessions import session as client_session
 from jitclient.settings import Settings
 from jitclient.wire.connection import ClientConnection
@@ -70,15 +71,17 @@ def test_handles_of_an_earlier_stay_are_lost(session: Any) -> None:
 
 
 def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_session, "MOST_CAPTURE_BYTES", 10)
+    monkeypatch.setattr(programs, "MOST_CAPTURE_BYTES", 10)
     asked: list[Verb] = []
-    ask = session._ask
-    monkeypatch.setattr(session, "_ask", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
+    ask = session.ask_once
+    monkeypatch.setattr(session, "ask_once", lambda verb, *rest: asked.append(verb) or ask(verb, *rest))
     lookup = Lookup(
         "0" * 32, "0" * 32, (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=())
     )
     with pytest.raises(errors.CaptureError, match="pass large arrays as arguments"):
-        session.prepare(lookup, lambda: (Prepare(lookup, b"", "f", ""), bytes(11)), lambda index: index, print)
+        programs.prepare(
+            session, lookup, lambda: (Prepare(lookup, b"", "f", ""), bytes(11)), lambda index: index, print
+        )
     assert asked == [Verb.LOOKUP]
 
 

@@ -14,11 +14,11 @@ from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
 from jitclient.errors import DaemonLost, ProtocolError
-from jitclient.wire import blocks, stream
-from jitclient.wire.blocks import OwnBlock
+from jitclient.wire import shared_memory, stream
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
 from jitclient.wire.messages import DONE, LEASE, LEASED, MAX_FRAME_BYTES, RETURN, RUN, Leased, Return, Verb
+from jitclient.wire.shared_memory import OwnBlock
 
 
 class Answers(Service):
@@ -280,7 +280,7 @@ def test_a_block_that_cannot_be_mapped_is_retired(ends: Ends, monkeypatch: pytes
 
     before = open_descriptors()
     with monkeypatch.context() as patch:
-        patch.setattr(blocks.mmap, "mmap", no_room)
+        patch.setattr(shared_memory.mmap, "mmap", no_room)
         assert lease_from(ends, Leased(7, 1 << 20), [block.descriptor]) is None
     assert returned(ends) == Return(retired=(7,))
     assert open_descriptors() == before

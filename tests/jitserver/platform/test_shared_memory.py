@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jitclient.errors import ProtocolError
-from jitclient.wire import blocks as wire
+from jitclient.wire import shared_memory as wire
 from jitclient.wire.messages import Return
 from jitserver.platform import shared_memory
 from jitserver.platform.shared_memory import Lent, Pool

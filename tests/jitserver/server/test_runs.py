@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.blocks import received
 from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
+from jitclient.wire.shared_memory import received
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jitclient.calls import copies
-from jitclient.calls.calling import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import MAY_REPEAT, Attempts
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, NotSent, ProgramLost
 
 
@@ -16,14 +16,17 @@ class Stay:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.made_anew = 0
+        self.forgot = 0
 
     @property
     def prepared(self) -> Any:
         return self
 
-    def prepare_anew(self) -> None:
-        self.made_anew += 1
+    def disconnect(self) -> None:
+        raise AssertionError
+
+    def forget_programs(self) -> None:
+        self.forgot += 1
 
 
 def call(stay: Any, lost: DaemonLost | None = None) -> Any:
@@ -33,17 +36,17 @@ def call(stay: Any, lost: DaemonLost | None = None) -> Any:
     return answer
 
 
-def test_a_lost_program_is_made_anew() -> None:
+def test_a_lost_program_is_prepared_again() -> None:
     stay: Any = Stay(ProgramLost("gone"), 5)
     assert call(stay) == 5
-    assert stay.made_anew == 1
+    assert stay.forgot == 1
 
 
 def test_where_that_does_not_help_it_says_what_is_lost() -> None:
     stay: Any = Stay(ProgramLost("gone"), ProgramLost("the argument's"), 5)
     with pytest.raises(ProgramLost, match="the argument's"):
         call(stay)
-    assert stay.made_anew == 1
+    assert stay.forgot == 1
 
 
 def test_a_call_that_changes_nothing_is_made_once_more() -> None:
@@ -66,7 +69,7 @@ def test_a_call_that_uses_up_its_arguments_is_not() -> None:
 
 def test_where_there_is_no_room_copies_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [True]
-    monkeypatch.setattr(copies, "let_go", lambda: bool(held) and held.pop())
+    monkeypatch.setattr(copies, "free_all", lambda: bool(held) and held.pop())
     stay: Any = Stay(ArrayBudgetExceeded("first"), 5)
     assert call(stay) == 5
     stay = Stay(ArrayBudgetExceeded("first"), 5)

@@ -1,28 +1,27 @@
-"""Programs that had to be made, one after another, where one might do."""
+"""The warning about a function that is compiled for one shape after another."""
 
 from collections.abc import Hashable, Sequence
 
 from jitclient.calls.specialisation import Specialisation
 from jitclient.notices import labels
 from jitclient.notices.warned import warn
-from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
 _MOST_NAMED = 3
 _MANY_SHAPES = 5
 
 
-class Misses:
-    """The misses of one function in this process: many that differ in shapes only earn one warning."""
+class RecompileWarning:
+    """Counts the shapes that one function was compiled for in this process; warns once."""
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, list[tuple[Spec, ...]]] = {}
         self._warned = False
 
     def note(self, wanted: Specialisation, alike: Hashable) -> None:
-        """Notes that a program was made for `wanted`; `alike` is what else decides a program than the specs."""
+        """Note a compilation; `alike` is what decides the program besides the specs."""
         if (getattr(wanted.fun, "__module__", None) or "").startswith("jitclient."):
-            return  # an operation on an array: there is nothing to pad
+            return  # an operation on an array, which nobody can pad
         ranks = tuple((len(spec.shape), spec.dtype, spec.weak_type) for spec in wanted.specs)
         met = self._shapes.setdefault((alike, ranks), [])
         met.append(wanted.specs)
@@ -30,7 +29,7 @@ class Misses:
         if self._warned or not varying:
             return
         self._warned = True
-        names = leaf_names(wanted.fun, wanted.structure, [where for where, _ in wanted.statics])
+        names = wanted.names
         last = ", ".join(labels.of_spec(specs[varying[0]]) for specs in met[-3:])
         warn(
             f"{wanted.name} was compiled for {len(met)} shapes of {_listed([names[n] for n in varying])} (…, {last}), "
@@ -41,7 +40,7 @@ class Misses:
 
 
 def _varying(met: Sequence[tuple[Spec, ...]]) -> list[int]:
-    """The leaves that had many shapes."""
+    """Positions of the leaves that had many shapes."""
     if len(met) < _MANY_SHAPES:
         return []
     return [n for n, leaf in enumerate(zip(*met, strict=True)) if len({spec.shape for spec in leaf}) >= _MANY_SHAPES]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jitclient.errors import ProtocolError
-from jitclient.wire import blocks
+from jitclient.wire import shared_memory
 from jitclient.wire.stream import WireStream
 
 SIZE = 1 << 20
@@ -42,14 +42,14 @@ def open_descriptors() -> int:
 
 
 def test_both_ends_see_the_same_bytes() -> None:
-    ours = blocks.OwnBlock(1, SIZE)
-    theirs = blocks.received(1, SIZE, ours.descriptor)
+    ours = shared_memory.OwnBlock(1, SIZE)
+    theirs = shared_memory.received(1, SIZE, ours.descriptor)
     arrays = [np.arange(1000, dtype=np.float64).reshape(10, 100).T, np.ones((7, 3), np.int8)]
-    blocks.lay(ours, arrays)
-    read = blocks.Reader(theirs.readable()[0])
+    shared_memory.lay(ours, arrays)
+    read = shared_memory.Reader(theirs.readable()[0])
     for array in arrays:
         raw = read(array.nbytes)
-        assert raw.ctypes.data % blocks.ALIGNMENT == 0
+        assert raw.ctypes.data % shared_memory.ALIGNMENT == 0
         np.testing.assert_array_equal(raw.view(array.dtype).reshape(array.shape), array)
 
 
@@ -78,21 +78,21 @@ def test_memory_that_is_not_as_agreed_is_refused(make: Any, descriptors: list[in
     descriptors.append(os.memfd_create("test", os.MFD_ALLOW_SEALING))
     make(descriptors[0])
     with pytest.raises(ProtocolError):
-        blocks.received(1, SIZE, descriptors[0])
+        shared_memory.received(1, SIZE, descriptors[0])
 
 
 def test_what_is_no_shared_memory_is_refused(descriptors: list[int]) -> None:
     with tempfile.TemporaryFile() as file:
         file.truncate(SIZE)
         with pytest.raises(ProtocolError):
-            blocks.received(1, SIZE, file.fileno())
+            shared_memory.received(1, SIZE, file.fileno())
     descriptors += os.pipe()
     with pytest.raises(ProtocolError):
-        blocks.received(1, SIZE, descriptors[0])
+        shared_memory.received(1, SIZE, descriptors[0])
 
 
 def test_the_size_of_a_block_can_never_change() -> None:
-    block = blocks.OwnBlock(1, SIZE)
+    block = shared_memory.OwnBlock(1, SIZE)
     for size in (0, 2 * SIZE):
         with pytest.raises(PermissionError):
             os.ftruncate(block.descriptor, size)
@@ -110,7 +110,7 @@ def test_the_size_of_a_block_can_never_change() -> None:
 )
 def test_whoever_can_still_read_a_block_is_known(keep: Any) -> None:
     events: list[str] = []
-    whole, reference = blocks.OwnBlock(1, SIZE).readable(lambda: events.append("gone"))
+    whole, reference = shared_memory.OwnBlock(1, SIZE).readable(lambda: events.append("gone"))
     kept = keep(whole)
     del whole
     gc.collect()
@@ -122,7 +122,7 @@ def test_whoever_can_still_read_a_block_is_known(keep: Any) -> None:
 
 
 def test_what_is_read_cannot_be_written() -> None:
-    whole, _ = blocks.OwnBlock(1, SIZE).readable()
+    whole, _ = shared_memory.OwnBlock(1, SIZE).readable()
     with pytest.raises(ValueError, match="read-only"):
         whole[0] = 1
     with pytest.raises(ValueError, match="WRITEABLE"):
@@ -130,7 +130,7 @@ def test_what_is_read_cannot_be_written() -> None:
 
 
 def test_more_than_the_block_holds_cannot_be_read() -> None:
-    read = blocks.Reader(blocks.OwnBlock(1, SIZE).readable()[0])
+    read = shared_memory.Reader(shared_memory.OwnBlock(1, SIZE).readable()[0])
     read(SIZE - 63)
     for nbytes in (1, -1):
         with pytest.raises(ProtocolError):
@@ -138,15 +138,15 @@ def test_more_than_the_block_holds_cannot_be_read() -> None:
 
 
 def test_sizes_are_few_and_waste_little() -> None:
-    sizes = [blocks.capacity_for(n) for n in range(1, 1 << 22, 4099)]
+    sizes = [shared_memory.capacity_for(n) for n in range(1, 1 << 22, 4099)]
     assert all(n <= size <= max(1.25 * n, 64 << 10) for n, size in zip(range(1, 1 << 22, 4099), sizes, strict=True))
     assert len(set(sizes)) < 30
 
 
 def test_a_block_leaves_no_descriptor() -> None:
     before = open_descriptors()
-    ours = blocks.OwnBlock(1, SIZE)
-    theirs = blocks.received(1, SIZE, ours.descriptor)
+    ours = shared_memory.OwnBlock(1, SIZE)
+    theirs = shared_memory.received(1, SIZE, ours.descriptor)
     array = theirs.readable()[0][:10]
     del ours, theirs
     del array
@@ -158,7 +158,7 @@ def test_a_block_leaves_no_descriptor() -> None:
 
 def test_a_descriptor_comes_with_its_bytes(streams: tuple[WireStream, WireStream]) -> None:
     ours, theirs = streams
-    block = blocks.OwnBlock(1, SIZE)
+    block = shared_memory.OwnBlock(1, SIZE)
     before = open_descriptors()
     with theirs.taking_descriptors() as came:
         ours.write(b"with", descriptor=block.descriptor)

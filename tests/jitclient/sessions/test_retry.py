@@ -12,7 +12,7 @@ from jitclient.errors import (
     Incompatible,
     NotSent,
 )
-from jitclient.sessions.recovery import ATTEMPTS, Recovery
+from jitclient.sessions.retry import ATTEMPTS, RetryPolicy
 
 
 class Stay:
@@ -25,23 +25,23 @@ class Stay:
 @pytest.mark.parametrize("kind", [NotSent, DaemonDraining])
 def test_what_nobody_began_is_done_again_a_few_times(kind: type[DaemonError]) -> None:
     stay = Stay()
-    recovery = Recovery(stay)
-    assert [recovery.retries(kind("")) for _ in range(ATTEMPTS)] == [True] * (ATTEMPTS - 1) + [False]
+    policy = RetryPolicy(stay.disconnect)
+    assert [policy.retries(kind("")) for _ in range(ATTEMPTS)] == [True] * (ATTEMPTS - 1) + [False]
     assert stay.left == (ATTEMPTS - 1 if kind is DaemonDraining else 0)
 
 
 @pytest.mark.parametrize("repeats", range(3))
 def test_what_may_have_been_done_is_repeated_as_often_as_is_said(repeats: int) -> None:
-    recovery = Recovery(Stay(), repeats)
-    assert [recovery.retries(DaemonLost("")) for _ in range(4)] == [True] * repeats + [False] * (4 - repeats)
+    policy = RetryPolicy(Stay().disconnect, repeats)
+    assert [policy.retries(DaemonLost("")) for _ in range(4)] == [True] * repeats + [False] * (4 - repeats)
 
 
 def test_what_changes_something_is_not_repeated() -> None:
-    recovery = Recovery(Stay(), repeats=3)
-    assert recovery.retries(NotSent(""), changes=True)
-    assert not recovery.retries(DaemonLost(""), changes=True)
+    policy = RetryPolicy(Stay().disconnect, repeats=3)
+    assert policy.retries(NotSent(""), changes=True)
+    assert not policy.retries(DaemonLost(""), changes=True)
 
 
 @pytest.mark.parametrize("kind", [DaemonSilent, DaemonUnavailable, Incompatible, ArrayLost, ValueError])
 def test_where_another_attempt_would_not_help_there_is_none(kind: type[Exception]) -> None:
-    assert not Recovery(Stay(), repeats=3).retries(kind(""))
+    assert not RetryPolicy(Stay().disconnect, repeats=3).retries(kind(""))

@@ -1,4 +1,4 @@
-"""Memory that both ends of a connection on one machine have mapped: arrays cross without a copy through a socket."""
+"""Shared memory between both ends of a local connection: arrays are not copied through the socket."""
 
 import fcntl
 import mmap
@@ -15,41 +15,41 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import ALIGNMENT, HostArray
 
 MOST_LENT = 32
-"""Blocks that one connection may have at a time: each costs either side a descriptor or two."""
+"""Most blocks that one connection may lease at a time: each takes a descriptor or two on both sides."""
 
 _SMALLEST = 64 << 10
-_STEPS = 4  # sizes between one power of two and the next
+_STEPS = 4  # block sizes per power of two
 
 
 class Block:
-    """Shared pages. Their size is sealed: no peer can take them away under a reader, who would die of SIGBUS."""
+    """A shared memory block. Its size is sealed: no peer can truncate it, which would kill readers with SIGBUS."""
 
     def __init__(self, number: int, capacity: int, descriptor: int) -> None:
         self.number = number
         self.capacity = capacity
         self.used = 0.0
-        """When it was last free to use, on the monotonic clock, as whoever keeps it notes."""
+        """When it was last released, on the monotonic clock; set by its keeper."""
         self._map = mmap.mmap(descriptor, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
 
     def writable(self) -> HostArray:
-        """Its bytes, to write arrays into."""
+        """A writable view."""
         return np.frombuffer(self._map, np.uint8)
 
     def readable(self, gone: Callable[[], object] = lambda: None) -> tuple[HostArray, "weakref.ref[HostArray]"]:
-        """Its bytes, read-only, and a reference to them, which is dead when nobody can read them any more.
+        """A read-only view, and a weak reference to it, which dies with the last array that uses the view.
 
-        Every array made of these bytes keeps them alive, and every array made of that one: numpy's views hold their
-        base. `gone` is called at the end, inside a garbage collection, while the reference exists.
+        Numpy's views hold their base, so all arrays made from the view keep it alive. `gone` is called at its end,
+        perhaps inside a garbage collection, if the reference still exists.
         """
         whole = np.frombuffer(memoryview(self._map).toreadonly(), np.uint8)
         return whole, weakref.ref(whole, lambda _: gone())
 
 
 class OwnBlock(Block):
-    """A block that this process made, and whose descriptor it keeps to pass on.
+    """A block that this process created; it keeps the descriptor, to send it.
 
     Raises:
-        OSError: there is no memory or no descriptor for it.
+        OSError: no memory or no descriptor is left.
     """
 
     def __init__(self, number: int, capacity: int) -> None:
@@ -68,7 +68,7 @@ AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 def possible() -> bool:
-    """Whether this machine has such memory."""
+    """Whether this machine supports such blocks."""
     if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return False
     try:
@@ -79,31 +79,31 @@ def possible() -> bool:
 
 
 def can_cross(sock: socket.socket) -> bool:
-    """Whether descriptors can be passed over a socket, and understood at this end."""
+    """Whether descriptors can be sent over a socket."""
     return sys.platform == "linux" and sock.family == socket.AF_UNIX
 
 
 def received(number: int, capacity: int, descriptor: int) -> Block:
-    """The block behind a descriptor that a peer passed on. The descriptor stays the caller's to close.
+    """Map the block of a descriptor that a peer sent. The caller closes the descriptor.
 
     Raises:
-        ProtocolError: it is none of ours: no sealed memory, or of another size than the peer says.
-        OSError: it cannot be mapped here.
+        ProtocolError: it is not sealed memory of that capacity.
+        OSError: it cannot be mapped.
     """
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError as error:
-        raise ProtocolError("a descriptor that came for shared memory is none") from error
+        raise ProtocolError("the peer sent a descriptor that is not shared memory") from error
     if seals != _SEALS:
-        raise ProtocolError("the size of shared memory that came is not sealed, or its pages are")
+        raise ProtocolError("the peer sent shared memory whose size is not sealed, or whose pages are")
     size = os.fstat(descriptor).st_size
     if size != capacity:
-        raise ProtocolError(f"shared memory of {size:,} bytes came for one of {capacity:,}")
+        raise ProtocolError(f"the peer sent shared memory of {size:,} bytes instead of {capacity:,}")
     return Block(number, capacity, descriptor)
 
 
 def capacity_for(nbytes: int) -> int:
-    """The size of the block for so many bytes: few sizes, so that blocks find users again, and little waste."""
+    """The block size for so many bytes: a few sizes only, so that blocks can be reused."""
     if nbytes <= _SMALLEST:
         return _SMALLEST
     step = (1 << (nbytes - 1).bit_length()) // 2 // _STEPS
@@ -111,18 +111,18 @@ def capacity_for(nbytes: int) -> int:
 
 
 def best(blocks: Sequence[AnyBlock], nbytes: int) -> AnyBlock | None:
-    """The smallest of some blocks that has room for so many bytes, and is not far too large."""
+    """The smallest block with room for so many bytes that is not far too large."""
     fitting = [block for block in blocks if nbytes <= block.capacity <= 2 * capacity_for(nbytes)]
     return min(fitting, key=lambda block: block.capacity, default=None)
 
 
 def room_for(sizes: Sequence[int]) -> int:
-    """Bytes that arrays of those sizes take in a block."""
+    """Bytes that arrays of these sizes need in a block."""
     return sum(map(_aligned, sizes))
 
 
 def lay(block: Block, arrays: Sequence[HostArray]) -> None:
-    """Copies arrays into a block, one after the other."""
+    """Copy arrays into a block, one after the other."""
     bytes_of, start = block.writable(), 0
     for array in arrays:
         place = bytes_of[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -131,7 +131,7 @@ def lay(block: Block, arrays: Sequence[HostArray]) -> None:
 
 
 class Reader:
-    """Hands out arrays that lie one after the other in a block. They are its bytes: nothing is copied."""
+    """Reads the arrays of a block in order, as views."""
 
     def __init__(self, whole: HostArray) -> None:
         self._whole = whole
@@ -141,7 +141,7 @@ class Reader:
         """The next `nbytes` bytes.
 
         Raises:
-            ProtocolError: the block has not so many.
+            ProtocolError: the block has less.
         """
         start, end = self._start, self._start + nbytes
         if nbytes < 0 or end > len(self._whole):

@@ -1,4 +1,4 @@
-"""Leaves of a tree that are to live on the daemon."""
+"""Sending arrays to the daemon, where they stay."""
 
 import contextlib
 from collections.abc import Sequence
@@ -16,50 +16,47 @@ from jitclient.wire.messages import Put, Run, Spec
 
 
 def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
-    """Puts leaves of those specs on the daemon, those that live there already aside; all that was asked before is done
-    then.
+    """Put leaves on the daemon, except those that are there already. All calls before are done then.
 
     Raises:
         ArrayBudgetExceeded: there is no room for them.
-        BaseException: what else the daemon could not do.
+        BaseException: another error of the daemon.
     """
     try:
-        return _steadily(here, leaves, specs)
+        return _put_with_retry(here, leaves, specs)
     except ArrayBudgetExceeded:
-        if not copies.let_go():
+        if not copies.free_all():
             raise
-    return _steadily(here, leaves, specs)
+    return _put_with_retry(here, leaves, specs)
 
 
 def with_copies(
     here: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
 ) -> Sequence[Any]:
-    """The leaves of a call with what stands for them on the daemon, in those places. What is due for a copy gets one,
-    if there is room to spare.
-    """
+    """Replace leaves of a call at `places` by their copies on the daemon; make those that are due, if there is room."""
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
     if not ours:
         return leaves
-    stand_ins = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
-    due = [n for key, n in ours.items() if stand_ins[key] is None and copies.note_given(leaves[n], program)]
+    found_copies = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
+    due = [n for key, n in ours.items() if found_copies[key] is None and copies.note_given(leaves[n], program)]
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
-            made = _steadily(here, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
+            made = _put_with_retry(here, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
         for n, copy in zip(due, made, strict=True):
             copies.note(leaves[n], copy)
-            stand_ins[id(leaves[n])] = copy
+            found_copies[id(leaves[n])] = copy
     found: list[Any] = list(leaves)
     for n in places:
-        copy = stand_ins.get(id(leaves[n]))
+        copy = found_copies.get(id(leaves[n]))
         if copy is not None:
             found[n] = copy
     return found
 
 
-def _steadily(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
-    # What is put is still at hand where a daemon is lost, and what came of it is dropped by then.
-    return here.again(lambda: _put(here, leaves, specs, is_spare), repeats=1)
+def _put_with_retry(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
+    # The values are still here if the daemon is lost, and the handles are dropped.
+    return here.retrying(lambda: _put(here, leaves, specs, is_spare), repeats=1)
 
 
 def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:
@@ -68,16 +65,16 @@ def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: 
     arrays: list[Array] = []
     with here:
         for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, here, attachments), strict=True):
-            if isinstance(value, int):  # it is there already
+            if isinstance(value, int):  # on the daemon already
                 arrays.append(leaf)
                 continue
             handle = here.new_handles(1)
             arrays += make_handles(here, handle, [spec])
             puts.append(Put(spec, value, handle, is_spare))
         done, _ = here.run(Run(puts=puts), attachments)
-    ours = {one.handle for one in puts}  # calls that were queued may have failed too: their results say so
+    ours = {one.handle for one in puts}  # queued calls may have failed as well, which is for their results to raise
     for handle, failure in done.failures:
         if handle in ours:
-            arrays.clear()  # the traceback would hold those for which there was room
+            arrays.clear()  # else the traceback would hold the arrays that were put
             raise to_exception(failure)
     return arrays

@@ -1,4 +1,4 @@
-"""What JITSERVER_EXPLAIN=1 and `jax.log_compiles` say: a line for whatever a call took besides running."""
+"""What JITSERVER_EXPLAIN=1 and `jax.log_compiles` print: a line for each trace, compilation and local run."""
 
 import contextlib
 import logging
@@ -19,14 +19,14 @@ _MOST_CAUSES = 3
 _told: set[tuple[str, str]] = set()
 
 
-class Account:
-    """What getting one program took.
+class CompileLog:
+    """What it took to get one program.
 
     Attributes:
-        wanted: what the program is for.
-        parts: what decides it, in words.
-        why: what kept the daemon from tracing it.
-        traced_seconds: what a trace in this process took, if there was one.
+        wanted: the specialisation.
+        parts: encodes the parts of its key.
+        why: why the daemon did not trace it, if so.
+        traced_seconds: how long it was traced in this process, if so.
     """
 
     def __init__(self, wanted: Specialisation, parts: Callable[[], bytes], why: Exception | None = None) -> None:
@@ -36,7 +36,7 @@ class Account:
         self.traced_seconds: float | None = None
 
     def say(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
-        """Says it on stderr, unless the program was found."""
+        """Print it on stderr, unless the program was found."""
         took = []
         if self.traced_seconds is not None:
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
@@ -44,11 +44,11 @@ class Account:
             took.append(f"compiled in {labels.seconds(sum(prepared.seconds.values()))}")
         if took:
             program = labels.of_call(self.wanted.name, self.wanted.specs)
-            with contextlib.suppress(JitserverError):  # the program is there: nothing may fail for want of a reason
+            with contextlib.suppress(JitserverError):  # the call must not fail because no cause is known
                 _say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
 
     def log(self, prepared: Prepared) -> None:
-        """Logs what `jax.log_compiles` asks for, unless the program was found."""
+        """Log what `jax.log_compiles` asks for, unless the program was found."""
         if prepared.seconds:
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", labels.of_call(self.wanted.name, self.wanted.specs), stages)
@@ -67,7 +67,7 @@ class Account:
 
 @contextlib.contextmanager
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
-    """Says on stderr that a function runs in this process, why, and what its first call took."""
+    """Print on stderr that a function ran in this process, why, and how long its first call took."""
     start = time.perf_counter()
     yield
     text = _in_one_line(why)

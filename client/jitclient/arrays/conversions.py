@@ -1,0 +1,128 @@
+"""Converting an array of the daemon to values of numpy and Python, which fetches it."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitclient.arrays.dispatch import here
+from jitclient.arrays.operands import Remote
+from jitclient.wire.array_transport import KEY_PREFIX, HostArray, is_key
+from jitclient.wire.messages import Spec
+
+
+class Conversions(Remote):
+    """The conversions of `Array`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        spec: Spec
+        deleted: bool
+        _value: HostArray | None
+
+        def _fetched(self) -> HostArray: ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
+        value = self._value
+        if value is None or self.deleted:
+            value = self._fetched()
+        if self.spec.dtype.startswith(KEY_PREFIX):
+            raise TypeError(
+                f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
+                "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
+            )
+        if copy:
+            return np.array(value, dtype=dtype)
+        return value if dtype is None else np.asarray(value, dtype=dtype)
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the elements."""
+        return self._on_host().tobytes(order)  # type: ignore[no-any-return]
+
+    def __bytes__(self) -> bytes:
+        if is_key(self.spec):
+            return bytes(here(self))
+        # bytes() prefers __index__ to the buffer.
+        is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))
+        return bytes(int(self)) if is_index else self.tobytes()
+
+    def __buffer__(self, flags: int) -> memoryview:  # since Python 3.12, `np.asarray` uses it first
+        value = self._value
+        if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
+            value = self.__array__()
+        return value.data
+
+    def item(self, *position: int) -> Any:
+        """One element as a Python scalar; without a position, the only one."""
+        return self._on_host().item(*position)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python scalars."""
+        return self._on_host().tolist()
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar())
+
+    def __bool__(self) -> bool:
+        if is_key(self.spec):
+            return bool(here(self))
+        if self.size != 1:
+            many = "array with more than one element is ambiguous. Use a.any() or a.all()"
+            none = "empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+            raise ValueError(f"The truth value of an {many if self.size else none}")
+        return bool(np.asarray(self))
+
+    def __index__(self) -> int:
+        if self.spec.shape or not self.spec.dtype.startswith(("int", "uint")):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(np.asarray(self))
+
+    def __hex__(self) -> str:
+        return hex(self)
+
+    def __oct__(self) -> str:
+        return oct(self)
+
+    def __len__(self) -> int:
+        if not self.spec.shape:
+            raise TypeError("len() of unsized object")
+        return self.spec.shape[0]
+
+    def __format__(self, spec: str) -> str:
+        value = self._on_host()
+        return format(value if self.spec.shape or is_key(self.spec) else value[()], spec)
+
+    def __str__(self) -> str:
+        return repr(self) if is_key(self.spec) else str(np.asarray(self))
+
+    def __repr__(self) -> str:
+        kind = f"dtype={self.spec.dtype}" + (", weak_type=True" if self.spec.weak_type else "")
+        if is_key(self.spec):
+            return f"Array({self.spec.shape}, {kind}) overlaying:\n{self._fetched()}"
+        return _shown(self._fetched(), self.spec.shape, kind)
+
+    def _on_host(self) -> Any:
+        """Its value as a numpy array; typed keys as a jax array, as only jax has their operations."""
+        return here(self) if is_key(self.spec) else np.asarray(self)
+
+    def _scalar(self) -> Any:
+        if self.spec.shape:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        return np.asarray(self)[()]
+
+
+def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
+    """The text of `repr`, in JAX's layout."""
+    width = np.get_printoptions()["linewidth"]
+    elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+    if not value.size:
+        elements = f"[], shape={shape}"
+    last_line = len(elements) - elements.rfind("\n") + 1
+    gap = " " * len("Array(") if last_line + len(kind) + 2 > width else " "
+    return f"Array({elements},{gap}{kind})"
