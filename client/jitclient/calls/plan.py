@@ -87,8 +87,7 @@ def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> boo
 def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) -> Plan | None:
     """Make a plan for calls like a finished one; None if such calls are not covered."""
     leaves = call.leaves
-    array_copies = [copies.copy_of(leaf, program.session) if is_jax_array(leaf) else None for leaf in leaves]
-    copied = [copy is not None for copy in array_copies]
+    copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
     is_queued = Array in map(type, leaves)
     wants = _wants(program, leaves, copied, is_queued)
     if wants is None:
@@ -209,17 +208,14 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     wants: list[_Want] = []
     for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):
         kind = type(leaf)
+        dtype = None if kind is Array else host_form(spec)[1]
         if has_copy:
             wants.append((kind, spec, Array, None, True))
-            continue
-        if kind is Array:
+        elif kind is Array:
             wants.append((kind, spec, None, None, False))
-            continue
-        is_large = nbytes_of(spec) > inline_most(len(leaves))
-        if is_large and kind is not np.ndarray:
+        elif kind is not np.ndarray and nbytes_of(spec) > inline_most(len(leaves)):
             return None
-        _, dtype = host_form(spec)
-        if kind in _NUMBERS:
+        elif kind in _NUMBERS:
             wants.append((kind, spec, None, dtype, False))
         elif is_jax_array(leaf) and not getattr(leaf, "committed", True):
             wants.append((kind, spec, leaf.dtype, None if is_key(spec) else dtype, True))
