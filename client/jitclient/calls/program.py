@@ -12,10 +12,10 @@ from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
-from jitclient.errors import NotSent, ProtocolError
+from jitclient.errors import NotSent
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
-from jitclient.sessions.failures import to_exception
+from jitclient.sessions.failures import class_of, to_exception
 from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
 from jitclient.wire.array_transport import HostArray, nbytes_of
@@ -53,7 +53,7 @@ class Program:
     ) -> "Program":
         """Make one from the daemon's answer. Repeats the warnings of its trace."""
         for warned in prepared.warnings:
-            warn(warned.text, _category(warned.category))
+            warn(warned.text, class_of(warned.category, values.nothing, Warning) or UserWarning)
         return cls(
             session=session,
             generation=generation,
@@ -154,14 +154,6 @@ class Program:
         """Whether large results may come with the answer, too, in the shared memory of the arguments."""
         large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
         return sum(large) <= self.session.room_with_answer(attachments)
-
-
-def _category(named: bytes) -> type[Warning]:
-    try:
-        found = values.decode(named, values.nothing)
-    except ProtocolError:  # its package is not loaded in this process
-        return UserWarning
-    return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
 
 
 def _note_donation(leaf: Any) -> None:

@@ -1,12 +1,14 @@
 """Exceptions from the daemon, raised here with their own types and the user's tracebacks."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from jitclient.codec import values
 from jitclient.errors import ProtocolError, RemoteError
 from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import OK, Failure, Frame
+
+_Base = TypeVar("_Base", bound=BaseException)
 
 
 class TraceFailed(Exception):  # noqa: N818
@@ -23,7 +25,7 @@ def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> Base
     Its type is the most derived of its classes that this process has loaded. If that is not the exact one, the
     exception is also a `RemoteError` that names the exact class.
     """
-    classes = [_class_of(named, deref) for named in failure.types]
+    classes = [class_of(named, deref, BaseException) for named in failure.types]
     nearest = next((cls for cls in classes if cls is not None), Exception)
     exact = bool(classes) and classes[0] is not None
     error = _rebuild(nearest, failure, deref) if exact else _stand_in(nearest, failure, deref)
@@ -44,12 +46,13 @@ def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, An
             continue
 
 
-def _class_of(named: bytes, deref: values.Deref) -> type[BaseException] | None:
+def class_of(named: bytes, deref: values.Deref, base: type[_Base]) -> type[_Base] | None:
+    """The class that was sent, if this process has loaded it and it is derived from `base`."""
     try:
         found = values.decode(named, deref)
     except (ProtocolError, LookupError):
         return None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    return found if isinstance(found, type) and issubclass(found, base) else None
 
 
 def _rebuild(cls: type[BaseException], failure: Failure, deref: values.Deref) -> BaseException:

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -49,31 +49,30 @@ def start(
         DaemonUnavailable: it could not be started; the message ends with its last output.
     """
     try:
-        return _start(address, idle_exit, first)
+        address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(_start_lock(address), "a") as lock:
+            _locked(lock, fcntl.LOCK_EX)
+            if first is not None:
+                first()
+            with contextlib.suppress(DaemonUnavailable):
+                return address.connect(), None
+            return _start(address, idle_exit)
     except DaemonError:
         raise
     except OSError as error:  # such as an unwritable folder for sockets or logs
         raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
 
 
-def _start(
-    address: Address, idle_exit: float | None, first: Callable[[], None] | None
-) -> tuple[socket.socket, int | None]:
-    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _starting(address):
-        if first is not None:
-            first()
-        with contextlib.suppress(DaemonUnavailable):
-            return address.connect(), None
-        log = log_path(address)
-        if log.exists() and log.stat().st_size > _LARGEST_LOG:
-            log.unlink()
-        position = log.stat().st_size if log.exists() else 0
-        for earlier in list(_started):
-            _reap(earlier)  # so that none stays a zombie for as long as this process lives
-        pid = _spawn(address, log, idle_exit)
-        _started.add(pid)
-        return wait_for(address, lambda: _reap(pid), log, position), pid
+def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int]:
+    log = log_path(address)
+    if log.exists() and log.stat().st_size > _LARGEST_LOG:
+        log.unlink()
+    position = log.stat().st_size if log.exists() else 0
+    for earlier in list(_started):
+        _reap(earlier)  # reap it, or it stays a zombie
+    pid = _spawn(address, log, idle_exit)
+    _started.add(pid)
+    return wait_for(address, lambda: _reap(pid), log, position), pid
 
 
 def log_path(address: Address) -> Path:
@@ -119,13 +118,6 @@ def let_start() -> None:
     lock = os.environ.pop(_INHERITED_LOCK, "")
     if lock:
         os.close(int(lock))
-
-
-@contextlib.contextmanager
-def _starting(address: Address) -> Iterator[None]:
-    with open(_start_lock(address), "a") as lock:
-        _locked(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _start_lock(address: Address) -> Path:
