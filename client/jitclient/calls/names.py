@@ -62,24 +62,24 @@ def label_of(structure: tree.Structure, specs: Sequence[Spec]) -> str:
     return shown(structure, map(of_spec, specs))
 
 
-def find(here: Session, name: Name) -> tuple[list[Array], bytes] | None:
+def find(session: Session, name: Name) -> tuple[list[Array], bytes] | None:
     """Handles on what a name holds, and its encoded tree, if its key matches."""
 
     def ask() -> tuple[list[Array], bytes] | None:
-        with here:
-            first = here.new_handles(0)
+        with session:
+            first = session.new_handles(0)
             message = Find(name.text, name.key, name.packages, first, name.ttl)
-            found: Found | None = here.ask(Verb.FIND, message, Found | None)
+            found: Found | None = session.ask(Verb.FIND, message, Found | None)
             if found is None:
                 return None
-            here.new_handles(len(found.specs))
-            return make_handles(here, first, found.specs), found.tree
+            session.new_handles(len(found.specs))
+            return make_handles(session, first, found.specs), found.tree
 
-    return None if name.key == "" else here.retrying(ask, ATTEMPTS)
+    return None if name.key == "" else session.retrying(ask, ATTEMPTS)
 
 
 def publish(
-    here: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: bytes, label: str
+    session: Session, name: Name, leaves: Sequence[Any], specs: Sequence[Spec], node: bytes, label: str
 ) -> list[Array]:
     """Have a name hold these leaves instead of what it held; return handles on them.
 
@@ -89,25 +89,25 @@ def publish(
     label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
 
     def ask() -> list[Array]:
-        with here:
-            arrays = put(here, leaves, specs)
-            handles = cast("tuple[int, ...]", tuple(array.handle_in(here) for array in arrays))  # all are there now
-            generation = here.generation
+        with session:
+            arrays = put(session, leaves, specs)
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(session) for array in arrays))  # all are there now
+            generation = session.generation
             message = Keep(name.text, name.key or "", name.packages, tuple(specs), node, label, handles, name.ttl)
             try:
-                here.ask(Verb.KEEP, message, None)
+                session.ask(Verb.KEEP, message, None)
             except ArrayLost as error:
-                if here.generation == generation:
+                if session.generation == generation:
                     raise
                 raise DaemonLost("the daemon ended while a tree was on its way there") from error
             return arrays
 
-    return here.retrying(ask, ATTEMPTS)
+    return session.retrying(ask, ATTEMPTS)
 
 
-def forget(here: Session, name: Name) -> bool:
+def forget(session: Session, name: Name) -> bool:
     """Forget a name; return whether it held something."""
-    return bool(here.retrying(lambda: here.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
+    return bool(session.retrying(lambda: session.ask(Verb.FORGET, Forget(name.text), list[KeptInfo]), ATTEMPTS))
 
 
 def _digest(value: Any) -> str:

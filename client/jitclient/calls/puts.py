@@ -15,7 +15,7 @@ from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Put, Run, Spec
 
 
-def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
+def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
     """Put leaves on the daemon, except those that are there already. All calls before are done then.
 
     Raises:
@@ -23,26 +23,26 @@ def put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Arr
         BaseException: another error of the daemon.
     """
     try:
-        return _put_with_retry(here, leaves, specs)
+        return _put_with_retry(session, leaves, specs)
     except ArrayBudgetExceeded:
         if not copies.free_all():
             raise
-    return _put_with_retry(here, leaves, specs)
+    return _put_with_retry(session, leaves, specs)
 
 
 def with_copies(
-    here: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
+    session: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
 ) -> Sequence[Any]:
     """Replace leaves of a call at `places` by their copies on the daemon; make those that are due, if there is room."""
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
     if not ours:
         return leaves
-    found_copies = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
+    found_copies = {key: copies.copy_of(leaves[n], session) for key, n in ours.items()}
     due = [n for key, n in ours.items() if found_copies[key] is None and copies.note_given(leaves[n], program)]
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
-            made = _put_with_retry(here, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
+            made = _put_with_retry(session, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
         for n, copy in zip(due, made, strict=True):
             copies.note(leaves[n], copy)
             found_copies[id(leaves[n])] = copy
@@ -54,24 +54,26 @@ def with_copies(
     return found
 
 
-def _put_with_retry(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False) -> list[Array]:
+def _put_with_retry(
+    session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False
+) -> list[Array]:
     # The values are still here if the daemon is lost, and the handles are dropped.
-    return here.retrying(lambda: _put(here, leaves, specs, is_spare), repeats=1)
+    return session.retrying(lambda: _put(session, leaves, specs, is_spare), repeats=1)
 
 
-def _put(here: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:
+def _put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:
     attachments: list[HostArray] = []
     puts: list[Put] = []
     arrays: list[Array] = []
-    with here:
-        for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, here, attachments), strict=True):
+    with session:
+        for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, session, attachments), strict=True):
             if isinstance(value, int):  # on the daemon already
                 arrays.append(leaf)
                 continue
-            handle = here.new_handles(1)
-            arrays += make_handles(here, handle, [spec])
+            handle = session.new_handles(1)
+            arrays += make_handles(session, handle, [spec])
             puts.append(Put(spec, value, handle, is_spare))
-        done, _ = here.run(Run(puts=puts), attachments)
+        done, _ = session.run(Run(puts=puts), attachments)
     ours = {one.handle for one in puts}  # queued calls may have failed as well, which is for their results to raise
     for handle, failure in done.failures:
         if handle in ours:

@@ -69,7 +69,7 @@ def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, in
         log.unlink()
     position = log.stat().st_size if log.exists() else 0
     for earlier in list(_started):
-        _reap(earlier)  # reap it, or it stays a zombie
+        _reap(earlier)  # or it stays a zombie
     pid = _spawn(address, log, idle_exit)
     _started.add(pid)
     return wait_for(address, lambda: _reap(pid), log, position), pid
