@@ -1,5 +1,6 @@
 """The locked-down protocol, with a real socket between its two ends."""
 
+import errno
 import gc
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
-from jitclient.errors import DaemonLost, ProtocolError
+from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
 from jitclient.wire import shared_memory, stream
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
@@ -152,6 +153,27 @@ def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monk
 def test_a_silent_daemon_is_lost(ends: Ends) -> None:
     with pytest.raises(DaemonLost, match="said nothing"):
         ends.client.request(Verb.STATUS, b"", timeout=0.05)
+
+
+BROKEN = {
+    "a host that vanished": (OSError(errno.ETIMEDOUT, "keepalive"), DaemonLost),
+    "a daemon that hangs": (BlockingIOError(errno.EAGAIN, "patience"), DaemonSilent),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_only_a_daemon_that_may_still_be_there_is_silent(
+    case: str, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, kind = BROKEN[case]
+
+    def fails(channel: WireChannel) -> bytes:
+        raise error
+
+    monkeypatch.setattr(WireChannel, "recv_at_once", fails)
+    with pytest.raises(DaemonLost) as caught:
+        ends.client.answer()
+    assert type(caught.value) is kind
 
 
 def exchanged(ends: Ends) -> bytes:
