@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import logging
 import socket
-import threading
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -34,7 +33,6 @@ from jitserver.engine.readers import monotonic
 from jitserver.engine.scratch import Scratches
 from jitserver.platform.shared_memory import Lent, Pool
 from jitserver.server.uploads import Incoming
-from jitserver.sessions.registry import Sessions
 from jitserver.sessions.run_order import Order
 from jitserver.sessions.session import Session
 
@@ -193,43 +191,3 @@ class DaemonConnection(WireConnection):
         with contextlib.suppress(EOFError):
             if not self._channel.stream.unread():
                 self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))
-
-
-class Pulse:
-    """Every second, sends BUSY on all connections whose answer takes long, and ends the sessions of dead clients."""
-
-    SECONDS = 1.0
-
-    def __init__(self, sessions: Sessions) -> None:
-        self.connections: set[DaemonConnection] = set()
-        self._sessions = sessions
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
-        self._stopped.set()
-        self._thread.join()
-
-    def working(self) -> int:
-        """How many clients wait for an answer now."""
-        return sum(connection.has_waiting_client() for connection in list(self.connections))
-
-    def _beat(self) -> None:
-        while not self._stopped.wait(self.SECONDS):
-            try:
-                self._send_busy()
-                self._sessions.end_orphans()
-            except Exception:  # without BUSY, clients time out during healthy calls
-                log.exception("the pulse skipped a beat")
-
-    def _send_busy(self) -> None:
-        now = monotonic()
-        for connection in list(self.connections):
-            since = connection.busy_since
-            if since is not None and now - since >= self.SECONDS / 2:
-                connection.send_busy(since, now)

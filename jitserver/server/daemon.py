@@ -221,7 +221,7 @@ class Daemon:
         """Waits until no call runs; returns how many still do at the deadline."""
         while True:
             self._freeze()  # each time, as a client may have connected at the last moment
-            left = self._listener.pulse.working()
+            left = self._listener.heartbeat.working()
             if not left or time.monotonic() >= deadline:
                 return left
             time.sleep(0.05)

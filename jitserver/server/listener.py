@@ -14,7 +14,8 @@ from rpyc.utils.server import ThreadedServer
 
 from jitclient.wire.address import peer
 from jitserver.platform.shared_memory import Pool
-from jitserver.server.connection import Answer, AnswerPlain, DaemonConnection, Pulse
+from jitserver.server.connection import Answer, AnswerPlain, DaemonConnection
+from jitserver.server.heartbeat import Heartbeat
 from jitserver.sessions.registry import Sessions
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,11 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._sessions = sessions
         self._closing, self._close_signal = socket.socketpair()
         self._accepts_no_more = threading.Event()
-        self.pulse = Pulse(sessions)
+        self.heartbeat = Heartbeat(sessions)
 
     def start(self) -> None:
         """Accepts connections until `stop_accepting`."""
-        self.pulse.start()
+        self.heartbeat.start()
         poller = select.poll()
         poller.register(self.listener, select.POLLIN)
         poller.register(self._closing, select.POLLIN)
@@ -108,7 +109,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
     def close(self) -> None:
         """Accepts no more connections, and closes the open ones."""
         self.stop_accepting()
-        self.pulse.stop()
+        self.heartbeat.stop()
         self.close_connections()
 
     def close_connections(self) -> None:
@@ -123,12 +124,12 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         connection: DaemonConnection | None = None
         try:
             connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
-            self.pulse.connections.add(connection)
+            self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:
             self.clients.discard(sock)
             sock.close()
             if connection is not None:
-                self.pulse.connections.discard(connection)
+                self.heartbeat.connections.discard(connection)
                 if connection.session is not None:
                     self._sessions.leave(connection.session, pid)
