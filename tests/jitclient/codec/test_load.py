@@ -1,8 +1,11 @@
 """Payloads that are not captures, and what a load leaves behind."""
 
+import fnmatch
 import gc
+import json
 import random
 import sys
+import typing
 import weakref
 
 import pytest
@@ -196,3 +199,42 @@ def test_a_constant_that_no_source_has_is_refused():
         fn.__code__ = fn.__code__.replace(co_consts=(None, constant))
         with pytest.raises(CaptureError, match="constant that no source has"):
             capture(fn)
+
+
+@pytest.mark.parametrize(
+    "held", [json.dumps, fnmatch._compile_pattern, typing.AnyStr], ids=["function", "cache", "variable"]
+)
+def test_what_an_installed_module_holds_is_the_same_object(held):
+    assert load(capture(lambda: held).payload).fn() is held
+
+
+def test_a_variable_of_a_closure_may_have_no_value():
+    def fn():
+        return 1 if fn is None else missing
+
+    loaded = load(capture(fn).payload).fn
+    with pytest.raises(NameError):
+        loaded()
+    missing = 2
+    assert fn() == 2
+    assert load(capture(fn).payload).fn() == 2
+
+
+def test_what_code_changes_as_a_class_is_made_again_is_put_back(write):
+    module = write(
+        um_seen="""
+        import enum
+        LIST, DICT, SET = [], {}, set()
+        class Meta(enum.EnumMeta):
+            def __new__(meta, name, *arguments, **keywords):
+                LIST.append(name)
+                DICT[len(DICT)] = name
+                SET.add(len(SET))
+                return enum.EnumMeta.__new__(meta, name, *arguments, **keywords)
+        class Color(enum.Enum, metaclass=Meta):
+            RED = 1
+        def fn():
+            return Color.RED.value, list(LIST), dict(DICT), set(SET)
+        """
+    )
+    assert load(capture(module.fn).payload).fn() == module.fn() == (1, ["Color"], {0: "Color"}, {0})
