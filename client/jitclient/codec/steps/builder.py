@@ -49,8 +49,8 @@ class Builder(Unpickler):
         self._n_codes = 0
         self._numbers: dict[int, int] = {}  # of namespaces
         self._callables: dict[str, Maker] = dict(VALUES)
-        self._again: list[Callable[[], None]] = []
-        self._at_end: list[Callable[[], None]] = []
+        self.again: list[Callable[[], None]] = []  # completions that user code may undo
+        self.at_end: list[Callable[[], None]] = []  # what is to be done when all objects are made
 
     def run(self) -> tuple[Any, list[Any]]:
         """Runs all steps; gives the function and its extras. Values that user code changed meanwhile are put back."""
@@ -59,9 +59,9 @@ class Builder(Unpickler):
         try:
             self.load()
             if self.ran_user_code:
-                for fill in self._again:
+                for fill in self.again:
                     fill()
-            for finish in self._at_end:
+            for finish in self.at_end:
                 finish()
             fn, extras = self.load()
         finally:
@@ -113,14 +113,6 @@ class Builder(Unpickler):
             module = partial(group.module, new=self.sandbox.new_module)
             number = self._numbers.get(id(value))
             yield module(self._numbers[id(home)]), value if number is None else module(number)
-
-    def again(self, fill: Callable[[], None]) -> None:
-        """Remember a completion that user code may undo."""
-        self._again.append(fill)
-
-    def at_end(self, finish: Callable[[], None]) -> None:
-        """Remember what is to be done when all objects are made."""
-        self._at_end.append(finish)
 
     def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
