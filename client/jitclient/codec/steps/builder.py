@@ -6,7 +6,7 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES, LOCATED
+from jitclient.codec.steps.format import COMPLETES
 from jitclient.codec.steps.reading import head_of, read_program
 from jitclient.codec.steps.sandbox import Sandbox
 from jitclient.codec.steps.sharing import Plan
@@ -41,7 +41,6 @@ class Builder(Unpickler):
         self._payload = payload
         self.ops: list[str] = []
         self.objects: list[Any] = []
-        self.located: list[Any] = []  # functions and module bodies, in the order of locations
         self.sandbox = Sandbox()
         self.plan = Plan([])
         self.ran_user_code = False
@@ -124,8 +123,6 @@ class Builder(Unpickler):
             obj = maker(self, *args)
         self.ops.append(op)
         self.objects.append(obj)
-        if op in LOCATED:
-            self.located.append(obj)
         return obj
 
     def _fill(self, filler: Callable[..., None], number: int, *args: Any) -> None:
