@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from jitclient.codec.capture import Loaded
-from jitclient.codec.unchanged.tracers import holds_tracer
+from jitclient.codec.tracers import holds_tracer
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import spec_of_aval
 from jitclient.local_jax.interop import is_tracer

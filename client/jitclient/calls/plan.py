@@ -19,7 +19,7 @@ from jitclient.arrays.array import Array, fetch_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.program import Program
-from jitclient.codec.unchanged.watch import GONE
+from jitclient.codec.graph.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array

@@ -201,7 +201,9 @@ def test_a_constant_that_no_source_has_is_refused():
             capture(fn)
 
 
-@pytest.mark.parametrize("held", [json.dumps, fnmatch._compile_pattern, typing.AnyStr], ids=repr)
+@pytest.mark.parametrize(
+    "held", [json.dumps, fnmatch._compile_pattern, typing.AnyStr], ids=["function", "cache", "variable"]
+)
 def test_what_an_installed_module_holds_is_the_same_object(held):
     assert load(capture(lambda: held).payload).fn() is held
 

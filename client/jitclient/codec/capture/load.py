@@ -6,7 +6,7 @@ from typing import Any
 from jitclient.codec.capture.objects import Numbering
 from jitclient.codec.steps import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from jitclient.codec.steps.builder import Builder
-from jitclient.codec.steps.format import NAMEABLE, SHARED
+from jitclient.codec.steps.format import LOCATED, NAMEABLE, SHARED
 from jitclient.codec.steps.sharing import loading
 from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.frames import Frame, Places
@@ -22,14 +22,14 @@ class Loaded(Numbering):
         made: every object that was made for it, and by which step.
     """
 
-    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], places: Places) -> None:
+    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], codes: list[Any]) -> None:
         self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
         super().__init__(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self.fn = fn
         self.extras = extras
         self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
         self._groups = builder.plan.groups
-        self._places = places
+        self._places = Places([obj for op, obj in self.made if op in LOCATED], codes)
 
     def number_of(self, obj: object) -> int | None:
         """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""
@@ -66,7 +66,7 @@ def load(payload: bytes, locations: bytes = b"") -> Loaded:
             builder = Builder(payload, codes)
             fn, extras = builder.run()
             builder.plan.publish(builder.objects)
-        return Loaded(builder, fn, tuple(extras), Places(builder.located, codes))
+        return Loaded(builder, fn, tuple(extras), codes)
     except CaptureError:
         raise
     except Exception as error:

@@ -11,8 +11,8 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import ambient_name, message_of
 from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.watch import Watch
 from jitclient.codec.plain import ATOMS, PLAIN, Reduced, is_plain
-from jitclient.codec.unchanged.watch import Watch
 from jitclient.codec.user_code.code import canonical_code
 from jitclient.codec.user_code.installed import package_of
 from jitclient.codec.user_code.names import Home, holder_of, home_of

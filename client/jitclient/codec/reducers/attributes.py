@@ -7,6 +7,7 @@ from typing import Any
 
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
+from jitclient.codec.tracers import is_tracer
 from jitclient.codec.user_code.names import MISSING
 from jitclient.codec.user_code.ownership import is_made_in_c, is_user_function
 
@@ -58,7 +59,7 @@ def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bo
     prop = _class_attribute(type(obj), name)
     if not isinstance(prop, functools.cached_property):
         return False
-    if not is_user_function(prop.func) or _is_tracer(value):
+    if not is_user_function(prop.func) or is_tracer(value):  # that is of no use outside of its trace
         return True
     if not is_plain(value):
         return False
@@ -68,12 +69,6 @@ def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bo
 
 def _class_attribute(cls: type, name: Any) -> Any:
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-
-
-def _is_tracer(value: Any) -> bool:
-    """Whether a trace left a value that is of no use outside of it."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def _from_plain_values(func: Any, cls: type, state: dict[str, Any]) -> Any:

@@ -87,7 +87,7 @@ def _as_reduced(obj: Any, layout: Any) -> Base:
         calls.append((layout.extend, (list(items),)))
     calls += [(layout.__setitem__, pair) for pair in pairs or ()]
     if hasattr(layout, "__setstate__") and state is not None:
-        calls.append((layout.__setstate__, (state_of_layout(layout, state),)))
+        calls.append((layout.__setstate__, (_without_pointers(layout, state) if is_kd_tree(layout) else state,)))
     return Base(tuple(args), tuple(calls))
 
 
@@ -103,11 +103,6 @@ def _reduction(obj: Any, layout: Any) -> tuple[Any, ...]:
     if not isinstance(found, tuple):
         raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
     return found
-
-
-def state_of_layout(layout: Any, state: Any) -> Any:
-    """The state that a layout takes, the same in every process."""
-    return _without_pointers(layout, state) if is_kd_tree(layout) else state
 
 
 def is_kd_tree(layout: type) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES, LOCATED
+from jitclient.codec.steps.format import COMPLETES
 from jitclient.codec.steps.reading import head_of, read_program
 from jitclient.codec.steps.sandbox import Sandbox
 from jitclient.codec.steps.sharing import Plan
@@ -41,7 +41,6 @@ class Builder(Unpickler):
         self._payload = payload
         self.ops: list[str] = []
         self.objects: list[Any] = []
-        self.located: list[Any] = []  # functions and module bodies, in the order of locations
         self.sandbox = Sandbox()
         self.plan = Plan([])
         self.ran_user_code = False
@@ -49,8 +48,8 @@ class Builder(Unpickler):
         self._n_codes = 0
         self._numbers: dict[int, int] = {}  # of namespaces
         self._callables: dict[str, Maker] = dict(VALUES)
-        self._again: list[Callable[[], None]] = []
-        self._at_end: list[Callable[[], None]] = []
+        self.again: list[Callable[[], None]] = []  # completions that user code may undo
+        self.at_end: list[Callable[[], None]] = []  # what is to be done when all objects are made
 
     def run(self) -> tuple[Any, list[Any]]:
         """Runs all steps; gives the function and its extras. Values that user code changed meanwhile are put back."""
@@ -59,9 +58,9 @@ class Builder(Unpickler):
         try:
             self.load()
             if self.ran_user_code:
-                for fill in self._again:
+                for fill in self.again:
                     fill()
-            for finish in self._at_end:
+            for finish in self.at_end:
                 finish()
             fn, extras = self.load()
         finally:
@@ -114,14 +113,6 @@ class Builder(Unpickler):
             number = self._numbers.get(id(value))
             yield module(self._numbers[id(home)]), value if number is None else module(number)
 
-    def again(self, fill: Callable[[], None]) -> None:
-        """Remember a completion that user code may undo."""
-        self._again.append(fill)
-
-    def at_end(self, finish: Callable[[], None]) -> None:
-        """Remember what is to be done when all objects are made."""
-        self._at_end.append(finish)
-
     def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
         if number in self.plan.shared:
@@ -132,8 +123,6 @@ class Builder(Unpickler):
             obj = maker(self, *args)
         self.ops.append(op)
         self.objects.append(obj)
-        if op in LOCATED:
-            self.located.append(obj)
         return obj
 
     def _fill(self, filler: Callable[..., None], number: int, *args: Any) -> None:

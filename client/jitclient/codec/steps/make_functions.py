@@ -27,7 +27,7 @@ def _bind(builder: Builder, home: ModuleType, name: str, bound: Any) -> None:
             value = guarded(value)
         names = vars(module)
         names[name] = value
-        builder.again(lambda names=names, value=value: names.__setitem__(name, value))  # type: ignore[misc]
+        builder.again.append(lambda names=names, value=value: names.__setitem__(name, value))  # type: ignore[misc]
 
 
 def _patch(builder: Builder, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
@@ -61,7 +61,7 @@ def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any,
 
 def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
     trap = Trap(is_ambient, message, is_armed=False)
-    builder.at_end(lambda: arm(trap))
+    builder.at_end.append(lambda: arm(trap))
     return trap
 
 

@@ -19,7 +19,7 @@ def _hold(builder: Builder, target: Any, items: Any) -> None:
         (target.extend if type(target) is list else target.update)(items)
 
     fill()
-    builder.again(fill)
+    builder.again.append(fill)
 
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:

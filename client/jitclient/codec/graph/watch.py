@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from jitclient.codec.unchanged.tracers import holds_tracer
+from jitclient.codec.tracers import holds_tracer
 from jitclient.codec.user_code.names import MISSING
 
 Check = Callable[[], bool]
