@@ -1,3 +1,19 @@
 """jitserver: the daemon that keeps JAX functions compiled, and the command line that looks into it."""
 
+from typing import TYPE_CHECKING, Any
+
 from jitclient.version import __version__ as __version__
+
+__all__ = ["RunningDaemon", "run_daemon"]
+
+if TYPE_CHECKING:
+    from jitserver.embedded import RunningDaemon as RunningDaemon
+    from jitserver.embedded import run_daemon as run_daemon
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from jitserver import embedded  # now: the commands need not load it
+
+        return getattr(embedded, name)

@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -67,46 +66,17 @@ def _own_cache() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon of its own process, which serves when this begins and has ended when this ends."""
-    log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-    daemon = subprocess.Popen(
-        [sys.executable, "-P", "-m", "jitserver", "serve", "--address", address, *options],
-        env={**os.environ, "PYTHONUNBUFFERED": "1", "JITSERVER_CACHE_DIR": new_cache_dir(), **(env or {})},
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        wait_until(lambda: _serves(address, daemon, log), f"the daemon at {address} to serve")
-        yield daemon
-    except BaseException:
-        log.seek(0)
-        print(f"the daemon of pid {daemon.pid}, status {daemon.poll()}, wrote:\n{log.read()}")
-        raise
-    finally:
-        if daemon.poll() is None:
-            daemon.send_signal(signal.SIGTERM)
+    from jitserver import run_daemon
+
+    paths = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # of the sources, too, where they are not installed
+    with run_daemon(address, new_cache_dir(), options=options, env={**paths, **(env or {})}) as daemon:
         try:
-            daemon.wait(START_SECONDS)
-        finally:
-            daemon.kill()
-            daemon.wait()
-            log.close()
-
-
-def _serves(address: str, daemon: subprocess.Popen[str], log: Any) -> bool:
-    from jitclient.errors import DaemonUnavailable
-    from jitclient.wire.address import Address
-
-    if daemon.poll() is not None:
-        log.seek(0)
-        raise AssertionError(f"the daemon ended at its start ({daemon.returncode}):\n{log.read()}")
-    try:
-        Address.parse(address).connect().close()
-    except DaemonUnavailable:
-        return False
-    return True
+            yield daemon.process
+        except BaseException:
+            print(f"the daemon of pid {daemon.pid}, status {daemon.process.poll()}, wrote:\n{daemon.log.read_text()}")
+            raise
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
@@ -154,7 +124,7 @@ def counts() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def new_daemon() -> Callable[..., contextlib.AbstractContextManager[subprocess.Popen[str]]]:
+def new_daemon() -> Callable[..., contextlib.AbstractContextManager[subprocess.Popen[bytes]]]:
     """Starts a daemon of its own for a test."""
     return running_daemon
 

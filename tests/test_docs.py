@@ -7,6 +7,7 @@ import click
 import pytest
 
 import jitclient
+import jitserver
 from jitclient.settings import Settings
 from jitserver.cli import main
 from jitserver.cli.serve import serve
@@ -60,6 +61,7 @@ def test_every_public_name_is_on_the_api_page() -> None:
     documented = re.findall(r"^::: jitclient[\w.]*\.(\w+)$", page("api"), re.MULTILINE)
     assert sorted(set(documented) - {"Device"}) == sorted(jitclient.__all__)
     assert len(documented) == len(set(documented))
+    assert sorted(re.findall(r"^::: jitserver\.(\w+)$", page("api"), re.MULTILINE)) == sorted(jitserver.__all__)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -73,7 +73,7 @@ def _start(
             _has_ended(earlier)  # so that none stays a zombie for as long as this process lives
         pid = _spawn(address, log, idle_exit)
         _started.add(pid)
-        return _wait_for(address, pid, log, position), pid
+        return wait_for(address, lambda: _has_ended(pid), log, position), pid
 
 
 def log_path(address: Address) -> Path:
@@ -149,8 +149,13 @@ def _locked(lock: IO[str], kind: int) -> bool:
         time.sleep(_POLL_SECONDS)
 
 
+def command(address: Address) -> list[str]:
+    """What runs a daemon at `address` in the foreground."""
+    return [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+
+
 def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
-    arguments = [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+    arguments = command(address)
     if idle_exit is not None:
         arguments += ["--idle-exit", str(idle_exit)]
     with open(log, "ab") as output, open(os.devnull, "rb") as nothing:
@@ -184,18 +189,29 @@ def _holds_packages(entry: str) -> bool:
     )
 
 
-def _wait_for(address: Address, pid: int, log: Path, position: int) -> socket.socket:
+def wait_for(address: Address, ending: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
+    """A connection to a daemon that is coming up.
+
+    Args:
+        address: where it will answer.
+        ending: says how it ended; empty while it runs.
+        log: the file that it writes its log to.
+        position: where in that file it began.
+
+    Raises:
+        DaemonUnavailable: it ended, or takes too long; the message ends with its log.
+    """
     deadline = time.monotonic() + START_SECONDS
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
-        ended = _has_ended(pid)
+        ended = ending()
         if ended:
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another one was quicker
             raise DaemonUnavailable(f"the daemon ended at its start ({ended}):\n{_tail(log, position)}")
         if time.monotonic() > deadline:
-            raise DaemonUnavailable(f"the daemon (pid {pid}) did not answer within {START_SECONDS:.0f} s; see {log}")
+            raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:\n{_tail(log, position)}")
         time.sleep(_POLL_SECONDS)
 
 
