@@ -1,7 +1,8 @@
-"""Known functions that read the world, replaced in the daemon by stand-ins that note it.
+"""Known functions that read the world, and whether it matters that one was called.
 
 No object of a captured function shows what installed code reads by itself: the environment, the clock, the system's
-randomness, what lies on the disk. So the functions that read it say so, to whoever traces something on their thread.
+randomness, what lies on the disk. So stand-ins of the functions that read it (`stand_ins.py`) say so, to whoever traces
+something on their thread.
 
 Who asks decides whether it matters. The nearest frame outside the standard library is the one that wanted to know:
 what jax, numpy and this daemon read is their own business and decides no value of the program; what any other package
@@ -23,6 +24,7 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import message_of, note_read, reads, unnoted
 from jitclient.codec.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
+from jitserver.engine.stand_ins import StandIn, put, telling
 
 monotonic = time.monotonic
 """The clock itself, which notes nothing: a call asks for the time more than once."""
@@ -36,51 +38,11 @@ def replace_known() -> None:
     for module, names, what in _KNOWN:
         for name in names.split():
             if hasattr(module, name):  # not every system has all
-                setattr(module, name, StandIn(module, name, what))
-    random._urandom = os.urandom  # type: ignore[attr-defined]
+                tell = functools.partial(_note, functools.partial(what, f"{module.__name__}.{name}"))
+                put(module, name, functools.partial(StandIn, module=module.__name__, tell=tell))
+    put(random, "_urandom", lambda _: os.urandom)
     for owner, name, what in _METHODS:
-        setattr(owner, name, _noting(getattr(owner, name), what))
-
-
-class StandIn:
-    """A function that notes a read before it does what the real one does.
-
-    It passes for the real one in sets of functions (`os.supports_fd`), and is no method where a class holds it: neither
-    are the builtin functions that it stands for.
-    """
-
-    def __init__(self, module: ModuleType, name: str, what: What) -> None:
-        self._real = getattr(module, name)
-        self._what = functools.partial(what, f"{module.__name__}.{name}")
-        functools.update_wrapper(self, self._real)
-        self.__module__ = module.__name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if reads.noted is not None:
-            _note(self._what, *args)
-        return self._real(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return repr(self._real)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is self._real
-
-    def __hash__(self) -> int:
-        return hash(self._real)
-
-    def __reduce__(self) -> str:
-        return str(self._real.__name__)
-
-
-def _noting(method: Callable[..., Any], what: What) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def noting(*args: Any, **kwargs: Any) -> Any:
-        if reads.noted is not None:
-            _note(what, *args)
-        return method(*args, **kwargs)
-
-    return noting
+        put(owner, name, functools.partial(telling, tell=functools.partial(_note, what)))
 
 
 def _note(what: What, *args: Any) -> None:
@@ -100,7 +62,7 @@ def _reader() -> str:
         package = module.partition(".")[0]
         if frame.f_builtins is not vars(builtins):
             reader = _THE_FUNCTION  # captured code has builtins of its own
-        elif package in sys.stdlib_module_names or frame.f_globals is globals():
+        elif package in sys.stdlib_module_names or module in _BETWEEN:
             continue
         else:
             reader = "" if package in _OWN or module in _MARKS else package
@@ -161,6 +123,7 @@ _METHODS: tuple[tuple[type, str, What], ...] = (
     (logging.Logger, "isEnabledFor", _for_the_function("the level of a logger")),
 )
 _THE_FUNCTION = "the function itself"
+_BETWEEN = frozenset({__name__, StandIn.__module__})
 
 _OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
     "absl.logging",

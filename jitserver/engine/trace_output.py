@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from jitserver.engine.stand_ins import put
+
 _here = threading.local()
 
 
@@ -35,7 +37,8 @@ class _Held(io.TextIOBase):
 
 def watch() -> None:
     """Put what can hold text in place of this process's standard streams. Once per process."""
-    sys.stdout, sys.stderr = _Held(sys.stdout), _Held(sys.stderr)
+    for name in ("stdout", "stderr"):
+        put(sys, name, _Held)
 
 
 @contextlib.contextmanager

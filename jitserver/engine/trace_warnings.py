@@ -3,12 +3,13 @@
 import contextlib
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.wire.messages import Warned
+from jitserver.engine.stand_ins import put
 
 _OWN_CACHE = "persistent compilation cache entry"
 """What JAX says of a disk that fails: no client's concern."""
@@ -19,8 +20,10 @@ _here = threading.local()
 def watch() -> None:
     """Has this process tell every warning, and each to the thread that raises it."""
     warnings.simplefilter("always")
-    show = warnings.showwarning
+    put(warnings, "showwarning", _telling)
 
+
+def _telling(show: Callable[..., None]) -> Callable[..., None]:
     def told(message: Warning | str, category: type[Warning], *where: Any) -> None:
         found = getattr(_here, "found", None)
         if found is None or _OWN_CACHE in str(message):
@@ -28,7 +31,7 @@ def watch() -> None:
         else:
             found[Warned(_named(category), str(message))] = None
 
-    warnings.showwarning = told  # type: ignore[assignment]  # the rest it hands on as it is
+    return told
 
 
 @contextlib.contextmanager
