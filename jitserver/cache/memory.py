@@ -70,9 +70,11 @@ class Memory(Tier[Entry]):
                     self._trim(self.nbytes, len(self._entries) * share * _SPARE)
             return entry
 
-    def lets_go(self, key: str) -> bool:
-        """Whether a program may leave the disk: not where a session holds it and its executable is nowhere else. One
-        that is in memory stays there from then on, as long as a session holds it.
+    def take_over(self, key: str) -> bool:
+        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory.
+
+        Returns:
+            Whether it may leave: not where a session holds it and its executable is nowhere else.
         """
         with self._lock:
             if key in self._resting:

@@ -35,14 +35,14 @@ class Store(Tier[Stored]):
     beside other daemons.
     """
 
-    def __init__(self, folder: Path, most_bytes: int, lets_go: Callable[[str], bool] = lambda key: True) -> None:
+    def __init__(self, folder: Path, most_bytes: int, take_over: Callable[[str], bool] = lambda key: True) -> None:
         """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. Programs whose
-        key `lets_go` refuses leave only when they are removed.
+        key `take_over` refuses leave only when they are removed.
         """
         self.texts = folder / "texts"
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
-        self._lets_go = lets_go
+        self._take_over = take_over
         self._folder = folder
         self._quarantine = folder / QUARANTINE
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class Store(Tier[Stored]):
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
             if total <= self.most_bytes * _AFTER_TRIM:
                 break
-            if not info.pinned and self._lets_go(info.key):
+            if not info.pinned and self._take_over(info.key):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)

@@ -176,12 +176,10 @@ class Daemon:
         self._service.refuses_calls = not self._leaves_sessions  # else they wait for the next daemon
         if self._begin_anew and self._lock is not None:
             launch.keep_start(self.options.address)  # clients wait for us, and start no other
-        self._working()  # nothing begins once the door is closed
+        self._freeze()  # nothing begins once the door is closed
         self._close_door()
         deadline = time.monotonic() + self.options.drain
-        while self._working() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        left = self._working()
+        left = self._wait_for_calls(deadline)
         if left:
             log.warning("%d calls did not finish within %.0f s", left, self.options.drain)
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
@@ -211,7 +209,7 @@ class Daemon:
         try:
             part = folder.part()
             most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
-            store = Store(part, most, memory.lets_go)
+            store = Store(part, most, memory.take_over)
         except (OSError, SettingsError) as error:
             log.warning("there can be no cache on the disk: %s", error)
             store = Store(Path(), 0)
@@ -248,10 +246,18 @@ class Daemon:
         self._begin_anew = True
         self._end(leaves_sessions=True)
 
-    def _working(self) -> int:
+    def _freeze(self) -> None:
         if self._leaves_sessions:
-            self._service.sessions.freeze()  # each time: somebody may have come through the door at the last moment
-        return self._acceptor.pulse.working()
+            self._service.sessions.freeze()
+
+    def _wait_for_calls(self, deadline: float) -> int:
+        """Waits until no call runs; returns how many still do at the deadline."""
+        while True:
+            self._freeze()  # each time: somebody may have come through the door at the last moment
+            left = self._acceptor.pulse.working()
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(0.05)
 
     def _close_door(self) -> None:
         path = self.options.address.path

@@ -45,7 +45,7 @@ class Sessions:
 
     def leave(self, session: Session, pid: int) -> None:
         """A connection of the session broke: frees the session unless its client comes back in time."""
-        if not session.outlives(pid):
+        if not session.detach(pid):
             log.info("the session of process %d ends: its client has gone", session.pid)
             self.end(session)
 

@@ -217,10 +217,11 @@ class Session:
             self._changed.notify_all()
             return self.attached * _HANDLES_PER_CONNECTION
 
-    def outlives(self, pid: int) -> bool:
-        """A connection of that process broke: whether the session lives on, for others or because its client returns.
+    def detach(self, pid: int) -> bool:
+        """A connection of that process broke: waits for its client to return, unless that died or said goodbye.
 
-        Waits for that return, unless the client died or said goodbye.
+        Returns:
+            Whether the session lives on, for others or because its client returned.
         """
         deadline = time.monotonic() + LINGER_SECONDS
         with self._lock:

@@ -61,8 +61,12 @@ def copy_of(leaf: Any, session: Session) -> Array | None:
     return copy
 
 
-def is_due(leaf: Any, program: int) -> bool:
-    """Whether an array is to have a copy: the program of that name was given it before, and nobody can change it."""
+def note_given(leaf: Any, program: int) -> bool:
+    """Notes that the program of that name is given an array.
+
+    Returns:
+        Whether the array is to have a copy: that program was given it before, and nobody can change it.
+    """
     given = _known(leaf)
     if given is None:
         given = _given[id(leaf)] = _Given(leaf)

@@ -41,7 +41,7 @@ def with_copies(
     if not ours:
         return leaves
     stand_ins = {key: copies.copy_of(leaves[n], here) for key, n in ours.items()}
-    due = [n for key, n in ours.items() if stand_ins[key] is None and copies.is_due(leaves[n], program)]
+    due = [n for key, n in ours.items() if stand_ins[key] is None and copies.note_given(leaves[n], program)]
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):

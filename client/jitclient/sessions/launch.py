@@ -70,10 +70,10 @@ def _start(
             log.unlink()
         position = log.stat().st_size if log.exists() else 0
         for earlier in list(_started):
-            _has_ended(earlier)  # so that none stays a zombie for as long as this process lives
+            _reap(earlier)  # so that none stays a zombie for as long as this process lives
         pid = _spawn(address, log, idle_exit)
         _started.add(pid)
-        return wait_for(address, lambda: _has_ended(pid), log, position), pid
+        return wait_for(address, lambda: _reap(pid), log, position), pid
 
 
 def log_path(address: Address) -> Path:
@@ -215,8 +215,8 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
         time.sleep(_POLL_SECONDS)
 
 
-def _has_ended(pid: int) -> str:
-    """How a daemon ended that this process started; empty while it runs."""
+def _reap(pid: int) -> str:
+    """Waits for a daemon of this process that has ended; returns how, or nothing while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # the program ignores SIGCHLD, or waited for it itself

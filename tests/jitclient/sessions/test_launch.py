@@ -33,8 +33,8 @@ def test_the_logs_of_two_addresses_of_one_name_differ() -> None:
 def test_a_child_is_waited_for_once() -> None:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {})
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert launch._has_ended(pid) == "status 3"
-    assert launch._has_ended(pid) == "status unknown"
+    assert launch._reap(pid) == "status 3"
+    assert launch._reap(pid) == "status unknown"
 
 
 def test_whoever_starts_a_daemon_and_stops_does_not_hang_the_others(

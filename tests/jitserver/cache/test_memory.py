@@ -82,7 +82,7 @@ def test_one_that_has_left_the_disk_stays_where_a_session_holds_it(entry: Callab
     held = entry("a", disk_bytes=10)
     held.holders.add("a session")
     memory.put(held)
-    assert memory.lets_go("a")
+    assert memory.take_over("a")
     memory.put(entry("b", pinned=True))
     assert list(memory) == ["a", "b"]
     assert held.program.run == "executable of a"
@@ -95,12 +95,12 @@ def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., 
     memory.put(held)
     memory.put(entry("b", pinned=True))
     assert list(memory) == ["b"]
-    assert not memory.lets_go("a")
+    assert not memory.take_over("a")
     memory.remove(["b"])
     again = entry("a", disk_bytes=10)
     assert memory.put(again) is held
     assert memory.get("a") is held
-    assert memory.lets_go("a")
+    assert memory.take_over("a")
     assert held.program.run == again.program.run == "executable of a"
     assert memory.put(entry("c", age=DAY)).key == "c"
 
