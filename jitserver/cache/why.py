@@ -1,11 +1,11 @@
 """Why a program was made instead of found: where it differs from another, or from the nearest one before it."""
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from jitclient.wire.explaining import Explained, Why
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.call_key import Makeup, differences
-from jitserver.cache.nearest import nearest
 from jitserver.cache.tier import Known
 
 Find = Callable[[str], Known | None]
@@ -13,6 +13,8 @@ Find = Callable[[str], Known | None]
 
 Named = Callable[[str], Iterable[Known]]
 """Finds those whose function has that name, the ones used last first."""
+
+_MOST_COMPARED = 200
 
 
 def why(find: Find, named: Named, request: Why) -> Explained | None:
@@ -34,7 +36,8 @@ def against_nearest(find: Find, named: Named, key: str, makeup: Makeup, name: st
     others = [known for known in named(name) if known.key != key]
     if found is not None:  # what was made later is no reason for having made this one
         others = [known for known in others if known.info.created < found.info.created] or others
-    closest, differ = nearest(makeup, others)
+    compared = [(known, differences(known.makeup, makeup)) for known in itertools.islice(others, _MOST_COMPARED)]
+    closest, differ = min(compared, key=lambda pair: len(pair[1]), default=(None, ()))
     return Explained(key, _info(found), _info(closest), differ, refusal)
 
 

@@ -10,8 +10,7 @@ import jax
 from jitclient.codec.ambient import world
 from jitclient.codec.steps.sharing import class_count
 from jitclient.wire.explaining import Explain, Explained, Why
-from jitclient.wire.introspection import DeviceMemory
-from jitclient.wire.messages import DeviceInfo, Inspected
+from jitclient.wire.messages import Inspected
 from jitserver.cache import why
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
@@ -76,6 +75,11 @@ class Engine:
     # ---- looking inside
 
     inspect = staticmethod(inspecting.inspected)
+    devices = staticmethod(context.device_names)
+    device_infos = staticmethod(context.device_infos)
+    device_memory = staticmethod(context.device_memory)
+    platform = staticmethod(context.export_platform)
+    classes = staticmethod(class_count)
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
         """What is known of a cached program: see inspecting.py. None where it is not there.
@@ -103,26 +107,6 @@ class Engine:
     def why(self, request: Why) -> Explained | None:
         """Where a cached program differs from another; None if one of them is not there."""
         return why.why(self.cache.get, self.cache.named, request)
-
-    def devices(self) -> tuple[str, ...]:
-        """The devices, as people know them."""
-        return context.device_names()
-
-    def device_infos(self) -> list[DeviceInfo]:
-        """The devices, as a client asks for them."""
-        return context.device_infos()
-
-    def device_memory(self) -> list[DeviceMemory]:
-        """The memory of the devices, as far as they tell."""
-        return context.device_memory()
-
-    def platform(self) -> str:
-        """What programs are compiled for: "cpu", "cuda", ..."""
-        return context.export_platform()
-
-    def classes(self) -> int:
-        """Distinct user classes that JAX's registry may hold for ever."""
-        return class_count()
 
     def replaced_packages(self, names: Iterable[str] = ()) -> list[str]:
         """Packages that this daemon has loaded and that the disk has otherwise by now."""
