@@ -53,7 +53,8 @@ def main(folder: Path) -> None:
     """Runs the daemon, and tells in a file how to get in."""
     from jitclient.wire.address import Address
     from jitserver.platform.malloc import keep_freed
-    from jitserver.server.daemon import Daemon, Options
+    from jitserver.server.daemon import Daemon
+    from jitserver.server.options import Options
 
     class Open(Daemon):
         """A daemon that lets in whoever connects to the port."""

@@ -77,7 +77,8 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     share_the_interpreter()
     keep_freed()
     notice_reads()
-    from jitserver.server.daemon import Daemon, Options  # imports jax
+    from jitserver.server.daemon import Daemon  # imports jax
+    from jitserver.server.options import Options
 
     where = Address.parse(address) if address else home()
     options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))

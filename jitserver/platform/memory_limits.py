@@ -1,6 +1,7 @@
-"""How much memory this process may use."""
+"""How much memory this process may use, and how much it does."""
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,15 @@ def memory_bytes() -> int:
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *_limits(GROUPS, GROUPS_OF_PROCESS)])
+
+
+def resident_bytes() -> int:
+    """Bytes of memory that this process has."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _limits(groups: Path, of_process: Path) -> Iterator[int]:

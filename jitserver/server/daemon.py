@@ -1,7 +1,6 @@
 """The daemon's life in four steps: start, serve, drain, stop."""
 
 import contextlib
-import dataclasses
 import fcntl
 import functools
 import gc
@@ -20,7 +19,7 @@ from jitclient.sessions import process as client_process
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Run
 from jitserver.arrays.budget import array_share
-from jitserver.cache import folder, memory
+from jitserver.cache import folder
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers, disk_share
@@ -33,12 +32,13 @@ from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
 from jitserver.engine.prewarm import prewarm
-from jitserver.platform import memory_limits, sd_notify
+from jitserver.platform import sd_notify
 from jitserver.platform.malloc import Keeper
-from jitserver.platform.shared_memory import Pool, memory_share
+from jitserver.platform.shared_memory import Pool
 from jitserver.server import plain_runs, runs
 from jitserver.server.connection import Answered, Lane
 from jitserver.server.listener import Acceptor
+from jitserver.server.options import Options
 from jitserver.server.service import JitService
 from jitserver.sessions.session import Session
 
@@ -48,41 +48,6 @@ _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 _SAVING_SECONDS = 10.0  # to write arrays to the disk, at least, however long running calls took
-
-
-def _program_share() -> int:
-    """Bytes that programs may take where nobody says: an eighth of what this process may use."""
-    return memory_limits.memory_bytes() // 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How a daemon runs.
-
-    Attributes:
-        address: where it listens, unless systemd hands it a socket.
-        idle_exit: seconds without a session and without kept arrays after which it ends; None: never.
-        drain: seconds that running calls are given when it is told to end, and then the arrays of live sessions to get
-            to the disk.
-        most_classes: so many user classes it holds, which JAX never forgets; beyond, it begins anew when idle.
-        shared_bytes: so much memory it shares with clients at most; 0: arrays go over the socket.
-        array_bytes: so many bytes of arrays may live here; None: what the devices, or the machine, have room for.
-        program_bytes: about so much memory programs take at most.
-        program_maps: so many memory maps the process has at most, most of which are programs'.
-        disk_bytes: so much the cache takes on the disk at most; None: a share of what is free.
-        prewarm: whether it loads programs from the disk before anybody asks.
-    """
-
-    address: Address
-    idle_exit: float | None = None
-    drain: float = 30.0
-    most_classes: int = 10_000
-    shared_bytes: int = dataclasses.field(default_factory=memory_share)
-    array_bytes: int | None = None
-    program_bytes: int = dataclasses.field(default_factory=_program_share)
-    program_maps: int = dataclasses.field(default_factory=memory.maps_share)
-    disk_bytes: int | None = None
-    prewarm: bool = True
 
 
 class Daemon:

@@ -1,10 +1,10 @@
 """The rpyc service: one exposed method for each verb, which decodes, asks, and encodes."""
 
+import dataclasses
 import functools
 import logging
 import os
 import platform
-import resource
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -24,6 +24,7 @@ from jitserver.cache.entry import Entry
 from jitserver.counters import Counters
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
+from jitserver.platform.memory_limits import resident_bytes
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
 from jitserver.server.in_progress import Makings
@@ -201,7 +202,7 @@ class JitService(Service):  # type: ignore[misc]
 
     def status(self) -> messages.Status:
         """The counters, and what they are counted of."""
-        sessions, counters = self.sessions.all(), self.counters
+        sessions = self.sessions.all()
         return messages.Status(
             pid=os.getpid(),
             version=__version__,
@@ -210,7 +211,7 @@ class JitService(Service):  # type: ignore[misc]
             python=platform.python_version(),
             packages=self.engine.versions(),
             devices=self.engine.devices(),
-            memory_bytes=_resident_bytes(),
+            memory_bytes=resident_bytes(),
             sessions=len(sessions),
             arrays=sum(len(session.arrays) for session in sessions),
             array_bytes=sum(session.array_bytes() for session in sessions),
@@ -218,19 +219,7 @@ class JitService(Service):  # type: ignore[misc]
             lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.cache.memory),
             classes=self.engine.classes(),
-            calls=counters.calls,
-            hits=counters.hits,
-            misses=counters.misses,
-            restores=counters.restores,
-            dry_runs=counters.dry_runs,
-            traces=counters.traces,
-            compiles=counters.compiles,
-            text_hits=counters.text_hits,
-            captures_loaded=counters.captures_loaded,
-            client_traces=counters.client_traces,
-            local_runs=counters.local_runs,
-            compile_seconds=counters.compile_seconds,
-            compile_seconds_saved=counters.compile_seconds_saved,
+            **dataclasses.asdict(self.counters),
         )
 
     @verb(messages.Match)
@@ -297,11 +286,3 @@ def _session(connection: DaemonConnection) -> Session:
     if connection.session is None:
         raise ProtocolError("this connection has no session: it did not say hello, or only looks")
     return connection.session
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

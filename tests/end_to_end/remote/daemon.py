@@ -11,7 +11,8 @@ import threading
 from pathlib import Path
 
 from jitclient.wire.address import Address
-from jitserver.server.daemon import Daemon, Options
+from jitserver.server.daemon import Daemon
+from jitserver.server.options import Options
 
 
 class Open(Daemon):

@@ -9,7 +9,7 @@ from jitclient.wire.address import Address
 from jitserver.arrays.budget import array_share
 from jitserver.platform import memory_limits
 from jitserver.platform.memory_limits import memory_bytes
-from jitserver.server.daemon import Options
+from jitserver.server.options import Options
 
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

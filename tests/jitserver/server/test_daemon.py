@@ -9,7 +9,8 @@ import pytest
 
 from jitclient.wire.address import Address
 from jitserver.server import daemon as daemon_module
-from jitserver.server.daemon import Daemon, Options
+from jitserver.server.daemon import Daemon
+from jitserver.server.options import Options
 from jitserver.sessions.registry import Sessions
 
 
