@@ -59,7 +59,7 @@ class Checkpoint:
                 kept.take_back(manifest.owner.name, NamedTree.taken_back(manifest.owner, away))
                 continue
             session = Session.taken_back(manifest.owner, away, entry_of, sessions.budget)
-            if session.is_orphaned():
+            if session.presence.is_orphaned():
                 log.info("the session of process %d is not taken back: it has ended", session.pid)
                 session.end()
             else:

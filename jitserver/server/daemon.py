@@ -186,7 +186,8 @@ class Daemon:
         sessions = self._service.sessions
 
         def may_begin() -> bool:
-            return not (self._told_to_end.is_set() or any(session.is_connected() for session in sessions.all()))
+            connected = any(session.presence.is_connected() for session in sessions.all())
+            return not (connected or self._told_to_end.is_set())
 
         dry_run(engine, prewarm(engine, self._told_to_end), may_begin, sessions.budget.recount)
 

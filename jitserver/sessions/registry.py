@@ -45,19 +45,19 @@ class Sessions:
 
     def leave(self, session: Session, pid: int) -> None:
         """A connection of the session broke: frees the session unless its client comes back in time."""
-        if not session.detach(pid):
+        if not session.presence.detach(pid):
             log.info("the session of process %d ends: its client has gone", session.pid)
             self.end(session)
 
     def part(self, session: Session) -> None:
         """The client of a session will not come back: frees the session once nobody else is connected."""
-        if session.part():
+        if session.presence.part():
             self.end(session)
 
     def end_orphans(self) -> None:
         """Frees the sessions whose clients died, also those for which a call is still under way."""
         for session in self.all():
-            if session.is_orphaned():
+            if session.presence.is_orphaned():
                 log.info("the session of process %d ends: its client has ended", session.pid)
                 self.end(session)
 

@@ -13,17 +13,13 @@ from jitclient.errors import ArrayLost, DaemonLost
 from jitserver.arrays.absent import Away, Failed
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.entry import Entry
-from jitserver.platform.process_watch import Process, Watch, named
+from jitserver.platform.process_watch import Process
+from jitserver.sessions.presence import Presence
 from jitserver.sessions.run_order import Order, began_here
 
 log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 60.0
-"""How long a session outlives its last connection while its client lives."""
-
 _HANDLES_PER_CONNECTION = 1 << 40
-_POLL_SECONDS = 0.2
-
 
 EntryOf = Callable[[str], Entry | None]
 """Has a program again that once had that call key."""
@@ -59,16 +55,11 @@ class Session:
         self.executables: list[Entry | str] = []  # one of before a restart is had again when it is called
         self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
-        self._client = Watch(pid)
-        self._connected: list[int] = []  # the processes at the other ends of its connections
-        self.attached = 0
+        self.presence = Presence(pid)
+        self.attached = 0  # connections so far
+        self.ended = False  # an attribute: each Run looks at it
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._parted = False
-        self.ended = False
         self._frozen = False
-        self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
-        self._waits_until: float | None = None
         self._away: Away | None = None
         self._loading = threading.Lock()
         self._entry_of: EntryOf = _none
@@ -206,64 +197,20 @@ class Session:
     def attach(self, pid: int) -> int | None:
         """Joins a connection of that process; returns the first handle that it may name, or None: it came too late."""
         with self._lock:
-            if self.ended:
+            attached = self.presence.attach(pid)
+            if not attached:
                 return None
-            self._connected.append(pid)
-            self._waits_until = None
-            for watch in [watch for watch in self._expected if watch.pid == pid]:
-                self._expected.remove(watch)
-                watch.close()
-            self.attached += 1
-            self._changed.notify_all()
-            return self.attached * _HANDLES_PER_CONNECTION
-
-    def detach(self, pid: int) -> bool:
-        """A connection of that process broke: waits for its client to return, unless that died or said goodbye.
-
-        Returns:
-            Whether the session lives on, for others or because its client returned.
-        """
-        deadline = time.monotonic() + LINGER_SECONDS
-        with self._lock:
-            self._connected.remove(pid)
-            attached = self.attached
-            while not self._connected and self.attached == attached and not self._frozen:
-                left = deadline - time.monotonic()
-                if self.ended or self._parted or left <= 0 or self._client.is_over():
-                    self.ended = True  # whoever returns now is too late
-                    return False
-                self._changed.wait(min(left, _POLL_SECONDS))
-            return True
-
-    def part(self) -> bool:
-        """Its client said goodbye; True if nobody else is connected."""
-        with self._lock:
-            self._parted = True
-            self._changed.notify_all()
-            return len(self._connected) <= 1
-
-    def is_connected(self) -> bool:
-        """Whether a process is, now."""
-        return bool(self._connected)
-
-    def is_orphaned(self) -> bool:
-        """Whether its client is dead, and nobody else is connected or expected."""
-        with self._lock:
-            if self._waits_until is not None and time.monotonic() > self._waits_until:
-                return True
-            others = any(pid != self.pid for pid in self._connected)
-            return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)
+            self.attached = attached
+            return attached * _HANDLES_PER_CONNECTION
 
     def end(self) -> None:
         """Frees what it owns. Whoever waits for its client to come back is told."""
         with self._lock:
             self.ended = True
+            self.presence.end()
             self.arrays.clear()
             for entry in self.leased():
                 entry.holders.discard(self)
-            self._changed.notify_all()
-            for watch in (self._client, *self._expected):
-                watch.close()
             away, self._away = self._away, None
         if away is not None:
             away.discard()
@@ -276,8 +223,7 @@ class Session:
             self._frozen = True
             for order in self._orders.values():
                 order.freeze()
-            others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
-            self._expected += map(Watch, others)
+            self.presence.freeze()
 
     def is_away(self) -> bool:
         """Whether its arrays are still on the disk. Waits while they are read."""
@@ -291,10 +237,11 @@ class Session:
             for handle in self.unwanted:  # by a Run that did not end in time
                 arrays.pop(handle, None)
             keys = [entry if isinstance(entry, str) else entry.key for entry in self.executables]
+            client, others = self.presence.named()
             state = State(
                 token=self.token,
-                client=Process(self.pid, "parted") if self._parted else named(self.pid),
-                others=tuple(named(watch.pid) for watch in self._expected),
+                client=client,
+                others=others,
                 attached=self.attached,
                 begun={client: order.freeze() for client, order in self._orders.items()},
                 programs=tuple(zip(keys, self._locations, strict=True)),
@@ -303,20 +250,15 @@ class Session:
 
     @classmethod
     def taken_back(cls, state: State, away: Away, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
-        """The session of another daemon. It waits for its client as long as that lives, if that can be known: nobody
-        told the client that it is missed.
-        """
+        """The session of another daemon."""
         session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid
-        session._client = Watch.again(state.client)
-        session._expected = [Watch.again(process) for process in state.others]
+        session.presence = Presence.again(state.client, state.others, state.attached)
         session.attached = state.attached
         session._orders = {client: Order(begun) for client, begun in state.begun.items()}
         session.executables = [key for key, _ in state.programs]
         session._locations = [locations for _, locations in state.programs]
         session._away, session._entry_of = away, entry_of
-        if not state.client.born and not session._client.is_over():
-            session._waits_until = time.monotonic() + LINGER_SECONDS
         return session
 
     def load(self) -> None:

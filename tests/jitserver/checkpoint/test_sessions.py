@@ -369,12 +369,12 @@ def test_one_whose_client_said_goodbye_waits_for_the_child_only(
 def test_a_client_that_cannot_be_watched_is_waited_for_as_after_a_lost_connection(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jitserver.sessions.session.named", lambda pid: Process(0, ""))
+    monkeypatch.setattr("jitserver.sessions.presence.named", lambda pid: Process(0, ""))
     monkeypatch.setattr("jitserver.platform.process_watch._pidfd_of", lambda pid: None)
     daemon.begin({})
     daemon.leave()
     for seconds, left in ((60.0, 1), (-1.0, 0)):
-        monkeypatch.setattr("jitserver.sessions.session.LINGER_SECONDS", seconds)
+        monkeypatch.setattr("jitserver.sessions.presence.LINGER_SECONDS", seconds)
         following = Daemon(daemon.root)
         following.sessions.end_orphans()
         assert len(following.sessions.all()) == left

@@ -25,10 +25,10 @@ def test_dry_runs_begin_while_nobody_is_connected_and_it_goes_on(monkeypatch: py
     assert may_begin()
     session, _ = sessions.begin(os.getpid())
     assert not may_begin()
-    session.part()
+    session.presence.part()
     sessions.leave(session, os.getpid())
     assert may_begin()
-    sessions.begin(os.getpid())[0]._connected.clear()  # it waits for its client
+    sessions.begin(os.getpid())[0].presence._connected.clear()  # it waits for its client
     assert may_begin()
     daemon._end(leaves_sessions=True)
     assert not may_begin()

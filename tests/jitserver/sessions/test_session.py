@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jitserver.sessions import session as session_module
+from jitserver.sessions import presence
 from jitserver.sessions.registry import Sessions
 
 
@@ -51,7 +51,7 @@ def test_a_dead_clients_session_ends_at_once(client: subprocess.Popen[bytes]) ->
 
 
 def test_a_client_that_stays_away_too_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(presence, "LINGER_SECONDS", 0.01)
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
     sessions.leave(session, os.getpid())
