@@ -5,7 +5,7 @@ import dataclasses
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jitclient.errors import AddressTaken, DaemonSilent
@@ -39,7 +39,8 @@ class RunningDaemon:
 def run_daemon(
     address: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
-    *options: str,
+    *,
+    options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Iterator[RunningDaemon]:
     """Runs a daemon in a process of its own until the block ends. This process imports no jax for it.
@@ -47,7 +48,7 @@ def run_daemon(
     Args:
         address: where it listens, `unix:PATH`; by default in a private temporary folder.
         cache_dir: the folder of its cache; by default a temporary one, which goes with the daemon.
-        *options: more options of `jitserver serve`.
+        options: more options of `jitserver serve`.
         env: variables that it has beside those of this process.
 
     Yields:

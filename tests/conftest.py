@@ -71,7 +71,7 @@ def running_daemon(address: str, *options: str, env: dict[str, str] | None = Non
     from jitserver import run_daemon
 
     paths = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # of the sources, too, where they are not installed
-    with run_daemon(address, new_cache_dir(), *options, env={**paths, **(env or {})}) as daemon:
+    with run_daemon(address, new_cache_dir(), options=options, env={**paths, **(env or {})}) as daemon:
         try:
             yield daemon.process
         except BaseException:

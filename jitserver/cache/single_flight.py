@@ -9,16 +9,17 @@ Made = TypeVar("Made")
 
 
 class Once(Generic[Made]):
-    """Runs the maker of a key once at a time. What it raises is raised to all who waited."""
+    """Runs the maker of a key once at a time, where it is not `known`. What it raises is raised to all who waited."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[str], Made | None]) -> None:
+        self._known = known
         self._under_way: dict[str, Future[Made]] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: str, known: Callable[[], Made | None], make: Callable[[], Made]) -> tuple[Made, bool]:
-        """What is `known`, or else made; and whether it was this call that made it."""
+    def get(self, key: str, make: Callable[[], Made]) -> tuple[Made, bool]:
+        """What is known, or else made; and whether it was this call that made it."""
         with self._lock:
-            found = known()
+            found = self._known(key)
             if found is not None:
                 return found, False
             future = self._under_way.get(key)

@@ -1,6 +1,5 @@
 """Programs by call key: found in memory, loaded from the disk, or made, once for all waiting clients."""
 
-import functools
 import logging
 import time
 
@@ -41,8 +40,8 @@ class Programs:
         self.counters = counters
         self.cache = cache
         self.journal = journal
-        self._once: Once[Entry] = Once()
-        self._restoring: Once[Entry | None] = Once()
+        self._once: Once[Entry] = Once(cache.memory.get)
+        self._restoring: Once[Entry | None] = Once(cache.memory.get)
         self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # reason, name of the function
 
     def find(self, key: CallKey, say: Say) -> Entry | None:
@@ -104,8 +103,7 @@ class Programs:
             return False
 
     def _made_once(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        known = functools.partial(self.cache.memory.get, key.text)
-        return self._once.get(key.text, known, lambda: self._make(key, request, payload, say))
+        return self._once.get(key.text, lambda: self._make(key, request, payload, say))
 
     def _refuse_crashing(self, key: str) -> None:
         refusal = self.journal.strikes.refusal(key)
@@ -160,8 +158,7 @@ class Programs:
         return built
 
     def _restored(self, key: CallKey, say: Say) -> Entry | None:
-        known = functools.partial(self.cache.memory.get, key.text)
-        return self._restoring.get(key.text, known, lambda: self._restore(key, say))[0]
+        return self._restoring.get(key.text, lambda: self._restore(key, say))[0]
 
     def _restore(self, key: CallKey, say: Say) -> Entry | None:
         stored = self.cache.store.get(key.text)

@@ -48,7 +48,7 @@ def answer(
         or run.into
         or (session.attached > 1 and session.is_unsettled())
         or session.unwanted
-        or session.presence.ended
+        or session.ended
     ):
         return None
     engine, executables, programs = service.engine, session.executables, list[Program]()

@@ -57,6 +57,7 @@ class Session:
         self._numbers: dict[str, int] = {}
         self.presence = Presence(pid)
         self.attached = 0  # connections so far
+        self.ended = False  # an attribute: each Run looks at it
         self._lock = threading.Lock()
         self._frozen = False
         self._on_disk: OnDisk | None = None
@@ -202,14 +203,10 @@ class Session:
             self.attached = attached
             return attached * _HANDLES_PER_CONNECTION
 
-    @property
-    def ended(self) -> bool:
-        """Whether it is over."""
-        return self.presence.ended
-
     def end(self) -> None:
         """Frees its arrays and programs, and wakes threads that wait for its client."""
         with self._lock:
+            self.ended = True
             self.presence.end()
             self.arrays.clear()
             for entry in self.leased():

@@ -9,8 +9,8 @@ from jitserver.cache.single_flight import Once
 
 
 def test_eight_ask_and_one_makes() -> None:
-    once: Once[object] = Once()
     known: dict[str, object] = {}
+    once: Once[object] = Once(known.get)
     made, all_waiting = [], threading.Barrier(9)
     begun = threading.Event()
 
@@ -25,7 +25,7 @@ def test_eight_ask_and_one_makes() -> None:
         if number:
             begun.wait(10)
             all_waiting.wait(10)
-        return once.get("k", lambda: known.get("k"), make)
+        return once.get("k", make)
 
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(ask, number) for number in range(8)]
@@ -38,16 +38,16 @@ def test_eight_ask_and_one_makes() -> None:
 
 
 def test_what_the_maker_raises_is_raised_and_the_next_one_tries_again() -> None:
-    once: Once[int] = Once()
+    once: Once[int] = Once({}.get)
 
     def fail() -> int:
         raise KeyError("no")
 
     with pytest.raises(KeyError):
-        once.get("k", lambda: None, fail)
-    assert once.get("k", lambda: None, lambda: 3) == (3, True)
+        once.get("k", fail)
+    assert once.get("k", lambda: 3) == (3, True)
 
 
 def test_what_is_known_is_not_made() -> None:
-    once: Once[int] = Once()
-    assert once.get("k", lambda: 5, lambda: 1 // 0) == (5, False)
+    once: Once[int] = Once({"k": 5}.get)
+    assert once.get("k", lambda: 1 // 0) == (5, False)
