@@ -28,7 +28,7 @@ class ArrayBudget:
         self._holdings = holdings
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
-        """Subtracts `nbytes` for `what`; counts if necessary. A spare copy may use a quarter of the budget only.
+        """Subtracts `nbytes` for `what`; counts if necessary. Spare copies must leave three quarters free.
 
         Raises:
             ArrayBudgetExceeded: they do not fit.

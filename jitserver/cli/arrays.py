@@ -11,7 +11,7 @@ from jitserver.cli.common import ago, ask, json_option, print_table, report, sec
 
 @click.group()
 def arrays() -> None:
-    """See who holds the arrays that live on the daemon, and remove named arrays."""
+    """List and remove the arrays on the daemon."""
 
 
 @arrays.command("ls")

@@ -25,7 +25,10 @@ _COUNTED = ("captures_loaded", "traces", "compiles")
 @click.option("--steps", default=10, show_default=True, help="Training steps in each process.")
 @json_option
 def demo(layers: int, steps: int) -> None:
-    """Train a small transformer in two fresh processes, and show which work the second one saved."""
+    """Show how much a second run saves.
+
+    Trains a small transformer in two fresh processes, one after the other.
+    """
     address = home()
     pid = launched(address, IDLE_EXIT_SECONDS)
     say = (lambda text: None) if wants_json() else click.echo

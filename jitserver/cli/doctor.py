@@ -20,17 +20,18 @@ _FAILED = 1
 @click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
 @json_option
 def doctor(start: bool) -> None:
-    """Check what a daemon and its clients need, and say how to fix what is wrong.
+    """Check the environment and the daemon.
 
-    Checks versions, settings, folders, sockets, locks, log, disk, memory, limits, systemd units and devices. If a
-    daemon runs, also makes a real call from a fresh process, which must not run it locally.
+    Says how to fix what is wrong. Checks versions, settings, folders, sockets, locks, log, disk, memory, limits,
+    systemd units and devices. If a daemon runs, also makes a real call from a fresh process, which must not run it
+    locally.
 
     Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
     from jitserver.doctor.checks import findings_of  # imports much
 
     try:
-        state = _scene(start)
+        state = _daemon_state(start)
         findings = list(findings_of(state))
         runs = state.status is not None
     except (SettingsError, OSError) as error:  # there is no usable address
@@ -45,7 +46,7 @@ def doctor(start: bool) -> None:
         sys.exit(NOT_RUNNING)
 
 
-def _scene(start: bool) -> DaemonState:
+def _daemon_state(start: bool) -> DaemonState:
     begun = time.monotonic()
     try:
         if start:

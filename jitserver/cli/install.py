@@ -20,10 +20,11 @@ _system_option = click.option(
 @click.option("--dry-run", is_flag=True, help="Print the units without installing them.")
 @json_option
 def install(user: str | None, dry_run: bool) -> None:
-    """Let systemd open the daemon's socket and start the daemon at the first call.
+    """Install systemd units for the daemon.
 
-    The daemon belongs to this Python environment and to the settings of this shell that hold for a whole process
-    (XLA_FLAGS, JAX_PLATFORMS, visible devices). Other environments get their own daemon and units.
+    systemd opens the daemon's socket now, and starts the daemon at the first call. The daemon belongs to this Python
+    environment and to the settings of this shell that hold for a whole process (XLA_FLAGS, JAX_PLATFORMS, visible
+    devices). Other environments get their own daemon and units.
     """
     target = _target(user)
     planned = units.plan(target)
@@ -44,7 +45,7 @@ def install(user: str | None, dry_run: bool) -> None:
 @_system_option
 @json_option
 def uninstall(user: str | None) -> None:
-    """Stop the daemon that systemd runs for this environment, and remove its units."""
+    """Stop the daemon and remove its systemd units."""
     done = units.uninstall(_target(user))
     _report(done)
     if done.kept_for and not wants_json():

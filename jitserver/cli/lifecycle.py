@@ -41,7 +41,10 @@ def start() -> None:
 @click.command()
 @json_option
 def stop() -> None:
-    """Stop the daemon after running calls have finished. The arrays that it holds are lost."""
+    """Stop the daemon after running calls.
+
+    The arrays that it holds are lost, except named arrays.
+    """
     unit = installed()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
@@ -58,7 +61,10 @@ def stop() -> None:
 @click.command()
 @json_option
 def restart() -> None:
-    """Stop the daemon if one runs, and start a new one, which restores the arrays of running programs."""
+    """Restart the daemon, or start one.
+
+    The new daemon restores the arrays of running programs.
+    """
     unit = installed()
     if unit is not None:
         give_way(unit)

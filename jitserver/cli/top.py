@@ -38,7 +38,9 @@ Look = Callable[[], tuple[Snapshot, Rates]]
 )
 @json_option
 def top(once: bool, interval: float | None) -> None:
-    """Show what the daemon does now: who calls what and how often, what is being compiled, and memory use.
+    """Show what the daemon is doing.
+
+    Shows who calls what and how often, what is being compiled, and the memory in use.
 
     On a terminal the display is updated each second; q or Ctrl-C ends it. The seconds of a function are those of its
     calls; on an accelerator, those that it took to dispatch them.

@@ -23,10 +23,10 @@ def settings(state: DaemonState) -> Iterator[Finding]:
         Settings.from_environment()
     except SettingsError as error:
         yield Finding("settings", "problem", str(error), "correct or unset it")
-    for name in made:
-        meant = difflib.get_close_matches(name.removeprefix(_OURS), _KNOWN, 1, _LIKENESS) if _is_ours(name) else []
-        if meant and name.removeprefix(_OURS) not in _KNOWN:
-            yield Finding("settings", "warning", f"{name} is no setting", f"did you mean {_OURS}{meant[0]}?")
+    for name in [name.removeprefix(_OURS) for name in made if name.startswith(_OURS)]:
+        meant = difflib.get_close_matches(name, _KNOWN, 1, _LIKENESS)
+        if meant and name not in _KNOWN:
+            yield Finding("settings", "warning", f"{_OURS}{name} is no setting", f"did you mean {_OURS}{meant[0]}?")
     yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
 
 
@@ -58,7 +58,3 @@ def _said(environment: Mapping[str, str], name: str) -> str:
 
 def _is_setting(name: str) -> bool:
     return name in PROCESS_SETTINGS or name.startswith((_OURS, "JAX_", "XLA_"))
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith(_OURS)

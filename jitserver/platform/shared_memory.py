@@ -18,7 +18,7 @@ from jitclient.wire.shared_memory import MOST_LENT, OwnBlock, Reader, best, capa
 from jitserver.platform import memory_limits
 
 IDLE_SECONDS = 300.0
-"""A free block is unmapped after so long without use."""
+"""A block is freed after so long without use."""
 
 _MOST_BLOCKS = 128  # each takes two descriptors
 
@@ -82,7 +82,7 @@ class Pool:
             self._count(-1, -capacity)
 
     def trim(self, now: float) -> bool:
-        """Unmaps the blocks that were unused for long at `now`; returns whether there were any."""
+        """Frees the blocks that were unused for long at `now`; returns whether there were any."""
         self._settle()
         with self._lock:
             old = [block for block in self._free if now - block.used >= IDLE_SECONDS]

@@ -142,7 +142,7 @@ class Daemon:
         self._service.refuses_calls = not self._saves_sessions  # otherwise clients repeat them at the next daemon
         if self._restarts and self._lock is not None:
             launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
-        self._freeze()  # no Run begins after this
+        self._freeze()  # while clients can still connect, none begins a Run
         self._stop_accepting()
         deadline = time.monotonic() + self.options.drain
         left = self._wait_for_calls(deadline)

@@ -71,5 +71,5 @@ def test_nothing_to_batch_is_an_error(problem):
 
 
 def test_another_structure_is_an_error(problem):
-    with pytest.raises(ValueError, match="another structure"):
+    with pytest.raises(ValueError, match="structure of the argument differs"):
         jitclient.auto_vmap(solve, problem, BATCH)({"x": problem.start})

@@ -232,7 +232,7 @@ def test_an_option_that_cannot_travel_has_a_reason_too(daemon: str) -> None:
 
     rows = Format(Layout((0,)), jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     found = jitclient.explain(jitclient.jit(lambda x: x, in_shardings=rows), np.ones(3))
-    assert str(found).startswith("<lambda>(f32[3]): traced in the client: a Format has no form")
+    assert str(found).startswith("<lambda>(f32[3]): traced in the client: a Format cannot be sent")
 
 
 def test_shardings_are_told(daemon: str) -> None:

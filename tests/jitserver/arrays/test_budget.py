@@ -102,7 +102,7 @@ def test_the_default_is_nine_tenths_of_accelerators_or_half_of_the_machine() -> 
     assert array_share([DeviceInfo("cpu", "cpu", None)]) == memory_limits.memory_bytes() // 2
 
 
-def test_spare_copies_use_at_most_a_quarter() -> None:
+def test_spare_copies_leave_three_quarters_free() -> None:
     nbytes = 20 * MIB
     budget = ArrayBudget(100 * MIB, lambda: held(nbytes))
     budget.take(10 * MIB, "f()", is_spare=True)

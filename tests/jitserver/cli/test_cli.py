@@ -196,6 +196,15 @@ def test_start_restart_logs_and_stop(cli: Callable[..., Any], nowhere: dict[str,
                 pass
 
 
+@pytest.mark.parametrize("command", ["start", "restart", "demo"])
+def test_a_daemon_that_cannot_be_started_is_a_failure_with_status_1(
+    command: str, cli: Callable[..., Any], nowhere: dict[str, str]
+) -> None:
+    done = cli(command, env={**nowhere, "JAX_PLATFORMS": "nonsense"})
+    assert done.returncode == 1
+    assert "nonsense" in done.stderr
+
+
 def test_a_daemon_ends_after_its_idle_timeout(
     new_daemon: Callable[..., Any], nowhere: dict[str, str], until: Callable[..., Any]
 ) -> None:
