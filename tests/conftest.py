@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
@@ -173,11 +174,12 @@ def short_path() -> Iterator[Path]:
 
 
 def status(address: str = ADDRESS) -> dict[str, Any]:
-    """The daemon's counters, as the command prints them."""
-    done = jitserver("status", "--json", env={"JITSERVER_ADDRESS": address})
-    assert done.returncode == 0, done.stderr
-    counts: dict[str, Any] = json.loads(done.stdout)
-    return counts
+    """The daemon's counters, asked for by this process: the command would be one more process for each test."""
+    from jitclient.sessions.handshake import ask
+    from jitclient.settings import Settings
+    from jitclient.wire.messages import Status, Verb
+
+    return msgspec.structs.asdict(ask(Settings(address=address), Verb.STATUS, None, Status))
 
 
 def jitserver(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
