@@ -53,6 +53,29 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
+STARTS_PROCESSES = {"new_daemon", "run_script"}
+"""Fixtures that start a daemon or a program for one test, which takes seconds."""
+
+FAULTS = Path(__file__).parent / "faults"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out of the core what starts processes, but for the first test of each file about faults.
+
+    The marks `core` and `slow` come before this rule.
+    """
+    families = set()
+    for item in items:
+        marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
+        if marked or STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
+            continue
+        if item.path.parent == FAULTS and item.path not in families:
+            families.add(item.path)
+        else:
+            item.add_marker(pytest.mark.slow)
+
+
 def new_cache_dir() -> str:
     """A folder that no daemon has used, so that nothing is found there."""
     return tempfile.mkdtemp(prefix="cache-", dir=_HOME)
