@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
@@ -49,6 +50,29 @@ _set_environment()  # at once: the conftests of folders below may read it when t
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
+
+
+STARTS_PROCESSES = {"new_daemon", "run_script"}
+"""Fixtures that start a daemon or a program for one test, which takes seconds."""
+
+FAULTS = Path(__file__).parent / "faults"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out of the core what starts processes, but for the first test of each file about faults.
+
+    The marks `core` and `slow` come before this rule.
+    """
+    families = set()
+    for item in items:
+        marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
+        if marked or STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
+            continue
+        if item.path.parent == FAULTS and item.path not in families:
+            families.add(item.path)
+        else:
+            item.add_marker(pytest.mark.slow)
 
 
 def new_cache_dir() -> str:
@@ -143,11 +167,12 @@ def short_path() -> Iterator[Path]:
 
 
 def status(address: str = ADDRESS) -> dict[str, Any]:
-    """The daemon's counters, as the command prints them."""
-    done = jitserver("status", "--json", env={"JITSERVER_ADDRESS": address})
-    assert done.returncode == 0, done.stderr
-    counts: dict[str, Any] = json.loads(done.stdout)
-    return counts
+    """The daemon's counters, asked for by this process: the command would be one more process for each test."""
+    from jitclient.sessions.handshake import ask
+    from jitclient.settings import Settings
+    from jitclient.wire.messages import Status, Verb
+
+    return msgspec.structs.asdict(ask(Settings(address=address), Verb.STATUS, None, Status))
 
 
 def jitserver(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

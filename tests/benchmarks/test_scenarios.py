@@ -59,6 +59,7 @@ def test_a_family_runs_and_leaves_nothing(name: str, short_path: Path) -> None:
     assert processes_with(short_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, until: Callable[..., Any]) -> None:
     # a shell that runs these tests in the background has them ignore Ctrl-C, and their children with them

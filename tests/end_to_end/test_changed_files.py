@@ -298,6 +298,7 @@ def reports(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", READS)
 def test_an_edit_is_seen_by_the_next_process(reports: list[dict[str, list[Any]]], use: str) -> None:
     before, after = (report[use] for report in reports)

@@ -29,6 +29,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("distrax") is None, reason="NOT TESTED HERE: distrax is not installed")
 def test_a_second_process_traces_nothing(
     new_daemon: Callable[..., Any],

@@ -1,6 +1,7 @@
 """Every kind of function of the capture's matrix through a live daemon: right at once, and known to the next process.
 
-The kinds are those of `tests/jitclient/codec/kinds_*.py`. The edits, three more processes, take minutes: -m slow.
+The kinds are those of `tests/jitclient/codec/kinds_*.py`. Where they are edited, each program is also compared with
+what a trace in the client gives.
 """
 
 import json
@@ -31,12 +32,12 @@ LEAVES_A_TRACER = ("nnx_jit_inside",)
 """What they raise first leaves a tracer in a module, so that they raise something else afterwards."""
 
 
-def call_all(folder, address, *flags, seed=0):
+def call_all(folder, address, *flags, seed=0, verify=False):
     """What a fresh process reports that calls all kinds in a folder."""
     out = folder.with_name(f"{folder.name}.json")
     command = [sys.executable, "-P", str(HERE / "live_matrix_worker.py"), str(folder), str(out), *flags]
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["JITSERVER_ADDRESS"] = address
+    environment.update(JITSERVER_ADDRESS=address, JITSERVER_VERIFY=str(int(verify)))
     done = subprocess.run(command, env=environment, check=False, timeout=600, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text())
@@ -50,7 +51,7 @@ def live(tmp_path_factory, new_daemon):
 
     def call(name, *flags, edit=None):
         write_kinds(base / name, edit=edit)
-        return call_all(base / name, address, *flags, seed=len(name))
+        return call_all(base / name, address, *flags, seed=len(name), verify=edit is not None)
 
     with new_daemon(address):
         yield call
@@ -75,12 +76,14 @@ def test_there_are_many_kinds():
     assert len(KINDS) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_daemon_answers_what_jax_answers(first, kind):
     compare(first[kind], kind)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_next_process_finds_it(first, again, kind):

@@ -71,7 +71,7 @@ def run(
 ) -> Callable[..., tuple[Any, dict[str, int]]]:
     """Runs the program in a fresh process; returns what it printed, and what the daemon counted meanwhile."""
 
-    def go(helpers: str = HELPERS, program: str = PROGRAM, layers: int = 24) -> tuple[Any, dict[str, int]]:
+    def go(helpers: str = HELPERS, program: str = PROGRAM, layers: int = 12) -> tuple[Any, dict[str, int]]:
         (tmp_path / "helpers.py").write_text(textwrap.dedent(helpers))
         before = counts()
         printed = run_script(program, str(layers))
@@ -90,6 +90,7 @@ def with_plain_jax(program: str) -> str:
     return program.replace("@jitclient.jit", "@jax.jit").replace("jitclient.device_get", "jax.device_get")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_second_process_finds_it_made_and_an_edited_helper_is_noticed(run: Callable[..., Any]) -> None:
     first, counted = run()

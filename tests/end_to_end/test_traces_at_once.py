@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CLIENTS = 3
 FUNCTIONS = 8
 
@@ -40,6 +42,7 @@ PROGRAM = f"""
 """
 
 
+@pytest.mark.slow
 def test_one_trace_at_a_time(new_daemon: Callable[..., Any], counts: Callable[..., Any], tmp_path: Path) -> None:
     installed = tmp_path / "site-packages"
     installed.mkdir()

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 PROGRAM = """
     import json
     import sys
@@ -45,6 +47,7 @@ def _order(seed: int) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_difference_is_an_error_that_shows_it(
     new_daemon: Callable[..., Any], short_path: Any, run_script: Callable[..., Any]
 ) -> None:

@@ -35,6 +35,7 @@ def assert_found(program: Path, found: dict[int, str]) -> None:
     assert (missed, {lines[number - 1]: text for number, text in found.items() if number not in marked}) == ([], {})
 
 
+@pytest.mark.slow
 def test_mypy_reads_it(program: Path, pytestconfig: pytest.Config) -> None:
     cache = pytestconfig.cache.mkdir("mypy")  # most of the time goes to jax, whose types stay as they are
     options = ["--strict", "--untyped-calls-exclude=jax", "--config-file=", f"--cache-dir={cache}"]
@@ -45,6 +46,7 @@ def test_mypy_reads_it(program: Path, pytestconfig: pytest.Config) -> None:
     assert_found(program, {int(number): text for number, text in errors})
 
 
+@pytest.mark.slow
 def test_pyright_reads_it(program: Path) -> None:
     # basedpyright is pyright in a package that brings its own node; told to check what pyright does.
     program.with_name("pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "standard"}))

@@ -1,4 +1,4 @@
-"""Runs the cases of every program here and prints what each gave, as JSON: `runner.py plain|served FOLDER`.
+"""Runs the cases of programs and prints what each gave, as JSON: `runner.py plain|served FOLDER [PROGRAM...]`.
 
 A case is a function `case_*(jit)` of a program. `plain` hands it `jax.jit`, `served` hands it `jitclient.jit`.
 """
@@ -46,7 +46,7 @@ def rendered(value: Any) -> Any:
     raise TypeError(f"a case returned a {type(value).__qualname__}: return arrays, numbers, strings, or trees of them")
 
 
-def main(how: str, folder: str) -> None:
+def main(how: str, folder: str, *programs: str) -> None:
     sys.path.insert(0, folder)
     counted: dict[str, int] = {"traced_here": 0, "ran_here": 0, "traced_there": 0}
     traces_there: Callable[[], int] = int
@@ -69,15 +69,15 @@ def main(how: str, folder: str) -> None:
 
         jit = jax.jit
     found: dict[str, Any] = {}
-    for path in sorted(Path(folder).glob("*.py")):
-        program = importlib.import_module(path.stem)
-        for name, case in list(vars(program).items()):
-            if name.startswith("case_"):
+    for name in programs or sorted(path.stem for path in Path(folder).glob("*.py")):
+        program = importlib.import_module(name)
+        for label, case in list(vars(program).items()):
+            if label.startswith("case_"):
                 before = traces_there()
                 counted.update(traced_here=0, ran_here=0)
                 answer = outcome(case, jit)
                 counted["traced_there"] = traces_there() - before
-                found[f"{path.stem}.{name}"] = {**answer, **counted}
+                found[f"{name}.{label}"] = {**answer, **counted}
     print(json.dumps(found))
 
 

@@ -1,7 +1,7 @@
 """Every case of every program here gives what plain JAX gives, in fresh processes under several hash seeds.
 
-Each daemon serves two clients whose hash seeds differ from its own and from each other. The second client meets what
-the first one left in the daemon.
+In each round, a daemon serves two clients whose hash seeds differ from its own and from each other. The second client
+meets what the first one left in the daemon. In one round, the clients also compare each program with a trace of theirs.
 
 A program may say of its cases, by name:
     WARM: neither client traces or runs anything itself, and the daemon traces nothing for the second.
@@ -10,6 +10,7 @@ A program may say of its cases, by name:
 """
 
 import ast
+import dataclasses
 import functools
 import json
 import os
@@ -23,9 +24,28 @@ import pytest
 
 FOLDER = Path(__file__).parent
 PROGRAMS = FOLDER / "programs"
-SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
-VERIFIES = "JITSERVER_TEST_VERIFY" in os.environ
-"""Whether clients trace as well, and so import what bodies import: what is loaded may be part of a key."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """The hash seeds of a daemon's clients, the first one's first.
+
+    `verifies`: clients trace as well, and so import what bodies import: what is loaded may be part of a key.
+    """
+
+    seeds: tuple[int, int]
+    verifies: bool = False
+
+    def __str__(self) -> str:
+        return "-".join(["seeds", *map(str, self.seeds), *["verified"] * self.verifies])
+
+
+CORE = Round((1, 2))
+SLOW = [Round((3, 4)), Round((5, 6)), Round((7, 8), verifies=True)]
+ROUNDS = [CORE, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+
+COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+"""With a folder for it, what plain JAX compiles under one hash seed is not compiled again under the other."""
 
 Outcomes = dict[str, dict[str, Any]]
 
@@ -53,9 +73,9 @@ def _named(label: str) -> set[str]:
 WARM, LOCAL, SEEDED = map(_named, ("WARM", "LOCAL", "SEEDED"))
 
 
-def _run(how: str, seed: int, **environment: str) -> Outcomes:
+def _run(how: str, seed: int, *programs: str, **environment: str) -> Outcomes:
     done = subprocess.run(
-        [sys.executable, str(FOLDER / "runner.py"), how, str(PROGRAMS)],
+        [sys.executable, str(FOLDER / "runner.py"), how, str(PROGRAMS), *programs],
         env={**os.environ, "PYTHONHASHSEED": str(seed), "JITSERVER_FALLBACK": "local", **environment},
         capture_output=True,
         text=True,
@@ -67,65 +87,55 @@ def _run(how: str, seed: int, **environment: str) -> Outcomes:
     return outcomes
 
 
-Answers = Callable[[tuple[int, ...]], tuple[dict[int, Outcomes], dict[int, dict[str, Outcomes]]]]
+Answers = Callable[[Round], tuple[dict[str, Outcomes], dict[str, Outcomes]]]
 
 
 @pytest.fixture(scope="module")
 def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """For some seeds, what plain JAX gave under each, and what two clients with it saw: one was its daemon's first
-    client, the other its daemon's second.
-    """
+    """For a round, what plain JAX gave under the hash seed of either client, and what they saw."""
 
     @functools.cache
-    def of(seeds: tuple[int, ...]) -> tuple[dict[int, Outcomes], dict[int, dict[str, Outcomes]]]:
-        plain = {seed: _run("plain", seed) for seed in seeds}
-        served: dict[int, dict[str, Outcomes]] = {seed: {} for seed in seeds}
-        for first, second in zip(seeds, seeds[1:] + seeds[:1], strict=True):
-            address = f"unix:{tmp_path_factory.mktemp('d')}/s"
-            with new_daemon(address, env={"PYTHONHASHSEED": str(100 + first)}):
-                served[first]["first"] = _run("served", first, JITSERVER_ADDRESS=address)
-                served[second]["second"] = _run("served", second, JITSERVER_ADDRESS=address)
-        return plain, served
+    def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes]]:
+        clients = dict(zip(("first", "second"), these.seeds, strict=True))
+        compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
+        plain = {client: _run("plain", seed, **compiled) for client, seed in clients.items()}
+        address = f"unix:{tmp_path_factory.mktemp('d')}/s"
+        more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": str(int(these.verifies))}
+        with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
+            return plain, {client: _run("served", seed, **more) for client, seed in clients.items()}
 
     return of
 
 
-@pytest.mark.timeout(1200)  # the first of them has all programs run six times: 290 s where nothing else runs
+@pytest.mark.core
+@pytest.mark.timeout(2400)  # the first of a round has all programs run four times
 @pytest.mark.parametrize("case", _cases())
-def test_is_what_plain_jax_gives(case: str, answers: Answers) -> None:
-    _compare(case, *answers(SEEDS[:2]))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(2400)
-@pytest.mark.parametrize("case", _cases())
-def test_is_what_plain_jax_gives_under_the_other_seeds(case: str, answers: Answers) -> None:
-    _compare(case, *answers(SEEDS[2:]))
-
-
-def _compare(case: str, plain: dict[int, Outcomes], served: dict[int, dict[str, Outcomes]]) -> None:
-    for seed, outcomes in plain.items():
-        expected = outcomes[case]
+@pytest.mark.parametrize("these", ROUNDS, ids=str)
+def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> None:
+    plain, served = answers(these)
+    for client in plain:
+        expected, got = plain[client][case], served[client][case]
         assert "returns" in expected or "_raises_" in case, f"plain JAX: {expected}"
-        for client, got in ((client, outcomes[case]) for client, outcomes in served[seed].items()):
-            if "raises" in expected:
-                assert got.get("raises") == expected["raises"], f"seed {seed}: {got}"
-            else:
-                assert got.get("returns") == expected["returns"], f"seed {seed}: {got}"
-            if case in WARM:
-                assert got["traced_here"] == got["ran_here"] == 0, f"seed {seed}: {got}"
-                assert client == "first" or VERIFIES or got["traced_there"] == 0, f"seed {seed}: {got}"
-            if case not in LOCAL:
-                assert got["ran_here"] == 0, f"seed {seed}: {got}"
+        if "raises" in expected:
+            assert got.get("raises") == expected["raises"], f"the {client} client: {got}"
+        else:
+            assert got.get("returns") == expected["returns"], f"the {client} client: {got}"
+        if case in WARM:
+            assert got["traced_here"] == got["ran_here"] == 0, f"the {client} client: {got}"
+            assert client == "first" or these.verifies or got["traced_there"] == 0, f"the {client} client: {got}"
+        if case not in LOCAL:
+            assert got["ran_here"] == 0, f"the {client} client: {got}"
 
 
+@pytest.mark.core
 @pytest.mark.timeout(300)
 def test_what_one_client_traced_another_with_its_hash_seed_finds(
     new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     address = f"unix:{tmp_path_factory.mktemp('d')}/s"
+    programs = sorted({case.partition(".")[0] for case in SEEDED})
     with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
-        first, second, other = (_run("served", seed, JITSERVER_ADDRESS=address) for seed in (1, 1, 2))
+        first, second, other = (_run("served", seed, *programs, JITSERVER_ADDRESS=address) for seed in (1, 1, 2))
     for case in SEEDED:
         assert first[case]["traced_here"] > 0, case
         assert second[case]["traced_here"] == 0, case

@@ -268,6 +268,7 @@ def world(daemon, tmp_path):
     made.end()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600 + 3 * EDITS)
 def test_never_stale_and_never_needlessly_cold(world, capsys):
     settings = hypothesis.settings(

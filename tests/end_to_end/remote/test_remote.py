@@ -65,6 +65,7 @@ def outcomes_over(network: str) -> dict[str, str]:
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "case"),
     [(network, case) for network in NETWORKS for case in CASES if (network, case) != ("loopback", "slow_link")],

@@ -16,6 +16,8 @@ import pytest
 
 import jitclient
 
+from ...rotation import rotating
+
 pytestmark = pytest.mark.usefixtures("daemon")
 
 F32 = np.array([[0.5, -1.25, 2.0], [3.0, np.inf, -0.0]], np.float32)
@@ -244,14 +246,6 @@ def check_all(expressions: list[str], x: Any, others: dict[str, Any]) -> None:
     assert not failures, "\n".join(failures)
 
 
-def parameters() -> list[Any]:
-    """Each dtype's arithmetic, methods and indices; the rest of the combinations is slow."""
-    quick = {(group, "f32") for group in GROUPS} | {("arithmetic", name) for name in ("i32", "u8", "weak")}
-    quick |= {("methods", "i32"), ("updates", "u8"), ("looks", "integer"), ("looks", "weak"), ("mistakes", "scalar")}
-    pairs = [(group, value) for group in GROUPS for value in VALUES]
-    return [pytest.param(*pair, marks=[] if pair in quick else [pytest.mark.slow]) for pair in pairs]
-
-
 GROUPS = {
     "arithmetic": ARITHMETIC,
     "methods": METHODS,
@@ -262,7 +256,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(("group", "value"), parameters())
+@pytest.mark.parametrize(("group", "value"), rotating({group: list(VALUES) for group in GROUPS}))
 def test_everything_gives_what_jax_gives(group: str, value: str, others: dict[str, Any]) -> None:
     check_all(GROUPS[group], VALUES[value](), others)
 
@@ -271,7 +265,8 @@ def test_typed_keys_too(others: dict[str, Any]) -> None:
     check_all(KEYS + WRONG_WITH_KEYS, jax.random.split(jax.random.key(3)), others)
 
 
-@pytest.mark.parametrize("value", ["f32", pytest.param("i32", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("value", ["f32", "i32"])
 def test_64_bits_too(value: str) -> None:
     with jax.enable_x64(True):
         wide = VALUES[value]().astype({"f32": "float64", "i32": "int64"}[value])

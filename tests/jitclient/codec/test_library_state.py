@@ -22,6 +22,7 @@ for module, path, untouched in STATE:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_each_library_has_what_is_listed(library):
     if importlib.util.find_spec(library) is None:

@@ -1,10 +1,11 @@
 """Kinds of functions times ways to meet them again, each in a real fresh process.
 
-One process per axis captures all kinds. On the stability axes no key may change; after an edit of
+One process per axis captures the kinds that are asked for. On the stability axes no key may change; after an edit of
 anything that a function depends on, its key must; and a process that has nothing but the bytes
-must compute what the original computes.
+must compute what the original computes. In the core, each kind has one stability axis and one edit.
 """
 
+import collections
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+
+from ...rotation import rotating
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the processes of all axes
@@ -69,10 +72,14 @@ STABLE = {
     "main": {"flags": ["--as-main"]},
     "run_first": {"flags": ["--run-first"]},
 }
+AXES = STABLE | {f"edit_{n}": {"edit": n} for n in range(N_EDITS)}
+STABLE_PAIRS = rotating({kind: list(STABLE) for kind in KINDS})
+EDITED_PAIRS = rotating({name: [f"edit_{n}" for n in range(len(kind["edits"]))] for name, kind in KINDS.items()})
 
 
-def write_kinds(folder, change=as_is, edit=None):
-    for name, kind in KINDS.items():
+def write_kinds(folder, change=as_is, edit=None, kinds=KINDS):
+    for name in kinds:
+        kind = KINDS[name]
         files = {f"k_{name}.py": kind["source"], **kind.get("files", {})}
         if edit is not None and edit < len(kind["edits"]):
             where, old, new = (f"k_{name}.py", *kind["edits"][edit])[-3:]
@@ -100,25 +107,43 @@ def work(mode, folder, out, *flags, base, seed=0, cwd=None):
     return json.loads((out / "report.json").read_text())
 
 
+def capture(base, name, kinds, change=as_is, edit=None, folder="", seed=0, cwd=None, flags=()):
+    root = base / name / folder / "kinds"
+    write_kinds(root, change, edit, kinds)
+    return work("capture", root, base / f"{name}.out", *flags, base=base, seed=seed, cwd=cwd)
+
+
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """The report of every axis, worked out side by side."""
-    base = tmp_path_factory.mktemp("matrix")
+def asked(request):
+    """Axis -> the kinds that this run tests on it."""
+    found = collections.defaultdict(set)
+    for item in request.session.items:
+        if item.path == request.path and hasattr(item, "callspec") and "axis" in item.callspec.params:
+            found[item.callspec.params["axis"]].add(item.callspec.params["kind"])
+    return found
 
-    def capture(name, change=as_is, edit=None, folder="", seed=0, cwd=None, flags=()):
-        root = base / name / folder / "kinds"
-        write_kinds(root, change, edit)
-        out = base / f"{name}.out"
-        return work("capture", root, out, *flags, base=base, seed=seed, cwd=cwd)
 
-    found = {"first": capture("first", flags=["--values"])}
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("matrix")
+
+
+@pytest.fixture(scope="module")
+def first(base):
+    return capture(base, "first", KINDS, flags=["--values"])
+
+
+@pytest.fixture(scope="module")
+def loaded(base, first):
+    return work("load", base / "first.out", base / "loaded.out", base=base, cwd="/")
+
+
+@pytest.fixture(scope="module")
+def reports(base, first, asked):
+    """The report of every axis that is asked for, worked out side by side."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        jobs = {
-            "loaded": pool.submit(work, "load", base / "first.out", base / "loaded.out", base=base, cwd="/"),
-            **{name: pool.submit(capture, name, **axis) for name, axis in STABLE.items()},
-            **{f"edit_{n}": pool.submit(capture, f"edit_{n}", edit=n) for n in range(N_EDITS)},
-        }
-    return found | {name: job.result() for name, job in jobs.items()}
+        jobs = {name: pool.submit(capture, base, name, kinds, **AXES[name]) for name, kinds in asked.items()}
+    return {name: job.result() for name, job in jobs.items()}
 
 
 def key_of(report, kind):
@@ -126,40 +151,33 @@ def key_of(report, kind):
     return report[kind]["key"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("axis", STABLE)
-def test_key_is_stable(reports, axis, kind):
-    assert key_of(reports[axis], kind) == key_of(reports["first"], kind)
+@pytest.mark.parametrize(("kind", "axis"), STABLE_PAIRS)
+def test_key_is_stable(first, reports, kind, axis):
+    assert key_of(reports[axis], kind) == key_of(first, kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "edit"), [(name, n) for name, kind in KINDS.items() for n in range(len(kind["edits"]))]
-)
-def test_key_changes_with_every_dependency(reports, kind, edit):
-    assert key_of(reports[f"edit_{edit}"], kind) != key_of(reports["first"], kind)
+@pytest.mark.parametrize(("kind", "axis"), EDITED_PAIRS)
+def test_key_changes_with_every_dependency(first, reports, kind, axis):
+    assert key_of(reports[axis], kind) != key_of(first, kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("axis", [axis for axis in STABLE if axis not in ("main", "renamed")])
-def test_parts_are_stable(reports, axis, kind):
-    assert reports[axis][kind]["parts"] == reports["first"][kind]["parts"]
+@pytest.mark.parametrize(("kind", "axis"), [pair for pair in STABLE_PAIRS if pair.values[1] not in ("main", "renamed")])
+def test_parts_are_stable(first, reports, kind, axis):
+    assert reports[axis][kind]["parts"] == first[kind]["parts"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "edit"), [(name, n) for name, kind in KINDS.items() for n in range(len(kind["edits"]))]
-)
-def test_every_edit_shows_in_some_parts_and_not_in_all(reports, kind, edit):
-    before, after = reports["first"][kind]["parts"], reports[f"edit_{edit}"][kind]["parts"]
+@pytest.mark.parametrize(("kind", "axis"), EDITED_PAIRS)
+def test_every_edit_shows_in_some_parts_and_not_in_all(first, reports, kind, axis):
+    before, after = first[kind]["parts"], reports[axis][kind]["parts"]
     assert before != after
     assert before.items() & after.items()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loaded_function_computes_the_same(reports, kind):
-    loaded = reports["loaded"][kind]
-    assert "error" not in loaded, loaded["error"]
-    assert loaded["value"] == reports["first"][kind]["value"]
+def test_loaded_function_computes_the_same(first, loaded, kind):
+    assert "error" not in loaded[kind], loaded[kind]["error"]
+    assert loaded[kind]["value"] == first[kind]["value"]
 
 
-def test_nothing_of_the_users_enters_sys_modules(reports):
-    assert reports["loaded"]["modules"] == []
+def test_nothing_of_the_users_enters_sys_modules(loaded):
+    assert loaded["modules"] == []

@@ -16,6 +16,8 @@ from jax import lax
 import jitclient
 from jitclient.local_jax import interop
 
+from ...rotation import rotating
+
 pytestmark = pytest.mark.usefixtures("daemon")
 
 F32 = np.array([[0.5, -1.25, 2.0], [3.0, 0.25, -0.5]], np.float32)
@@ -90,11 +92,13 @@ def optimised(f: Any, x: Any) -> Any:
     return optax.apply_updates({"w": x}, updates)
 
 
-@pytest.mark.parametrize("fun", [plain, jitted], ids=["a plain function", "a jitclient.jit function"])
-@pytest.mark.parametrize("use", USES)
-def test_it_is_as_with_an_array_of_jax_s_own(use: str, fun: Any) -> None:
-    theirs = USES[use](jax.jit(plain) if fun is jitted else plain, jnp.asarray(F32))
-    same(USES[use](fun, jitclient.device_put(F32)), theirs)
+FUNCTIONS = {"a plain function": (plain, plain), "a jitclient.jit function": (jitted, jax.jit(plain))}
+
+
+@pytest.mark.parametrize(("use", "function"), rotating({use: list(FUNCTIONS) for use in USES}))
+def test_it_is_as_with_an_array_of_jax_s_own(use: str, function: str) -> None:
+    ours, theirs = FUNCTIONS[function]
+    same(USES[use](ours, jitclient.device_put(F32)), USES[use](theirs, jnp.asarray(F32)))
 
 
 def same(ours: Any, theirs: Any) -> None:

@@ -165,6 +165,7 @@ def test_programs_are_pinned_and_let_go_again(daemon: str, cli: Callable[..., An
     assert cli("cache", "pin", "").returncode == 2
 
 
+@pytest.mark.core  # no other test of the core collects
 def test_gc_deletes_what_is_over_a_bound_and_says_how_much(
     cli: Callable[..., Any], nobody: dict[str, str], new_daemon: Callable[..., Any], until: Callable[..., Any]
 ) -> None:
