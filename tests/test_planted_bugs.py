@@ -23,9 +23,11 @@ def test_every_room_has_a_bug() -> None:
 
 
 @pytest.mark.parametrize("room", BUGS)
-def test_the_bug_can_be_planted(room: str) -> None:
+def test_the_bug_can_be_planted_and_its_test_exists(room: str) -> None:
     bug = BUGS[room]
     assert (TOP / bug["file"]).read_text().count(bug["old"]) == 1
+    path, _, name = bug["test"].partition("::")
+    assert f"def {name}" in (TOP / path).read_text()
 
 
 @pytest.fixture(scope="module")

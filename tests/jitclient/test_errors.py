@@ -246,6 +246,7 @@ def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: 
     assert "Attempted boolean conversion" in text
 
 
+@pytest.mark.slow
 def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
     program = tmp_path / "slow.py"
     program.write_text(

@@ -40,6 +40,7 @@ def test_its_log_says_why_it_does_not_come_up() -> None:
         pytest.fail("it runs")
 
 
+@pytest.mark.slow
 def test_a_daemon_that_serves_there_goes_on(short_path: Path) -> None:
     address = f"unix:{short_path}/d.sock"
     with jitserver.run_daemon(address, short_path / "cache") as first:
@@ -56,6 +57,7 @@ def test_it_ends_with_a_block_that_raises() -> None:
     assert daemon.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_one_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.1)
     with pytest.raises(DaemonSilent, match="did not end"), jitserver.run_daemon() as daemon:

@@ -1,7 +1,8 @@
 """Every case of every program here gives what plain JAX gives, in fresh processes under several hash seeds.
 
-In each round, a daemon serves two clients whose hash seeds differ from its own and from each other. The second client
-meets what the first one left in the daemon. In one round, the clients also compare each program with a trace of theirs.
+In each round, a daemon serves clients whose hash seeds differ from its own and from each other. In the core, that is
+one; in the other rounds, a second client meets what the first one left in the daemon. In one round, the clients also
+compare each program with a trace of theirs.
 
 A program may say of its cases, by name:
     WARM: neither client traces or runs anything itself, and the daemon traces nothing for the second.
@@ -33,15 +34,15 @@ class Round:
     `verifies`: clients trace as well, and so import what bodies import: what is loaded may be part of a key.
     """
 
-    seeds: tuple[int, int]
+    seeds: tuple[int, ...]
     verifies: bool = False
 
     def __str__(self) -> str:
         return "-".join(["seeds", *map(str, self.seeds), *["verified"] * self.verifies])
 
 
-CORE = Round((1, 2))
-SLOW = [Round((3, 4)), Round((5, 6)), Round((7, 8), verifies=True)]
+CORE = Round((1,))
+SLOW = [Round((1, 2)), Round((3, 4)), Round((7, 8), verifies=True)]
 ROUNDS = [CORE, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 
 COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
@@ -96,7 +97,7 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
 
     @functools.cache
     def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes]]:
-        clients = dict(zip(("first", "second"), these.seeds, strict=True))
+        clients = dict(zip(("first", "second"), these.seeds, strict=False))
         compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
         plain = {client: _run("plain", seed, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"

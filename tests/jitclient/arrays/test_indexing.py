@@ -15,7 +15,10 @@ pytestmark = pytest.mark.usefixtures("daemon")
 
 TOP = Path(__file__).parents[3]
 READ, SET = "array[{}]", "array.at[{}].set(3)"
-QUICK = [((1,), READ), ((0,), READ), ((2, 1), READ), ((1,), SET)]
+QUICK = [
+    ((2, 1), READ),
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in [((1,), READ), ((0,), READ), ((1,), SET)]),
+]
 
 
 @pytest.fixture
