@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,16 @@ def first_line(error: BaseException) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x", str(error)).partition("\n")[0].partition(" at /")[0]
 
 
+@pytest.fixture
+def short_tracebacks() -> Iterator[None]:
+    """JAX leaves its own frames out, as it does by default; an engine in this process has turned that off."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "auto")
+    yield
+    jax.config.update("jax_traceback_filtering", before)
+
+
+@pytest.mark.usefixtures("short_tracebacks")
 def test_the_traceback_ends_in_the_users_line() -> None:
     with pytest.raises(TypeError) as caught:
         jitclient.jit(outer)(X)
