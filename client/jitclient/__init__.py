@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from jitclient.keeping import keep as keep
     from jitclient.keeping import kept as kept
     from jitclient.sessions.process import connect as connect
+    from jitclient.switch import install as install
+    from jitclient.switch import uninstall as uninstall
     from jitclient.transfer import block_until_ready as block_until_ready
     from jitclient.transfer import device_get as device_get
     from jitclient.transfer import device_put as device_put
@@ -52,9 +54,11 @@ _HOMES = {
     "devices": "devices",
     "explain": "explanation",
     "function_key": "decorator",
+    "install": "switch",
     "jit": "decorator",
     "keep": "keeping",
     "kept": "keeping",
+    "uninstall": "switch",
 }
 _ERRORS = (
     "AddressTaken",

@@ -8,11 +8,11 @@ from jitclient.local_jax import interop
 _found: list[Any] = []
 
 
-def own_jit(fun: Any, **options: Any) -> Any:
-    """Compile a function in this process; keywords as of `jax.jit`. Imports jax."""
+def own_jit(*fun: Any, **options: Any) -> Any:
+    """Compile a function in this process; arguments as of `jax.jit`. Imports jax."""
     import jax  # noqa: F401  (its import notes what `jax.jit` is before any program can replace it)
 
-    return _found[0](fun, **options)
+    return _found[0](*fun, **options)
 
 
 interop.when_loaded(lambda: _found.append(sys.modules["jax"].jit))
