@@ -195,10 +195,13 @@ def test_one_module_makes_digests() -> None:
     assert imported == {"jitclient.digests"}
 
 
-def test_only_the_engine_imports_jax_at_its_top() -> None:
+NEEDS_JAX = ("jitserver.engine", "jitserver.demo", "jitclient.eqx", "jitclient.nnx")
+
+
+def test_only_the_engine_and_what_serves_a_library_of_jax_import_jax_at_their_top() -> None:
     for module, path in modules().items():
         top = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
         names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
         names |= {node.module or "" for node in top if isinstance(node, ast.ImportFrom)}
         if any(name.partition(".")[0] in ("jax", "jaxlib") for name in names):
-            assert module.startswith(("jitserver.engine", "jitserver.demo")), f"{module} imports jax"
+            assert module.startswith(NEEDS_JAX), f"{module} imports jax"

@@ -25,7 +25,7 @@ _DONATED = {
 
 
 def filter_jit(fun: Any = None, *, donate: str = "none") -> Any:
-    """Runs a function on the daemon; arrays, in its arguments and in modules among them, are inputs, all else is static.
+    """Runs a function on the daemon; arrays in its arguments, in modules too, are inputs, and all else is static.
 
     Works bare, with the keyword, and as a call, as `equinox.filter_jit` does, whose counterpart it is.
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -135,7 +134,9 @@ def test_mistakes_are_those_of_equinox() -> None:
         lambda jit: jit(plus, donate="some"),
         lambda jit: jit(lambda s: X)({1, 2}),
     ]:
-        ours, theirs = (outcome(lambda jit=jit: call(jit)) for jit in (jitclient.eqx.filter_jit, eqx.filter_jit))
+        ours, theirs = (
+            outcome(lambda jit=jit, call=call: call(jit)) for jit in (jitclient.eqx.filter_jit, eqx.filter_jit)
+        )
         assert isinstance(theirs, type), call
         assert ours in (theirs, ValueError), call
 
