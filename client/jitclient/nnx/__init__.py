@@ -1,0 +1,3 @@
+"""Flax's `nnx.jit` on the daemon."""
+
+from jitclient.nnx.jitted import jit as jit
