@@ -58,8 +58,9 @@ def test_every_command_is_documented() -> None:
 
 
 def test_every_public_name_is_on_the_api_page() -> None:
-    documented = re.findall(r"^::: jitclient[\w.]*\.(\w+)$", page("api"), re.MULTILINE)
+    documented = re.findall(r"^::: jitclient(?!\.eqx|\.nnx)[\w.]*\.(\w+)$", page("api"), re.MULTILINE)
     assert sorted(set(documented) - {"Device"}) == sorted(jitclient.__all__)
+    assert "::: jitclient.eqx.filter_jit\n" in page("api")
     assert len(documented) == len(set(documented))
     assert sorted(re.findall(r"^::: jitserver\.(\w+)$", page("api"), re.MULTILINE)) == sorted(jitserver.__all__)
 

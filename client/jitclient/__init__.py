@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from jitclient import eqx as eqx
     from jitclient.arrays.array import Array as Array
     from jitclient.batching import auto_vmap as auto_vmap
     from jitclient.decorator import function_key as function_key
@@ -82,12 +83,17 @@ _ERRORS = (
 )
 _HOMES.update(dict.fromkeys(_ERRORS, "errors"))
 
+_FOR_LIBRARIES = {"eqx": "eqx"}
+"""Modules that need a library, and therefore come with no `import *`."""
+
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__getattr__` has every name
 
     def __getattr__(name: str) -> Any:
+        if name in _FOR_LIBRARIES:
+            return importlib.import_module(f"{__name__}.{_FOR_LIBRARIES[name]}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
@@ -96,4 +102,4 @@ if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__g
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_FOR_LIBRARIES})

@@ -1,14 +1,22 @@
 """`install`: what a program jits with `jax.jit` becomes jitclient's, without a change of the program."""
 
 import functools
+import importlib
+import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 from jitclient import decorator
 from jitclient.codec.user_code.installed import is_user_module
-from jitclient.local_jax import interop, own_jit
+from jitclient.local_jax import interop
+
+_COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+    ("jax", "jit", lambda: decorator.jit),
+    ("equinox", "filter_jit", lambda: importlib.import_module("jitclient.eqx").filter_jit),
+)
+"""Module, name of its function, and what gives ours, once the program has imported the module."""
 
 
 class Installed:
@@ -40,7 +48,8 @@ def install(packages: Iterable[str] = ()) -> Installed:
     """Has `jax.jit`, where user code calls it from now on, do what `jitclient.jit` does.
 
     That includes `from jax import jit` and `functools.partial(jax.jit, ...)`, also those that a module of the program
-    has at its top already. What is jitted already stays as it is, and so do the jits of installed packages.
+    has at its top already. `equinox.filter_jit` likewise does what `jitclient.eqx.filter_jit` does. What is jitted
+    already stays as it is, and so do the jits of installed packages.
 
     Args:
         packages: top-level names of installed packages whose jits are to be jitclient's, too.
@@ -57,7 +66,8 @@ def install(packages: Iterable[str] = ()) -> Installed:
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:
-        interop.when_loaded(_replace)
+        for module, name, ours in _COUNTERPARTS:
+            interop.when_loaded(functools.partial(_replace, module, name, ours), module, name)
     return installed
 
 
@@ -67,30 +77,42 @@ def uninstall() -> None:
     _restore()
 
 
-def jit(*fun: Any, **keywords: Any) -> Any:
-    """What `jax.jit` is while `install` is in force: jitclient's where user code calls it, or else JAX's own."""
-    module = sys._getframe(1).f_globals.get("__name__")
-    known = (decorator.jit.__kwdefaults__ or {}).keys()
-    is_ours = keywords.keys() <= known and any(one.covers(module) for one in _in_force)
-    return (decorator.jit if is_ours else own_jit.own_jit)(*fun, **keywords)
-
-
-def _replace() -> None:
-    jax = sys.modules["jax"]
-    if not _in_force or jax.jit is jit:
+def _replace(module: str, name: str, ours: Callable[[], Any]) -> None:
+    if not _in_force:
         return
-    was = jax.jit
-    functools.update_wrapper(jit, was)  # so that captures name it as they name JAX's
-    for namespace, name, value in [(vars(jax), "jit", was), *_bound_in_user_code(was)]:
-        now = jit if value is was else functools.partial(jit, *value.args, **value.keywords)
-        namespace[name] = now
-        _replaced.append((namespace, name, value, now))
+    was = getattr(sys.modules[module], name)
+    routed = _routed(was, ours)
+    for namespace, key, value in _bound(was, {module, was.__module__}):
+        now = routed if value is was else functools.partial(routed, *value.args, **value.keywords)
+        namespace[key] = now
+        _replaced.append((namespace, key, value, now))
 
 
-def _bound_in_user_code(was: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Where modules of the program have `jax.jit`, or a partial of it, under a name of theirs."""
+def _routed(own: Callable[..., Any], ours: Callable[[], Any]) -> Callable[..., Any]:
+    """A function that does what ours does where user code calls it with what ours takes, or else what its own does."""
+
+    @functools.wraps(own)  # so that captures name it as they name its own
+    def routed(*fun: Any, **keywords: Any) -> Any:
+        caller = sys._getframe(1).f_globals.get("__name__")
+        if any(one.covers(caller) for one in _in_force) and _takes(ours(), fun, keywords):
+            return ours()(*fun, **keywords)
+        return own(*fun, **keywords)
+
+    return routed
+
+
+def _takes(function: Callable[..., Any], positional: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*positional, **keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def _bound(was: Any, homes: set[str]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Where its homes and the modules of the program have a function, or a partial of it, under a name of theirs."""
     for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType) and is_user_module(name.partition(".")[0]):
+        if isinstance(module, ModuleType) and (name in homes or is_user_module(name.partition(".")[0])):
             for key, value in list(vars(module).items()):
                 if value is was or (type(value) is functools.partial and value.func is was):
                     yield vars(module), key, value

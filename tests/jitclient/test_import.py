@@ -113,9 +113,11 @@ def test_public_names_are_pinned() -> None:
             "devices",
             "explain",
             "function_key",
+            "install",
             "jit",
             "keep",
             "kept",
+            "uninstall",
         ]
     )
     for name in jitclient.__all__:

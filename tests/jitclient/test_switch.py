@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import equinox
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,14 +16,17 @@ import jitclient
 from jitclient.calls.remote_function import RemoteFunction
 
 PLAIN = jax.jit
+COUNTERPARTS = [(jax, "jit", jitclient.jit), (equinox, "filter_jit", jitclient.eqx.filter_jit)]
+OTHERS = COUNTERPARTS[1:]
 X = np.arange(3.0, dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
+    before = [getattr(module, name) for module, name, _ in COUNTERPARTS]
     yield
     jitclient.uninstall()
-    assert jax.jit is PLAIN
+    assert [getattr(module, name) for module, name, _ in COUNTERPARTS] == before
 
 
 def triple(x: Any) -> Any:
@@ -131,6 +135,30 @@ def test_it_looks_like_the_one_of_jax() -> None:
     assert (jax.jit.__module__, jax.jit.__qualname__) == (PLAIN.__module__, PLAIN.__qualname__)
 
 
+@pytest.mark.parametrize(("module", "name", "ours"), OTHERS)
+def test_libraries_that_jit_have_counterparts(
+    module: Any, name: str, ours: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = getattr(module, name)
+    here = types.ModuleType("of_the_program")
+    vars(here).update(library=module, bound=own, partly=functools.partial(own), functools=functools, f=triple)
+    monkeypatch.setitem(sys.modules, "of_the_program", here)
+    ways = [f"library.{name}(f)", f"functools.partial(library.{name})(f)", "bound(f)", "partly(f)"]
+    with jitclient.install():
+        assert {type(eval(way, vars(here))) for way in ways} == {type(ours(triple))}
+        source = f"import {module.__name__} as library; made = library.{name}(lambda x: x + 1)"
+        assert type(namespace("diffrax.somewhere", source)["made"]) is type(own(triple))
+    assert {type(eval(way, vars(here))) for way in ways} == {type(own(triple))}
+
+
+@pytest.mark.parametrize(("module", "name", "ours"), COUNTERPARTS)
+def test_captures_name_them_as_they_name_the_librarys(module: Any, name: str, ours: Any) -> None:
+    source = f"from {module.__name__} import {name} as bound\ndef f(x): return bound(lambda y: y)(x)"
+    key = jitclient.function_key(namespace("of_the_program", source)["f"])
+    with jitclient.install():
+        assert jitclient.function_key(namespace("of_the_program", source)["f"]) == key
+
+
 @pytest.mark.usefixtures("daemon")
 def test_inside_transformations_it_is_as_in_jax() -> None:
     jitclient.install()
@@ -154,8 +182,9 @@ PROGRAM = """
     import sys
     import jitclient
     {install}
-    assert "jax" not in sys.modules
+    assert not {{"jax", "equinox", "flax"}} & sys.modules.keys()
     import json
+    from equinox import filter_jit
     from jax import jit
     import jax
     import numpy as np
@@ -164,12 +193,15 @@ PROGRAM = """
     def step(x):
         return x * 2
 
-    print(json.dumps([type(jit(lambda x: x)).__name__, type(step).__name__, float(np.asarray(step(1.5)))]))
+    made = jit(lambda x: x), step, filter_jit(lambda x: x)
+    print(json.dumps([[type(one).__name__ for one in made], float(np.asarray(step(1.5)))]))
 """
 
 
 @pytest.mark.usefixtures("daemon")
-def test_it_may_come_before_jax(run_script: Any) -> None:
-    assert run_script(PROGRAM.format(install="jitclient.install()")) == ["RemoteFunction", "RemoteFunction", 3.0]
-    undone = "jitclient.install(); jitclient.uninstall()"
-    assert run_script(PROGRAM.format(install=undone)) == ["PjitFunction", "PjitFunction", 3.0]
+def test_it_may_come_before_jax_and_imports_nothing(run_script: Any) -> None:
+    ours = run_script(PROGRAM.format(install="jitclient.install()"))
+    assert ours == [["RemoteFunction", "RemoteFunction", "_FilterJitted"], 3.0]
+    assert run_script(PROGRAM.format(install="jitclient.install(); jitclient.uninstall(); jitclient.install()")) == ours
+    theirs = run_script(PROGRAM.format(install="jitclient.install(); jitclient.uninstall()"))
+    assert theirs == [["PjitFunction", "PjitFunction", "_JitWrapper"], 3.0]

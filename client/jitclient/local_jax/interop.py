@@ -117,14 +117,15 @@ def weakly_typed(array: Any) -> Any:
 # ---- registering our arrays
 
 
-def when_loaded(action: Callable[[], None]) -> None:
-    """Calls a function with this process's jax, now or when the program imports it."""
-    if _jax() is not None:
+def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = "Array") -> None:
+    """Calls a function now if a module is imported so far that it has a name, or else once the program imports it."""
+    if hasattr(sys.modules.get(module), holding):
         action()
         return
-    waiting = next((finder for finder in sys.meta_path if isinstance(finder, _WhenLoaded)), None)
+    finders = (finder for finder in sys.meta_path if isinstance(finder, _WhenLoaded))
+    waiting = next((finder for finder in finders if finder.module == module), None)
     if waiting is None:
-        waiting = _WhenLoaded("jax")
+        waiting = _WhenLoaded(module)
         sys.meta_path.insert(0, waiting)
     waiting.actions.append(action)
 
@@ -185,12 +186,12 @@ class _WhenLoaded:
     not enough, as programs may find it without importing it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, module: str) -> None:
         self.actions: list[Callable[[], None]] = []
-        self._name = name
+        self.module = module
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        if name != self._name:
+        if name != self.module:
             return None
         for finder in list(sys.meta_path):
             spec = None if finder is self else finder.find_spec(name, path, target)
