@@ -3,20 +3,17 @@
 import abc
 import enum
 import inspect
-import types
 import typing
 from typing import Any
 
 from jitclient.codec.ambient.registries import registered_with
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes_as
-from jitclient.codec.plain import Reduced
 from jitclient.codec.user_code.class_body import body_of
 from jitclient.codec.user_code.names import home_of
 from jitclient.codec.user_code.ownership import is_user_class, refuse_patched
 from jitclient.codec.user_code.registry import refuse_registered, registration_of
 
-_NAMES_IN_TYPES = {cls: name for name, cls in reversed(vars(types).items()) if isinstance(cls, type)}
 _SILENT_HOOKS = (object, typing.Generic)
 """Installed classes whose `__init_subclass__` leaves nothing but attributes behind."""
 
@@ -31,8 +28,6 @@ def describe_class(walker: Walker, cls: type) -> Value:
     if is_user_class(cls):
         return _user_class(walker, cls)
     refuse_registered(cls)
-    if cls in _NAMES_IN_TYPES:
-        return Reduced("installed", ("types", _NAMES_IN_TYPES[cls]))
     home = home_of(cls)
     if home is None:
         return walker.by_reference(cls)

@@ -118,7 +118,6 @@ FINDERS: dict[str, Callable[..., Any]] = {
     "member": _member,
     "module": _module,
     "named": values.resolve,
-    "none_type": lambda: type(None),  # which no module holds
     "scalar": lambda kind, data: np.frombuffer(_check(data, bytes), _check_dtype(kind))[0],
     "slice": slice,
 }

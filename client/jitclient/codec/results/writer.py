@@ -129,8 +129,6 @@ class _Writer:
         number = self._holder.number_of(obj)
         if number is not None:
             return Reduced("held", (number,))
-        if obj is type(None):
-            return Reduced("none_type", ())
         if _is_opaque(obj):
             self._opaque += 1
             return Reduced("opaque", (self._opaque - 1,))

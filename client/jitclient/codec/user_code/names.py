@@ -3,6 +3,7 @@
 import functools
 import importlib
 import sys
+import types
 from collections.abc import Callable
 from types import CellType
 from typing import Any
@@ -12,6 +13,9 @@ from jitclient.codec.values import dtype
 
 MISSING: Any = object()
 Home = tuple[str, str]
+
+_IN_TYPES: dict[int, Home] = {id(v): ("types", name) for name, v in reversed(vars(types).items()) if type(v) is type}
+"""The classes of what the interpreter makes, which say that they live in `builtins`."""
 
 
 def content_of(cell: CellType) -> Any:
@@ -41,7 +45,7 @@ def home_of(obj: Any) -> Home | None:
     for candidate in dict.fromkeys((name, name.rpartition(".")[2])):
         if lookup(module, candidate) is obj:
             return module, candidate
-    return None
+    return _IN_TYPES.get(id(obj))
 
 
 def _text(obj: Any, attribute: str) -> str | None:

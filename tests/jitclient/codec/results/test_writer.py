@@ -45,6 +45,7 @@ def again(value: Any) -> Any:
         collections.defaultdict(list, {1: [2]}),
         types.MappingProxyType({"a": 1}),
         (np.float32, np.dtype("int4" if hasattr(np, "int4") else "int8"), np.float32(1.5), type(None)),
+        tuple(value for value in vars(types).values() if isinstance(value, type)),
     ],
     ids=repr,
 )
