@@ -11,6 +11,7 @@ NAMES = (
     "array_size",
     "remote",
     "leaves",
+    "nnx",
     "functions",
     "clients",
     "tracing",

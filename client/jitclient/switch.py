@@ -15,6 +15,7 @@ from jitclient.local_jax import interop
 _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("jax", "jit", lambda: decorator.jit),
     ("equinox", "filter_jit", lambda: importlib.import_module("jitclient.eqx").filter_jit),
+    ("flax.nnx", "jit", lambda: importlib.import_module("jitclient.nnx").jit),
 )
 """Module, name of its function, and what gives ours, once the program has imported the module."""
 
@@ -48,8 +49,8 @@ def install(packages: Iterable[str] = ()) -> Installed:
     """Has `jax.jit`, where user code calls it from now on, do what `jitclient.jit` does.
 
     That includes `from jax import jit` and `functools.partial(jax.jit, ...)`, also those that a module of the program
-    has at its top already. `equinox.filter_jit` likewise does what `jitclient.eqx.filter_jit` does. What is jitted
-    already stays as it is, and so do the jits of installed packages.
+    has at its top already. `equinox.filter_jit` and `flax.nnx.jit` likewise do what `jitclient.eqx.filter_jit`
+    and `jitclient.nnx.jit` do. What is jitted already stays as it is, and so do the jits of installed packages.
 
     Args:
         packages: top-level names of installed packages whose jits are to be jitclient's, too.

@@ -24,6 +24,7 @@ COMPARED = {
     "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "remote": {"bare TCP socket"},
     "leaves": {"bare socket", "plain jax.jit", "tutorial"},
+    "nnx": {"plain jax.jit"},
     "functions": {"JAX's disk cache", "plain jax.jit", "tutorial"},
     "clients": {"bare socket", "tutorial"},
     "tracing": {"bare socket", "tutorial"},

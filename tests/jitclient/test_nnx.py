@@ -391,3 +391,178 @@ def assert_same(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_it_does_what_flax_does(name: str) -> None:
     assert_same(CASES[name](jitclient.nnx.jit), CASES[name](nnx.jit))
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
+    """The structures that calls had flax find out, from now on."""
+    found: list[Graph] = []
+
+    def note(*given: Any) -> Graph:
+        found.append(Graph(*given))
+        return found[-1]
+
+    monkeypatch.setattr("jitclient.nnx.jitted.Graph", note)
+    return found
+
+
+def test_the_structure_is_found_once_while_it_is_unchanged(graphs: list[Graph]) -> None:
+    training(jitclient.nnx.jit)
+    assert len(graphs) == 1
+
+
+def test_state_stays_on_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    fetched: list[Any] = []
+    monkeypatch.setattr(jitclient.Array, "_ask", lambda self, arrays, fetch: fetched.append(self))
+    step, x = jitclient.nnx.jit(train), jitclient.device_put(X)
+    jitted = step._jitted
+    monkeypatch.setattr(step, "_jitted", lambda *args: given.append(jax.tree.leaves(args)) or jitted(*args))
+    model = net()
+    state = model, nnx.Optimizer(model, ADAM, wrt=nnx.Param), nnx.MultiMetric(loss=nnx.metrics.Average("loss"))
+    for _ in range(4):
+        step(*state, x)
+    assert {type(leaf) for leaves in given[1:] for leaf in leaves} == {jitclient.Array}
+    assert fetched == []
+
+
+def test_a_model_that_is_dropped_takes_its_arrays_along() -> None:
+    step, model = jitclient.nnx.jit(Counter.add), Counter()
+    step(model, 1)
+    array = weakref.ref(model.count.get_raw_value())
+    assert type(array()) is jitclient.Array
+    del model
+    gc.collect()
+    assert array() is None
+
+
+def test_many_models_are_not_all_remembered() -> None:
+    step, models = jitclient.nnx.jit(Counter.add), [Counter() for _ in range(20)]
+    assert [int(step(model, n)) for n, model in enumerate(models)] == [2 * n for n in range(20)]
+    assert len(step._graphs) < 20
+
+
+PROGRAM = """
+    import json
+    import numpy as np, optax
+    from flax import nnx
+    import jitclient
+    jitclient.install()
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.layers = nnx.List([nnx.Linear(3, 3, rngs=rngs) for _ in range(2)])
+            self.norm, self.dropout = nnx.BatchNorm(3, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+
+        def __call__(self, x):
+            for layer in self.layers:
+                x = nnx.relu(layer(x))
+            return self.dropout(self.norm(x))
+
+    @nnx.jit
+    def make(key):
+        return Net(nnx.Rngs(key))
+
+    @nnx.jit
+    def step(model, optimizer, metrics, x):
+        loss, gradients = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+        optimizer.update(model, gradients)
+        metrics.update(loss=loss)
+        model.calls = getattr(model, "calls", 0) + 1
+
+    import jax
+    model = make(jax.random.key(0))
+    optimizer = nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param)
+    metrics = nnx.MultiMetric(loss=nnx.metrics.Average("loss"))
+    for _ in range(3):
+        step(model, optimizer, metrics, np.ones((4, 3), np.float32))
+    print(json.dumps([float(metrics.compute()["loss"]), model.calls, type(step).__module__]))
+"""
+
+
+def test_the_next_process_traces_nothing(run_script: Any, counts: Any) -> None:
+    first = run_script(PROGRAM, env={"PYTHONHASHSEED": "1"})
+    assert first[1:] == [3, "jitclient.nnx.jitted"]
+    before = counts()
+    assert run_script(PROGRAM, env={"PYTHONHASHSEED": "2"}) == first
+    after = counts()
+    for name in ("traces", "client_traces", "local_runs"):
+        assert after[name] == before[name], name
+
+
+def refuses_two_shardings(jit: Any) -> Any:
+    here, variable = jax.sharding.SingleDeviceSharding(jax.devices()[0]), nnx.Param(jnp.ones(2))
+    return jit(lambda a, b: a[...] + b[...], in_shardings=(here, None))(variable, variable)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call gives, or the type and the text of what it raises."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error).partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda jit: jit(Counter().add),
+        lambda jit: jit(Counter.add, no_such_keyword=1),
+        lambda jit: jit(lambda: 0)(1),
+        lambda jit: jit(lambda x: x)("text"),
+        refuses_two_shardings,
+        lambda jit: jit(lambda model: jnp.zeros(model.count))(Counter()),
+    ],
+)
+def test_mistakes_are_those_of_flax(mistake: Callable[..., Any]) -> None:
+    ours, theirs = (outcome(lambda jit=jit: mistake(jit)) for jit in (jitclient.nnx.jit, nnx.jit))
+    assert ours[0] is theirs[0], (ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda jit, param: jit(lambda x: x * 2)(param),
+        lambda jit, param: jit(lambda x: x[...].sum())(param),
+        lambda jit, param: jit(jnp.dot)(param, jnp.ones(3)),
+        lambda jit, param: jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))({"a": param}),
+        lambda jit, param: jit(lambda x: x.get_metadata("note"))(param),
+        lambda jit, param: jnp.dot(jit(lambda x: x + 1)(jnp.ones(3)), param),
+    ],
+)
+def test_a_param_where_an_array_belongs_is_what_it_is_to_jax(use: Callable[..., Any]) -> None:
+    ours, theirs = (
+        outcome(lambda jit=jit: use(jit, nnx.Param(jnp.arange(3.0), note=1))) for jit in (jitclient.jit, jax.jit)
+    )
+    assert type(ours) is type(theirs) or isinstance(ours, jax.Array), (ours, theirs)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_stages_are_those_of_flax() -> None:
+    step, model = jitclient.nnx.jit(Counter.add), Counter()
+    step(model, 1)
+    assert step.eval_shape(model, 1).shape == ()
+    assert "stablehlo.add" in step.lower(model, 1).as_text()
+
+
+def test_it_may_be_copied_and_pickled() -> None:
+    step = jitclient.nnx.jit(Counter.add)
+    for again in (copy.deepcopy(step), pickle.loads(pickle.dumps(jitclient.nnx.jit(train)))):
+        assert type(again) is type(step)
+
+
+def test_shardings() -> None:
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    for jit in (nnx.jit, jitclient.nnx.jit):
+        step, model = jit(Counter.add, in_shardings=(here, None), out_shardings=here), Counter()
+        assert int(step(model, 2)) == 4
+        assert model.count.get_raw_value().sharding == here
+        by_filter = nnx.StateSharding({...: here})
+        assert int(jit(Counter.add, in_shardings=(by_filter, None))(model, 2)) == 8
+
+
+def test_variables_of_references_cannot_leave_the_process() -> None:
+    with nnx.var_defaults(ref=True):
+        model = Counter()
+    with pytest.raises(jitclient.CaptureError, match="Ref, which lives in this process only"):
+        jitclient.nnx.jit(Counter.add)(model, 1)

@@ -59,7 +59,9 @@ class Graph:
     def leaves(self) -> list[NodeLeaves]:
         """The nodes as pytrees, with the values that they have now."""
         return [
-            NodeLeaves(graphdef, ([leaf.get_raw_value() if is_node(leaf) else leaf for leaf in leaves],))
+            NodeLeaves(
+                graphdef, ([leaf.get_raw_value() if isinstance(leaf, nnx.Variable) else leaf for leaf in leaves],)
+            )
             for graphdef, leaves in zip(self._graphdefs, self._leaves, strict=True)
         ]
 
@@ -102,7 +104,9 @@ class Graph:
                 self._watch_static(each)
         elif isinstance(value, nnx.Pytree):
             attributes = vars(value)
-            self._modules.append((weakref.ref(value, self._forget), list(attributes), list(map(id, attributes.values()))))
+            self._modules.append(
+                (weakref.ref(value, self._forget), list(attributes), list(map(id, attributes.values())))
+            )
             self._held += [each for each in attributes.values() if not isinstance(each, nnx.Pytree)]
         elif kind in (list, dict, nnx.State):
             self._containers.append((value, *_seen(value)))

@@ -74,9 +74,14 @@ class Jitted(Generic[P, R]):
             pass
         leaves, shape = jax.tree.flatten((args, kwargs), is_leaf=is_node)
         nodes = [leaf for leaf in leaves if is_node(leaf)]
-        graph = self._graph_of(nodes)
+        graph = self._known_graph(nodes)
+        if graph is None:
+            if self._own.in_shardings is not None:
+                _check_aliasing((args, kwargs), (self._own.in_shardings, None))
+            graph = self._new_graph(nodes)
         given = iter(graph.leaves())
-        pure_args, pure_kwargs = shape.unflatten([next(given) if is_node(leaf) else leaf for leaf in leaves])
+        pure = [next(given) if is_node(leaf) else leaf for leaf in leaves]
+        pure_args, pure_kwargs = jax.tree.unflatten(shape, pure)
         *changed, result = self._jitted(*pure_args, **pure_kwargs)
         after = _made_in(changed)
         if not _made_in(result) and graph.update(after):
@@ -97,22 +102,29 @@ class Jitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"jitclient.nnx.jit({self.__wrapped__!r})"
 
-    def _graph_of(self, nodes: list[Any]) -> Graph:
+    def _known_graph(self, nodes: list[Any]) -> Graph | None:
+        graph = self._graphs.get(tuple(map(id, nodes)))
+        return graph if graph is not None and graph.is_current() else None
+
+    def _new_graph(self, nodes: list[Any]) -> Graph:
         key = tuple(map(id, nodes))
-        graph = self._graphs.get(key)
-        if graph is None or not graph.is_current():
-            forget = functools.partial(self._graphs.pop, key)
-            forget(None)
-            graph = Graph(nodes, forget)
-            if graph.is_simple:
-                self._graphs[key] = graph
-                while len(self._graphs) > _KEPT:
-                    del self._graphs[next(iter(self._graphs))]
+        forget = functools.partial(self._graphs.pop, key)
+        forget(None)
+        graph = Graph(nodes, forget)
+        if graph.is_simple:
+            self._graphs[key] = graph
+            while len(self._graphs) > _KEPT:
+                del self._graphs[next(iter(self._graphs))]
         return graph
 
 
 def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
     return jit(fun, **options)
+
+
+def _check_aliasing(tree: Any, shardings: Any) -> None:
+    """Refuse, as flax does, one Variable that is to have two shardings."""
+    nnx.extract.to_tree(tree, prefix=shardings, split_fn=lambda *_: None)
 
 
 def _on_trees(fun: Callable[..., Any]) -> Callable[..., Any]:
