@@ -1,7 +1,7 @@
 """`jit(auto_static=True)`: leaves of the arguments that are not arrays are static."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -74,18 +74,15 @@ class _AutoStaticPath(GeneralPath):
             return tuple(args), dict(kwargs)
         if "jax" in sys.modules:
             static_leaves.register()
-        structure = tree.structure_of(shape)
-        marked = [
-            leaf if _is_array(leaf) else self._static(leaf, n, structure, statics) for n, leaf in enumerate(leaves)
-        ]
-        positional, keywords = tree.unflattener(structure)(marked)
+        marked = [leaf if _is_array(leaf) else self._static(leaf, n, shape, statics) for n, leaf in enumerate(leaves)]
+        positional, keywords = tree.unflattener(shape)(marked)
         return joined(positional, keywords, statics)
 
-    def _static(self, leaf: Any, number: int, structure: tree.Structure, statics: Iterable[Static]) -> StaticLeaf:
+    def _static(self, leaf: Any, number: int, shape: Hashable, statics: Iterable[Static]) -> StaticLeaf:
         try:
             hash(leaf)
         except TypeError as error:
-            names = leaf_names(self._fun, structure, [where for where, _ in statics])
+            names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
             raise ValueError(
                 f"{self._name}: argument {names[number]} is no array, so it is static, but a "
                 f"{type(leaf).__qualname__} cannot be hashed ({error})"

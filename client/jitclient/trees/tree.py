@@ -64,12 +64,12 @@ def structure_of(shape: Any) -> Structure:
     return Branch(kind, meta, tuple(map(structure_of, shape.children())))
 
 
-def unflattener(structure: Structure) -> Callable[[Sequence[Any]], Any]:
-    """A function from leaves to the tree of this structure."""
+def unflattener(shape: Any) -> Callable[[Sequence[Any]], Any]:
+    """A function from leaves to the tree of this structure, or of this shape that `flatten` returned."""
     if "jax" in sys.modules:
-        unflatten: Callable[[Sequence[Any]], Any] = treedef_of(structure).unflatten
-        return unflatten
-    return lambda leaves: _build(structure, iter(leaves))
+        treedef: Any = shape_now(shape)
+        return treedef.unflatten  # type: ignore[no-any-return]
+    return lambda leaves: _build(shape, iter(leaves))
 
 
 def treedef_of(structure: Structure) -> Any:
