@@ -1,11 +1,12 @@
 """Equinox's `filter_jit` on the daemon."""
 
+import contextlib
 import functools
 import inspect
 import types
 import warnings
-from collections.abc import Callable
-from typing import Any, Generic
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, overload
 
 import equinox
 import jax
@@ -21,22 +22,37 @@ _DONATED = {
     "warn-except-first": (0, 2, 3),
     "none": (),
 }
-"""For each way to donate, the arguments of `_run` that are."""
+"""For each way to donate, the arguments that are, of a function's body: see `_body`."""
+
+_END_OF_MESSAGE = "\n\n\n----"  # what follows says that this is not `filter_jit`
 
 
-def filter_jit(fun: Any = None, *, donate: str = "none") -> Any:
+@overload
+def filter_jit(
+    fun: Callable[P, R], *, donate: str = ..., deps: Iterable[Any] | None = ...
+) -> "_FilterJitted[P, R]": ...
+@overload
+def filter_jit(
+    *, donate: str = ..., deps: Iterable[Any] | None = ...
+) -> Callable[[Callable[P, R]], "_FilterJitted[P, R]"]: ...
+def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | None = None) -> Any:
     """Runs a function on the daemon; arrays in its arguments, in modules too, are inputs, and all else is static.
 
-    Works bare, with the keyword, and as a call, as `equinox.filter_jit` does, whose counterpart it is.
+    Works bare, with keywords, and as a call, as `equinox.filter_jit` does, whose counterpart it is.
 
     Args:
         fun: a function of trees, or a module that can be called. Results may hold anything; what is no array in them
             is what it was in the trace.
         donate: "all", "all-except-first" (the first argument), "warn", "warn-except-first" or "none". With "warn", JAX
             warns of arrays whose memory no result could take.
+        deps: as for `jitclient.jit`.
+
+    Returns:
+        A function with the parameters of `fun`, which is its `__wrapped__`.
 
     Raises:
         ValueError: there is no such way to donate; in a call, a static part of the arguments cannot be hashed.
+        equinox.EquinoxRuntimeError: in a call, the condition of an `equinox.error_if` held.
 
     Example:
         >>> @jitclient.eqx.filter_jit(donate="all")
@@ -44,7 +60,9 @@ def filter_jit(fun: Any = None, *, donate: str = "none") -> Any:
     """
     if donate not in _DONATED:
         raise ValueError(f"filter_jit(..., donate={donate!r}): it must be one of {', '.join(map(repr, _DONATED))}")
-    return functools.partial(_FilterJitted, donate=donate) if fun is None else _FilterJitted(fun, donate)
+    if fun is None:
+        return functools.partial(_FilterJitted, donate=donate, deps=deps)
+    return _FilterJitted(fun, donate, deps)
 
 
 class _FilterJitted(Generic[P, R]):
@@ -52,23 +70,29 @@ class _FilterJitted(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, fun: Callable[P, R], donate: str) -> None:
+    def __init__(self, fun: Callable[P, R], donate: str, deps: Iterable[Any] | None) -> None:
         functools.update_wrapper(self, fun, updated=())
+        is_function = jax.tree_util.all_leaves([fun])
+        self._module = None if is_function else fun
         self._signature = inspect.signature(fun)
-        self._jitted = jit(_named_as(fun), auto_static=True, donate_argnums=_DONATED[donate])
-        self._is_quiet = donate.startswith("all")
+        self._donate = donate
+        body = _body(fun if is_function else None, getattr(fun, "__name__", type(fun).__name__))
+        self._jitted: Any = jit(body, auto_static=True, donate_argnums=_DONATED[donate], deps=deps)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self._given(args, kwargs)
-        if not self._is_quiet:
-            return self._jitted(*given)  # type: ignore[no-any-return]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-            return self._jitted(*given)  # type: ignore[no-any-return]
+        try:
+            with _quiet() if self._donate.startswith("all") else contextlib.nullcontext():
+                return self._jitted(*given)  # type: ignore[no-any-return]
+        except jax.errors.JaxRuntimeError as error:
+            _, found, told = str(error).rpartition("_EquinoxRuntimeError: ")
+            if found:
+                raise equinox.EquinoxRuntimeError(told.partition(_END_OF_MESSAGE)[0]) from None
+            raise
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The function for arguments of this kind, ready to be compiled; nothing runs."""
-        return self._jitted.lower(*self._given(args, kwargs))
+        return _Stage(self._jitted.lower(*self._given(args, kwargs)), self._marked)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -76,19 +100,52 @@ class _FilterJitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"filter_jit({self.__wrapped__!r})"
 
+    def __reduce__(self) -> Any:
+        return functools.partial(equinox.filter_jit, donate=self._donate), (self.__wrapped__,)
+
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         bound = self._signature.bind(*args, **kwargs)
-        return self.__wrapped__, bound.args[:1], bound.args[1:], bound.kwargs
+        return self._module, bound.args[:1], bound.args[1:], bound.kwargs
+
+    def _marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        marked, _ = self._jitted.general_path().marked(self._given(args, kwargs), {})
+        return marked  # type: ignore[no-any-return]
 
 
-def _named_as(fun: Callable[..., Any]) -> Callable[..., Any]:
-    def run(fun: Callable[..., Any], first: Any, rest: Any, keywords: Any) -> Any:
-        return jax.tree.map(_as_result, fun(*first, *rest, **keywords))
+class _Stage:
+    """A stage of JAX's, but compiled and called with the arguments of the function itself."""
 
-    run.__name__ = run.__qualname__ = getattr(fun, "__name__", type(fun).__name__)
-    return run
+    def __init__(self, stage: Any, given: Callable[..., Any]) -> None:
+        self._stage = stage
+        self._given = given
+
+    def compile(self, compiler_options: dict[str, str | bool] | None = None) -> "_Stage":
+        return _Stage(self._stage.compile(compiler_options), self._given)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stage(*self._given(args, kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+
+def _body(fun: Any, name: str) -> Callable[..., Any]:
+    """What is jitted: a call of a function, or where that is None, of the module that is an argument."""
+
+    def body(module: Any, first: Any, rest: Any, keywords: Any) -> Any:
+        return jax.tree.map(_as_result, (module if fun is None else fun)(*first, *rest, **keywords))
+
+    body.__name__ = body.__qualname__ = name
+    return body
 
 
 def _as_result(leaf: Any) -> Any:
     static_leaves.register()
     return leaf if equinox.is_array(leaf) else static_leaves.StaticLeaf(leaf)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        yield

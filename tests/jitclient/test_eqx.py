@@ -141,9 +141,73 @@ def test_mistakes_are_those_of_equinox() -> None:
         assert ours in (theirs, ValueError), call
 
 
-def test_lower_runs_nothing_and_gives_the_text() -> None:
-    step = jitclient.eqx.filter_jit(lambda x, n: x * n)
-    assert "multiply" in step.lower(X, 3).as_text()
+def test_a_condition_that_holds_raises_equinoxs_error() -> None:
+    def positive(x: Any) -> Any:
+        return eqx.error_if(x, x < 0, "must be positive")
+
+    assert_same(jitclient.eqx.filter_jit(positive)(X), X)
+    with pytest.raises(eqx.EquinoxRuntimeError, match=r"^must be positive$"):
+        jitclient.eqx.filter_jit(positive)(-X)
+
+
+def test_the_stages_take_the_arguments_of_the_function() -> None:
+    lowered = jitclient.eqx.filter_jit(lambda x, n: (x * n, n)).lower(X, 3)
+    assert "multiply" in lowered.as_text()
+    assert_same(lowered.compile()(X, 3), (X * 3, 3))
+
+
+SCALE = 2.0
+
+
+@jitclient.eqx.filter_jit
+def scaled(model: Any, x: Any, flag: bool) -> Any:
+    return jax.vmap(model)(x) * SCALE, flag
+
+
+def test_it_may_be_inside_of_others_and_of_transformations() -> None:
+    model = eqx.nn.MLP(2, 1, 8, 2, key=jax.random.key(0))
+    plain = eqx.filter_jit(scaled.__wrapped__)
+    whole = [
+        lambda of: jitclient.eqx.filter_jit(lambda m, x: of(m, x, True))(model, X),
+        lambda of: jitclient.jit(lambda x: of(model, x, True)[0])(X),
+        lambda of: eqx.filter_vmap(lambda x: of(model, x, True)[0])(np.stack([X, X + 1])),
+        lambda of: eqx.filter_grad(lambda m: of(m, X, True)[0].sum())(model),
+        lambda of: jitclient.eqx.filter_jit(eqx.filter_value_and_grad(lambda m: of(m, X, True)[0].sum()))(model),
+    ]
+    for call in whole:
+        ours, theirs = eqx.filter(call(scaled), eqx.is_array), eqx.filter(call(plain), eqx.is_array)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, theirs)
+
+
+def test_a_name_that_is_rebound_counts_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = eqx.nn.Lambda(lambda x: x)
+    before = np.asarray(scaled(net, X, True)[0])
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    np.testing.assert_allclose(scaled(net, X, True)[0], before * 1.5)
+
+
+def test_in_captures_it_is_equinoxs_own() -> None:
+    def key(annotation: Any) -> str:
+        def inner(x: Any) -> Any:
+            return x * 2
+
+        inner.__annotations__["x"] = annotation
+        jitted = jitclient.eqx.filter_jit(inner)
+        return jitclient.function_key(lambda x: jitted(x))
+
+    assert key(int) == key(float), "nothing reads an annotation"
+    back = scaled.__reduce__()[0](*scaled.__reduce__()[1])
+    assert type(back) is type(eqx.filter_jit(scaled.__wrapped__))
+
+
+def test_an_ensemble_is_mapped_inside() -> None:
+    keys = jax.random.split(jax.random.key(0), 3)
+    ensemble = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 1, 4, 1, key=key))(keys)
+
+    def of_each(ensemble: Any, x: Any) -> Any:
+        return eqx.filter_vmap(lambda model, x: model(x), in_axes=(eqx.if_array(0), None))(ensemble, x)
+
+    assert_same(jitclient.eqx.filter_jit(of_each)(ensemble, X[0]), eqx.filter_jit(of_each)(ensemble, X[0]))
 
 
 def test_the_next_process_traces_nothing(run_script: Any, counts: Any) -> None:
