@@ -51,6 +51,7 @@ def _in_block(mesh: Any) -> Iterator[None]:
 
 
 _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
+    "eager_constant_folding": lambda folds: jax.ensure_compile_time_eval() if folds else contextlib.nullcontext(),
     "jax_enable_x64": jax.enable_x64,
     "jax_default_matmul_precision": jax.default_matmul_precision,
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,

@@ -3,6 +3,7 @@
 from typing import Any
 
 CARRIED: dict[str, Any] = {
+    "eager_constant_folding": False,
     "jax_enable_x64": False,
     "jax_default_matmul_precision": None,
     "jax_numpy_dtype_promotion": "standard",
@@ -24,7 +25,6 @@ CARRIED: dict[str, Any] = {
 
 REFUSED: dict[str, Any] = {
     "check_vma": False,
-    "eager_constant_folding": False,
     "jax_accurate_erf_inv": False,
     "jax_check_static_indices": False,
     "jax_custom_jvp3": False,

@@ -119,6 +119,25 @@ def test_settings_that_raise_travel() -> None:
 
 
 @pytest.mark.usefixtures("daemon")
+def test_what_is_evaluated_while_it_is_traced_is_so_on_the_daemon() -> None:
+    def above(x: Any) -> Any:
+        return x if jnp.float32(3) > 2 else -x
+
+    for jit in (jax.jit, jitclient.jit):
+        with jax.ensure_compile_time_eval():
+            assert float(jit(above)(np.float32(1))) == 1
+        with pytest.raises(jax.errors.TracerBoolConversionError):
+            jit(above)(np.float32(1))
+
+
+@pytest.mark.usefixtures("daemon")
+def test_operations_on_handles_need_no_process_of_their_own_there() -> None:
+    handle = jitclient.device_put(np.arange(3.0, dtype=np.float32))
+    with jax.ensure_compile_time_eval():  # as equinox's enumerations are compared, and diffrax's results
+        assert np.asarray(handle == 1).tolist() == [False, True, False]
+
+
+@pytest.mark.usefixtures("daemon")
 def test_a_setting_that_cannot_travel_keeps_the_call_here() -> None:
     draw = jitclient.jit(lambda x: x + jax.random.uniform(jax.random.key(0)))
     plain = float(draw(np.float32(1)))
