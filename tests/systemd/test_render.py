@@ -82,7 +82,7 @@ def test_what_protects_a_user_protects_all() -> None:
 
 def test_the_wheel_has_the_files() -> None:
     built = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert built["force-include"] == {"systemd": "jitserver/systemd/units"}
+    assert built["force-include"]["systemd"] == "jitserver/systemd/units"
 
 
 def test_the_command_runs_this_interpreter_at_the_users_address() -> None:

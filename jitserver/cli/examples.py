@@ -1,0 +1,68 @@
+"""The examples that come with jitserver: what they are about, what they need, and what a run of one costs."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from jitclient.wire.messages import Status, Verb
+from jitserver.cli.common import ask
+
+COUNTED = ("traces", "compiles", "client_traces", "local_runs")
+
+PACKAGED = Path(__file__).parents[1] / "demo" / "examples"
+
+_PIP_NAMES = {"haiku": "dm-haiku"}
+
+
+class Example(NamedTuple):
+    """A program, and the packages that it needs and this environment lacks, as pip calls them."""
+
+    name: str
+    about: str
+    missing: list[str]
+
+
+def names() -> list[str]:
+    """The names of all examples."""
+    return sorted(path.stem for path in _folder().glob("*.py"))
+
+
+def example(name: str) -> Example:
+    """The example of that name. It is read, not run."""
+    module = ast.parse(_path(name).read_text())
+    nodes = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    packages = sorted({module.partition(".")[0] for module in imported})
+    missing = [_PIP_NAMES.get(package, package) for package in packages if not importlib.util.find_spec(package)]
+    return Example(name, (ast.get_docstring(module) or "").partition(".")[0], missing)
+
+
+def run(name: str) -> dict[str, Any]:
+    """Runs an example in a fresh process; returns what it printed, how long it took, and what was counted meanwhile.
+
+    Raises:
+        ClickException: it failed.
+    """
+    before: Status = ask(Verb.STATUS, None, Status)
+    start = time.time()
+    done = subprocess.run([sys.executable, str(_path(name))], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"{_path(name)} failed")
+    after: Status = ask(Verb.STATUS, None, Status)
+    counted = {field: getattr(after, field) - getattr(before, field) for field in COUNTED}
+    return {"seconds": time.time() - start, "output": done.stdout, **counted}
+
+
+def _path(name: str) -> Path:
+    return _folder() / f"{name}.py"
+
+
+def _folder() -> Path:
+    return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[2] / "examples"  # in a checkout

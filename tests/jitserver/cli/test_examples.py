@@ -1,0 +1,63 @@
+"""`jitserver demo` lists and runs the examples."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jitserver.cli import examples, main
+
+TOP = Path(__file__).parents[3]
+
+
+def demo(*arguments: str) -> Any:
+    return CliRunner().invoke(main, ["demo", *arguments])
+
+
+def test_the_list_says_what_each_is_about() -> None:
+    listed = json.loads(demo("--list", "--json").stdout)
+    assert {one["name"] for one in listed} == {path.stem for path in (TOP / "examples").glob("*.py")}
+    assert all(one["about"] for one in listed)
+    assert all(one["name"] in demo("--list").stdout for one in listed)
+
+
+def test_what_is_missing_ends_with_one_line_that_pip_understands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examples, "PACKAGED", tmp_path)
+    monkeypatch.setattr(examples, "_PIP_NAMES", {"other_that_is_missing": "dm-other"})
+    source = "import json\nimport jax\nimport missing.part\nfrom other_that_is_missing.part import a\n"
+    (tmp_path / "needy.py").write_text(f'"""Needs much. And more."""\n{source}')
+    [listed] = json.loads(demo("--list", "--json").stdout)
+    assert listed == {"name": "needy", "about": "Needs much", "missing": ["missing", "dm-other"]}
+    done = demo("needy")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "Error: the example needy needs: pip install missing dm-other\n"
+
+
+def test_an_unknown_example_is_wrong_usage() -> None:
+    done = demo("no_such_example")
+    assert done.exit_code == 2
+    assert "jitserver demo --list" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_second_run_of_an_example_makes_nothing(cli: Callable[..., Any], daemon: str) -> None:
+    done = cli("demo", "training_loop", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    first, second = found["runs"]
+    assert found["example"] == "training_loop"
+    assert first["traces"] > 0
+    assert [second[name] for name in examples.COUNTED] == [0] * len(examples.COUNTED)
+    assert "final loss" in second["output"]
+
+
+def test_the_wheel_has_them_where_the_command_looks() -> None:
+    built = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert TOP / built["force-include"]["examples"] == examples.PACKAGED
