@@ -1,43 +1,59 @@
-"""Train an equinox model. With `auto_static=True`, its functions, sizes and flags are static."""
+"""Train an equinox model with state. Run it twice: the second run traces and compiles nothing."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import jitclient
 
+jitclient.install()
 
-def loss_of(model, x, y):
-    """Mean squared error over a batch."""
-    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
-
-
-@jitclient.jit(auto_static=True)
-def step(arrays, rest, x, y):
-    """One step of gradient descent on the arrays of a model; `rest` is everything else in it."""
-    loss, gradients = eqx.filter_value_and_grad(loss_of)(eqx.combine(arrays, rest), x, y)
-    updates = jax.tree.map(lambda gradient: -0.1 * gradient, gradients)
-    return eqx.apply_updates(arrays, updates), loss
+optimizer = optax.adam(1e-2)
 
 
-def main() -> None:
-    """Trains for 200 steps; the model's arrays stay on the daemon."""
-    random = np.random.default_rng(0)
-    x = random.normal(size=(256, 2)).astype(np.float32)
-    y = x[:, :1] * x[:, 1:]
-    x, y = jitclient.device_put((x, y))
+class Net(eqx.Module):
+    """A network of one hidden layer with batch normalization, whose running mean and variance are its state."""
 
-    model = eqx.nn.MLP(in_size=2, out_size=1, width_size=32, depth=2, key=jax.random.key(0))
-    arrays, rest = eqx.partition(model, eqx.is_array)
-    for number in range(200):
-        arrays, loss = step(arrays, rest, x, y)
-        if number % 50 == 0:
-            print(f"step {number}: loss {float(loss):.4f}")
-    print(f"final loss {float(loss):.4f}")
-    trained = eqx.combine(arrays, rest)
-    print(f"at (1, 1): {float(trained(jnp.ones(2))[0]):.2f}")  # the model works in this process too
+    first: eqx.nn.Linear
+    norm: eqx.nn.BatchNorm
+    second: eqx.nn.Linear
+    scale: float = eqx.field(static=True)
+
+    def __init__(self, width, key):
+        first, second = jax.random.split(key)
+        self.first = eqx.nn.Linear(2, width, key=first)
+        self.norm = eqx.nn.BatchNorm(width, axis_name="batch", mode="batch")
+        self.second = eqx.nn.Linear(width, 1, key=second)
+        self.scale = 2.0
+
+    def __call__(self, x, state):
+        x, state = self.norm(self.first(x), state)
+        return self.scale * self.second(jax.nn.tanh(x)), state
 
 
-if __name__ == "__main__":
-    main()
+def loss_of(model, state, x, y):
+    """Mean squared error over a batch, and the new state."""
+    guess, state = jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(x, state)
+    return jnp.mean((guess - y) ** 2), state
+
+
+@eqx.filter_jit(donate="all-except-first")
+def step(batch, model, state, optimizer_state):
+    """One step of Adam. Model and states are donated: the daemon reuses their memory."""
+    (loss, state), gradients = eqx.filter_value_and_grad(loss_of, has_aux=True)(model, state, *batch)
+    updates, optimizer_state = optimizer.update(gradients, optimizer_state)
+    return eqx.apply_updates(model, updates), state, optimizer_state, loss
+
+
+x = np.random.default_rng(0).normal(size=(256, 2)).astype(np.float32)
+batch = x, x[:, :1] * x[:, 1:]
+model, state = eqx.nn.make_with_state(Net)(32, jax.random.key(0))
+optimizer_state = optimizer.init(eqx.filter(model, eqx.is_array))
+for number in range(200):
+    model, state, optimizer_state, loss = step(batch, model, state, optimizer_state)
+    if number % 50 == 0:
+        print(f"step {number}: loss {float(loss):.4f}")
+guess, _ = eqx.nn.inference_mode(model)(jnp.ones(2), state)  # the model works in this process too
+print(f"at (1, 1): {float(guess[0]):.1f}")
