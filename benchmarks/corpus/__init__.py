@@ -1,0 +1,1 @@
+"""Programs that people bring: as plain JAX, then under `jitclient.install()` in two fresh processes, and compared."""

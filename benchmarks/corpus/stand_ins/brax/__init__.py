@@ -1,0 +1,1 @@
+"""Brax, for programs that import it and do not use it."""

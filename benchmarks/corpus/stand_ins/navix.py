@@ -1,0 +1,1 @@
+"""NAVIX, for programs that import it and do not use it."""

@@ -1,0 +1,1 @@
+"""TensorBoard, for programs that import it and do not use it."""

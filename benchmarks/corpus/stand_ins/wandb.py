@@ -1,0 +1,7 @@
+"""Weights & Biases, switched off."""
+
+
+def init(**settings): ...
+
+
+def log(values): ...
