@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: runs the benchmarks with those names, or all."""
+"""`python -m benchmarks [NAME ...]`: runs the benchmarks, all by default; `programs` has options of its own."""
 
 import importlib
 import json
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from benchmarks import scenarios, table
+from benchmarks.corpus.command import main as programs
 from benchmarks.machine import machine
 from benchmarks.measure import Effort
 from benchmarks.result import OURS
@@ -62,4 +63,6 @@ def _conformance(as_json: bool) -> tuple[dict[str, Any], bool]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["programs"]:
+        programs(sys.argv[2:], prog_name="python -m benchmarks programs")
     main(prog_name="python -m benchmarks")

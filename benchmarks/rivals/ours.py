@@ -18,7 +18,7 @@ def serve(folder: Path, *options: str) -> Iterator[dict[str, str]]:
     """A daemon of its own, with nothing in its cache but what one on the same folder left there."""
     path = folder / "d.sock"
     arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{path}", *options]
-    with running(arguments, environment(folder), folder, lambda: _answers(path)):
+    with running(arguments, environment(folder), folder, lambda: answers(path)):
         yield {"JITSERVER_ADDRESS": f"unix:{path}"}
 
 
@@ -30,6 +30,7 @@ def connect() -> Iterator[Caller]:
     yield Caller(jitclient.jit, jitclient.device_put, jitclient.block_until_ready)
 
 
-def _answers(path: Path) -> bool:
+def answers(path: Path) -> bool:
+    """Whether something listens at a socket."""
     with socket.socket(socket.AF_UNIX) as sock:
         return sock.connect_ex(str(path)) == 0

@@ -10,6 +10,9 @@ class Tensor:
     def numpy(self):
         return self._array
 
+    def flatten(self):
+        return Tensor(self._array.flatten())
+
 
 class device:
     def __init__(self, name):

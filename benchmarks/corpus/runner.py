@@ -1,0 +1,113 @@
+"""The process of one run: `python -m benchmarks.corpus.runner PLAN`. The program is not changed, nor told.
+
+Its global random generators are seeded, and what it logs is printed, so that two runs can be compared.
+"""
+
+import contextlib
+import json
+import logging
+import random
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def main(plan_file: str) -> None:
+    """Run a program as a plan says, and leave a report: what it left in its globals and figures, and its times."""
+    plan = json.loads(Path(plan_file).read_text())
+    if plan["served"]:
+        import jitclient
+
+        jitclient.install(plan["packages"])
+    compiled: list[float] = []
+    _note_compilations(compiled)
+    random.seed(0)
+    np.random.seed(0)
+    start = time.perf_counter()
+    left = _run(plan["script"], plan["arguments"])
+    found = {**_arrays_in(left), **_drawn()}  # fetches what is still being computed
+    seconds = time.perf_counter() - start
+    np.savez(plan["arrays"], **{str(number): array for number, array in enumerate(found.values())})
+    report = {"names": list(found), "seconds": seconds, "compiled_here": sum(compiled)}
+    Path(plan["report"]).write_text(json.dumps(report))
+
+
+def _note_compilations(seconds: list[float]) -> None:
+    import jax
+
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration, **_: seconds.append(duration) if event == _COMPILED else None
+    )
+
+
+def _run(script: str, arguments: list[str]) -> dict[str, Any]:
+    """Run a script as `python SCRIPT ARGUMENTS...` does; returns its globals."""
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    sys.modules["__main__"] = module
+    _print_logs_of(script)
+    try:
+        exec(compile(Path(script).read_text(), script, "exec"), vars(module))
+    except SystemExit as end:
+        if end.code:
+            raise
+    return vars(module)
+
+
+def _print_logs_of(script: str) -> None:
+    """Print what the script logs: where libraries send it, it comes with times and process ids."""
+    make = logging.getLogRecordFactory()
+
+    def printed(*arguments: Any, **more: Any) -> logging.LogRecord:
+        record = make(*arguments, **more)
+        if record.pathname == script:
+            print(record.getMessage())
+        return record
+
+    logging.setLogRecordFactory(printed)
+
+
+def _arrays_in(left: dict[str, Any]) -> dict[str, Any]:
+    """All arrays in the globals, by name and path."""
+    import jax
+
+    found = {}
+    for name, value in left.items():
+        with contextlib.suppress(ValueError, TypeError):  # a dictionary whose keys have no order, say
+            for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+                if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
+                    found[name + jax.tree_util.keystr(path)] = _as_numpy(leaf)
+    return found
+
+
+def _drawn() -> dict[str, Any]:
+    """What the figures show that are open."""
+    found: dict[str, Any] = {}
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    for number in pyplot.get_fignums() if pyplot else ():
+        for at, axes in enumerate(pyplot.figure(number).axes):
+            data = [line.get_xydata() for line in axes.lines] + [image.get_array() for image in axes.images]
+            data += [collection.get_offsets() for collection in axes.collections]
+            found |= {f"figure {number}, axes {at}, {i}": np.ma.getdata(each) for i, each in enumerate(data)}
+    return found
+
+
+def _as_numpy(leaf: Any) -> Any:
+    import jax
+
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    array = np.asarray(leaf)
+    return array if array.dtype.kind in "biufcSU" else array.astype(np.float32)  # bfloat16 and the like
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,202 @@
+"""One program on trial: plain, then served twice, by a daemon of its own, and what that shows."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.corpus.comparing import Outcome, differences, is_identical
+from benchmarks.corpus.listing import Program
+from benchmarks.corpus.preparing import lay_out
+from benchmarks.processes import TOP, environment, output, running, temporary_folder
+from benchmarks.rivals.ours import answers
+
+_SECONDS = 600
+_COUNTS = ("calls", "traces", "client_traces", "local_runs")
+_SEEDS = {"daemon": "3", "plain": "1", "first": "1", "second": "2"}
+_SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
+_RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a trial showed.
+
+    Attributes:
+        name, kind, lines: of the program.
+        right: both served runs did what plain JAX did.
+        identical: bit for bit.
+        warm: the second process had the daemon run programs, and nothing was traced, or run as `jax.jit` runs it.
+        wrong: what differed.
+        local: the functions that ran in the client, with the reason.
+        why: what the second process had made, with the reason; or why there is no verdict.
+        seconds: plain, first, second.
+        compiled_here: seconds that JAX compiled in the process, for the same runs.
+        counts: of the second process: what the daemon counted.
+    """
+
+    name: str
+    kind: str = ""
+    lines: int = 0
+    right: bool = False
+    identical: bool = False
+    warm: bool = False
+    wrong: list[str] = dataclasses.field(default_factory=list)
+    local: list[str] = dataclasses.field(default_factory=list)
+    why: list[str] = dataclasses.field(default_factory=list)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    compiled_here: dict[str, float] = dataclasses.field(default_factory=dict)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One process of a program: what it did, and what it said on stderr; `error` is its traceback, if it failed."""
+
+    outcome: Outcome
+    stderr: str
+    report: dict[str, Any]
+    error: str = ""
+
+
+def verdict_on(program: Program, mirrors: Path | None = None, libraries: Sequence[Path] = ()) -> Verdict:
+    """Try a program.
+
+    Args:
+        program: the program.
+        mirrors: where repositories are, instead of on GitHub.
+        libraries: folders with packages that programs need.
+    """
+    about = Verdict(program.name, program.kind, program.lines)
+    with temporary_folder() as folder:
+        packages = folder / "site-packages"
+        for each in (packages, folder / "program"):
+            each.mkdir()
+        try:
+            script = lay_out(program, folder / "program", packages, mirrors)
+        except RuntimeError as error:
+            return dataclasses.replace(about, why=[str(error)])
+        path = [*map(str, (packages, *libraries, TOP)), *filter(None, [os.environ.get("PYTHONPATH")])]
+        place = _Place(program, script, folder, os.pathsep.join(path))
+        plain = place.run("plain")
+        if plain.error:
+            return dataclasses.replace(about, why=[f"plain JAX: {plain.error}"])
+        with place.daemon() as counts:
+            first = place.run("first")
+            before = counts()
+            second = place.run("second")
+            after = counts()
+    counted = {name: after[name] - before[name] for name in _COUNTS}
+    return _judged(about, {"plain": plain, "first": first, "second": second}, counted)
+
+
+def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Verdict:
+    served = [runs["first"], runs["second"]]
+    wrong = [run.error for run in served if run.error]
+    wrong = wrong or [each for run in served for each in differences(runs["plain"].outcome, run.outcome)]
+    said = [_SAID.findall(run.stderr) for run in served]
+    here = [match for each in said[0] + said[1] if (match := _RAN_HERE.match(each))]
+    local = [f"{match[1]}: {match[2]}" for match in here]
+    made = [each for each in said[1] if not _RAN_HERE.match(each)]
+    nothing = [] if counted["calls"] or wrong else ["nothing of it ran on the daemon"]
+    cold = counted["traces"] + counted["client_traces"] + counted["local_runs"]
+    return dataclasses.replace(
+        about,
+        right=not wrong,
+        identical=not wrong and all(is_identical(runs["plain"].outcome, run.outcome) for run in served),
+        warm=not wrong and not nothing and not cold,
+        wrong=list(dict.fromkeys(wrong)),
+        local=list(dict.fromkeys(local)),
+        why=[*nothing, *dict.fromkeys(made)],
+        seconds={name: run.report.get("seconds", 0.0) for name, run in runs.items()},
+        compiled_here={name: run.report.get("compiled_here", 0.0) for name, run in runs.items()},
+        counts=counted,
+    )
+
+
+class _Place:
+    """Where a program runs: folders, paths and processes."""
+
+    def __init__(self, program: Program, script: Path, folder: Path, path: str) -> None:
+        self._program = program
+        self._script = script
+        self._folder = folder
+        self._socket = folder / "d.sock"
+        self._path = path
+
+    def daemon(self) -> Any:
+        """Run a daemon of its own; gives what asks for its counts."""
+        return _daemon(self._socket, self._folder, self._environment("daemon"))
+
+    def run(self, how: str) -> Run:
+        """Run the program in a fresh process; `how` is plain, first or second."""
+        scratch, arrays, report, plan = (self._folder / name for name in ("scratch", "arrays.npz", "report", "plan"))
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        for old in (arrays, report):
+            old.unlink(missing_ok=True)
+        task = {
+            "script": str(self._script),
+            "arguments": self._program.arguments,
+            "packages": self._program.packages,
+            "served": how != "plain",
+            "arrays": str(arrays),
+            "report": str(report),
+        }
+        plan.write_text(json.dumps(task))
+        command = [sys.executable, "-m", "benchmarks.corpus.runner", str(plan)]
+        with open(self._folder / "out", "w+") as out, open(self._folder / "err", "w+") as err:
+            try:
+                status = subprocess.run(
+                    command,
+                    check=False,
+                    env=self._environment(how),
+                    cwd=scratch,
+                    stdout=out,
+                    stderr=err,
+                    timeout=_SECONDS,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                status = f"none: it ran for {_SECONDS} s"
+        printed, stderr = ((self._folder / name).read_text(errors="replace") for name in ("out", "err"))
+        if status or not report.exists():
+            return Run(Outcome(printed, {}), stderr, {}, f"status {status}: {_error(stderr)}")
+        told = json.loads(report.read_text())
+        with np.load(arrays) as saved:
+            found = dict(zip(told["names"], [saved[str(number)] for number in range(len(told["names"]))], strict=True))
+        return Run(Outcome(printed, found), stderr, told)
+
+    def _environment(self, how: str) -> dict[str, str]:
+        return environment(
+            self._folder,
+            JITSERVER_ADDRESS=f"unix:{self._socket}",
+            JITSERVER_FALLBACK="local",
+            JITSERVER_EXPLAIN="1",
+            MPLBACKEND="agg",
+            PYTHONHASHSEED=_SEEDS[how],
+            PYTHONPATH=self._path,
+        )
+
+
+@contextlib.contextmanager
+def _daemon(socket: Path, folder: Path, env: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
+    arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{socket}"]
+    with running(arguments, env, folder, lambda: answers(socket)):
+        yield lambda: json.loads(output(["-P", "-m", "jitserver", "status", "--json"], env, folder))
+
+
+def _error(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return next(
+        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception|Interrupt|Exit)\b", line)),
+        lines[-1] if lines else "",
+    )
