@@ -264,3 +264,49 @@ def test_a_container_of_ones_own_may_drop_what_is_of_no_use_elsewhere(write, dro
         """
     )
     assert load(capture(module.fn).payload).fn(1) == (2, 3)
+
+
+@pytest.mark.parametrize("key", ["id(data)", "(1, id(data))", "7"])
+def test_a_cache_by_address_that_an_installed_class_does_not_pickle(write, tmp_path, key):
+    (tmp_path / "um_target-1.0.dist-info").mkdir()
+    installed = write(
+        um_sampler=f"""
+        class Sampler:
+            def __init__(self, data):
+                self.cache = {{{key}: "found"}}
+                self.data = data
+            def __getstate__(self):
+                return {{**self.__dict__, "cache": {{}}}}
+            def is_there(self, data):
+                return {key} in self.cache
+        """
+    )
+
+    def function_of(data):
+        sampler = installed.Sampler(data)
+        return lambda x: (x, sampler, data)
+
+    one, other = (capture(function_of([value, 2.0])) for value in (1.0, 1.0))  # equal values, at two addresses
+    assert one.key == other.key
+    assert one.key != capture(function_of([3.0, 2.0])).key
+    _, sampler, data = load(one.payload).fn(1)
+    assert sampler.data is data
+    assert list(sampler.cache.values()) == ["found"]
+    assert sampler.is_there(data)
+    assert sampler.is_there([1.0]) == (key == "7")
+
+
+def test_a_number_like_an_address_stays_one(write, tmp_path):
+    (tmp_path / "um_target-1.0.dist-info").mkdir()
+    installed = write(
+        um_table="""
+        class Table:
+            cache = None
+            def __getstate__(self):
+                return {"cache": {}}
+        """
+    )
+    table = installed.Table()
+    table.cache = {2**40: "a", (2**40, id(table)): "b", (id(object),): "c"}
+    made = load(capture(lambda x: (x, table)).payload).fn(1)[1]
+    assert made.cache == {2**40: "a", (2**40, id(made)): "b", (id(object),): "c"}

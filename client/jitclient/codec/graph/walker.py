@@ -75,6 +75,7 @@ class Walker:
         self.packages: set[str] = set()
         self.has_opaque = False
         self.caches: set[int] = set()
+        self.keyed_by_address: set[int] = set()  # what an installed class keeps to itself: maybe a cache, by `id`
         self.room = 1_000_000  # how much may be looked after while copies are made
         self.namespaces: dict[int, Node] = {}
         self.bindings: dict[Any, Node] = {}
@@ -120,6 +121,18 @@ class Walker:
     def leaves_caches_empty(self, held: Iterable[Any]) -> None:
         """Note weak containers that belong to installed code: what they hold depends on what ran before."""
         self.caches.update(id(each) for each in held if type(each).__module__ in ("weakref", "_weakrefset"))
+
+    def address(self, number: int) -> Node:
+        """What stands for a number that is the `id` of an object, if the capture makes that object."""
+        node = Node("address", number, [number])
+
+        def look() -> None:
+            target = self._known.get(number)
+            if type(target) is Node:
+                node.replace_args([target])
+
+        self.at_rest(look)
+        return node
 
     def uses_package(self, module: str) -> None:
         """Note that the capture refers to an installed module."""

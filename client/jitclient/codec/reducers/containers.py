@@ -26,8 +26,19 @@ def _names_or_dict(walker: Walker, mapping: dict[Any, Any]) -> Value:
 
 @describes_as("dict")
 def _dict(walker: Walker, node: Node, mapping: dict[Any, Any]) -> None:
-    if mapping:
+    if id(mapping) in walker.keyed_by_address:
+        node.fill("update", [[_by_address(walker, key), walker.value(item)] for key, item in mapping.items()])
+    elif mapping:
         node.fill("update", dict(mapping) if _holds_atoms(mapping) else walker.pairs(mapping))
+
+
+_LOWEST = 2**32  # of all addresses that `id` gives
+
+
+def _by_address(walker: Walker, key: Any) -> Value:
+    if type(key) is tuple:
+        return tuple([_by_address(walker, part) for part in key])
+    return walker.address(key) if type(key) is int and key > _LOWEST else walker.value(key)
 
 
 def _holds_atoms(mapping: dict[Any, Any]) -> bool:

@@ -99,6 +99,8 @@ def _describe_by_state(walker: Walker, node: Node, obj: Any, lost: frozenset[str
     kept_slots = {name: value for name, value in slots.items() if name not in lost}
     if kept or kept_slots:
         node.fill("state", walker.pairs(kept), walker.pairs(kept_slots))
+    if not is_user_class(type(obj)):
+        walker.keyed_by_address.update(id(attributes[name]) for name in lost if name in attributes)
     for name in sorted(lost):
         if name in attributes and not is_own_hash(obj, attributes[name]):
             node.fill("state", walker.pairs({name: attributes[name]}), [], lenient=True)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jitclient.codec.pickler import VERSION
 
-FORMAT = 6
+FORMAT = 7
 """Part of the context of every key: raise it whenever the same function gets other bytes."""
 
 

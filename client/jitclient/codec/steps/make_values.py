@@ -127,6 +127,7 @@ def _opaque(program: str, number: int) -> Any:
 FILLERS.update(dict.fromkeys(("add", "extend", "update"), _hold))
 register(
     makers={
+        "address": lambda target: target if type(target) is int else id(target),
         "array": numpy_array,
         "bare": object.__new__,
         "bytearray": bytearray,
