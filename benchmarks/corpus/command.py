@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def main(
 
     Without FOLDERS these are public programs, which are fetched. Exit status: 1 if one of them is not right.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     programs = [each for folder in folders for each in listing.in_folder(folder)] if folders else listing.public()
     chosen = [each for each in programs if each.name in only or not only]
     if unknown := set(only) - {each.name for each in chosen}:
