@@ -166,6 +166,14 @@ DIFFERENT = {
     ),
     "generic_alias": ("K = list[int]\ndef fn(x): return K", "K = list[str]\ndef fn(x): return K"),
     "union": ("K = int | str\ndef fn(x): return K", "K = int | float\ndef fn(x): return K"),
+    "forward_reference": (
+        "import typing\nK = typing.ForwardRef('A')\ndef fn(x): return K",
+        "import typing\nK = typing.ForwardRef('B')\ndef fn(x): return K",
+    ),
+    "forward_reference_of_a_class": (
+        "import typing\nK = typing.ForwardRef('A')\ndef fn(x): return K",
+        "import typing\nK = typing.ForwardRef('A', is_class=True)\ndef fn(x): return K",
+    ),
     "new_type": (
         "import typing\nK = typing.NewType('A', int)\ndef fn(x): return K",
         "import typing\nK = typing.NewType('A', str)\ndef fn(x): return K",

@@ -1,5 +1,7 @@
 """Libraries that keep what is open in their modules, or what their objects are made of in objects of their own."""
 
+from typing import Union
+
 import e3nn_jax as e3nn
 import haiku as hk
 import jax
@@ -9,6 +11,7 @@ WARM = [
     "case_irreps_as_static_data",
     "case_irreps_made_inside",
     "case_haiku_network",
+    "case_haiku_network_of_a_type_that_names_itself",
     "case_haiku_state",
 ]
 X = jnp.linspace(-1.0, 1.0, 8).reshape(2, 4)
@@ -34,6 +37,19 @@ def case_haiku_network(jit):
     made = hk.without_apply_rng(hk.transform(network))
     params = jit(made.init)(jax.random.key(0), X)
     return jit(jax.value_and_grad(lambda params, x: made.apply(params, x).sum()))(params, X)
+
+
+Tree = Union[jax.Array, "list[Tree]"]
+
+
+def of_trees(tree: Tree) -> Tree:
+    return [hk.Linear(2)(leaf) for leaf in tree]
+
+
+def case_haiku_network_of_a_type_that_names_itself(jit):
+    made = hk.without_apply_rng(hk.transform(of_trees))
+    params = made.init(jax.random.key(0), [X, X])
+    return jit(lambda params: made.apply(params, [X, X + 1]))(params)
 
 
 def counting(x):

@@ -47,6 +47,12 @@ _CALLS: dict[type, Callable[[Any], _Call]] = {
     property: lambda prop: (property, prop.fget, prop.fset, prop.fdel),
     types.GenericAlias: lambda alias: (types.GenericAlias, alias.__origin__, alias.__args__),
     types.MappingProxyType: lambda view: (types.MappingProxyType, *gc.get_referents(view)),
+    typing.ForwardRef: lambda ref: (
+        functools.partial(typing.ForwardRef, is_class=ref.__forward_is_class__),
+        ref.__forward_arg__,
+        ref.__forward_is_argument__,
+        ref.__forward_module__,
+    ),  # what it was evaluated to, it is again where that is asked for
     typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
     typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
     typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
