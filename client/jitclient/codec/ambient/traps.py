@@ -58,6 +58,20 @@ for _use in (*_USES.split(), *_OPERATORS.split(), *(f"r{name}" for name in _OPER
     setattr(Trap, f"__{_use}__", Trap._fail)
 
 
+class Flags(Trap):
+    """Stands for absl's flags: those that are known can be read by name; any other use is an error."""
+
+    def __init__(self, message: str, flags: dict[str, Any], is_armed: bool = True) -> None:
+        super().__init__(True, message, is_armed)
+        self.__dict__["flags"] = flags
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return object.__getattribute__(self, name)
+        flags = self.__dict__["flags"]
+        return flags[name] if name in flags else self._fail()
+
+
 class ModuleView(types.ModuleType):
     """An installed module as captured code sees it: with what user code put on it, and traps."""
 

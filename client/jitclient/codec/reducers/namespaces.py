@@ -18,6 +18,7 @@ from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes
 from jitclient.codec.plain import Reduced, is_plain
 from jitclient.codec.user_code.bytecode import Chain
+from jitclient.codec.user_code.flags import is_flags
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import MISSING, home_of
 from jitclient.codec.user_code.ownership import (
@@ -145,7 +146,8 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
             break
         dotted = chain[: depth + 1]
         ambient = ambient_name(held)
-        if ambient is not None or is_user_made(held) or _is_settings(held) or _may_be_other(value, part, held):
+        is_ours = ambient is not None or is_user_made(held) or is_flags(held)
+        if is_ours or _is_settings(held) or _may_be_other(value, part, held):
             walker.patches.add((value.__name__, part))
             bound.append(_patch(walker, names, name, dotted, held))
         value = held

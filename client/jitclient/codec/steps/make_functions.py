@@ -3,7 +3,7 @@
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from jitclient.codec.ambient.traps import ModuleView, Trap, arm, guarded, viewed
+from jitclient.codec.ambient.traps import Flags, ModuleView, Trap, arm, guarded, viewed
 from jitclient.codec.steps.builder import MAKERS, Builder, register
 from jitclient.codec.steps.private_imports import Source
 from jitclient.codec.unpickler import from_bytes
@@ -60,7 +60,14 @@ def _source(builder: Builder, name: str, is_package: bool, code: Any, home: Any,
 
 
 def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
-    trap = Trap(is_ambient, message, is_armed=False)
+    return _armed_at_end(builder, Trap(is_ambient, message, is_armed=False))
+
+
+def _flags(builder: Builder, message: str, flags: Any) -> Trap:
+    return _armed_at_end(builder, Flags(message, dict(flags), is_armed=False))
+
+
+def _armed_at_end(builder: Builder, trap: Trap) -> Trap:
     builder.at_end.append(lambda: arm(trap))
     return trap
 
@@ -68,6 +75,7 @@ def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
 MAKERS.update(
     alias=lambda builder, name, home: builder.sandbox.imports.add_alias(name, home),
     bind=_bind,
+    flags=_flags,
     function=_function,
     namespace=Builder.namespace,
     patch=_patch,
