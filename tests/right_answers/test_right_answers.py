@@ -10,21 +10,14 @@ A program may say of its cases, by name:
     SEEDED: clients trace them, once for each hash seed.
 """
 
-import ast
 import dataclasses
 import functools
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parent
-PROGRAMS = FOLDER / "programs"
+from .processes import PROGRAMS, Outcomes, cases, named, run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,45 +41,8 @@ ROUNDS = [CORE, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 """With a folder for it, what plain JAX compiles under one hash seed is not compiled again under the other."""
 
-Outcomes = dict[str, dict[str, Any]]
 
-
-def _cases() -> list[str]:
-    return [
-        f"{path.stem}.{node.name}"
-        for path in sorted(PROGRAMS.glob("*.py"))
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
-    ]
-
-
-def _named(label: str) -> set[str]:
-    """The cases that their programs list under a name."""
-    return {
-        f"{path.stem}.{case}"
-        for path in PROGRAMS.glob("*.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == label
-        for case in ast.literal_eval(node.value)
-    }
-
-
-WARM, LOCAL, SEEDED = map(_named, ("WARM", "LOCAL", "SEEDED"))
-
-
-def _run(how: str, seed: int, *programs: str, **environment: str) -> Outcomes:
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "runner.py"), how, str(PROGRAMS), *programs],
-        env={**os.environ, "PYTHONHASHSEED": str(seed), "JITSERVER_FALLBACK": "local", **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
-    outcomes: Outcomes = json.loads(done.stdout.splitlines()[-1])
-    return outcomes
-
+WARM, LOCAL, SEEDED = (named(PROGRAMS, label) for label in ("WARM", "LOCAL", "SEEDED"))
 
 Answers = Callable[[Round], tuple[dict[str, Outcomes], dict[str, Outcomes]]]
 
@@ -99,18 +55,18 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes]]:
         clients = dict(zip(("first", "second"), these.seeds, strict=False))
         compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
-        plain = {client: _run("plain", seed, **compiled) for client, seed in clients.items()}
+        plain = {client: run("plain", seed, PROGRAMS, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"
         more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": str(int(these.verifies))}
         with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
-            return plain, {client: _run("served", seed, **more) for client, seed in clients.items()}
+            return plain, {client: run("served", seed, PROGRAMS, **more) for client, seed in clients.items()}
 
     return of
 
 
 @pytest.mark.core
 @pytest.mark.timeout(2400)  # the first of a round has all programs run four times
-@pytest.mark.parametrize("case", _cases())
+@pytest.mark.parametrize("case", cases(PROGRAMS))
 @pytest.mark.parametrize("these", ROUNDS, ids=str)
 def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> None:
     plain, served = answers(these)
@@ -136,7 +92,8 @@ def test_what_one_client_traced_another_with_its_hash_seed_finds(
     address = f"unix:{tmp_path_factory.mktemp('d')}/s"
     programs = sorted({case.partition(".")[0] for case in SEEDED})
     with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
-        first, second, other = (_run("served", seed, *programs, JITSERVER_ADDRESS=address) for seed in (1, 1, 2))
+        clients = [run("served", seed, PROGRAMS, *programs, JITSERVER_ADDRESS=address) for seed in (1, 1, 2)]
+    first, second, other = clients
     for case in SEEDED:
         assert first[case]["traced_here"] > 0, case
         assert second[case]["traced_here"] == 0, case
