@@ -8,7 +8,7 @@ from jax.extend import core
 
 from jitclient.codec import values
 from jitclient.local_jax import shardings
-from jitclient.local_jax.avals import is_wider_than_new, spec_of_aval
+from jitclient.local_jax.avals import abstract, is_wider_than_new, spec_of_aval
 from jitclient.tracing import device_options
 from jitclient.wire.messages import Signature, Spec
 from jitclient.wire.shardings import Sharding
@@ -53,7 +53,7 @@ def lowered(
     again.__name__ = name
     outputs = device_options.of_results(told.outputs, out_tree, deref)
     placed = jitted(again, signature, {**options, "out_shardings": outputs})
-    return placed.lower(*traced.in_avals[0])
+    return placed.lower(*map(abstract, signature.leaves))
 
 
 def results(avals: Sequence[Any], compiled: Any, signature: Signature) -> tuple[Spec, ...]:
