@@ -1,7 +1,7 @@
 """All exceptions of jitserver.
 
 JitserverError
-├── SettingsError (ValueError)         a JITSERVER_* variable has an invalid value
+├── SettingsError (ValueError)         a JITSERVER_* variable, or JAX_PLATFORMS, has an invalid value
 ├── CaptureError (TypeError)           a function cannot be captured, or a capture cannot be loaded
 │   └── AmbientInput                   it reads something outside Python's objects (a file, the environment)
 ├── DaemonError (ConnectionError)

@@ -14,6 +14,7 @@ from jitclient.codec.ambient import process_state
 from jitclient.codec.steps.format import FORMAT
 from jitclient.codec.steps.sharing import class_count as class_count
 from jitclient.digests import digest
+from jitclient.errors import SettingsError
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
@@ -93,6 +94,22 @@ def checks_values(settings: Sequence[tuple[str, Any]]) -> bool:
 def packages() -> Packages:
     """The packages of this process."""
     return Packages()
+
+
+def start_backend() -> None:
+    """Has JAX find the devices.
+
+    Raises:
+        SettingsError: there are none of the platforms that JAX is told to use.
+    """
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:  # the one for a platform without a plugin
+        platforms, why = os.environ.get("JAX_PLATFORMS", ""), f" ({error})" if str(error) else ""
+        raise SettingsError(
+            f"JAX finds no device of JAX_PLATFORMS={platforms}{why}: install its plugin (for NVIDIA GPUs, pip install "
+            "'jitserver[cuda13]'), or unset JAX_PLATFORMS"
+        ) from error
 
 
 @functools.cache

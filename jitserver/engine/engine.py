@@ -38,7 +38,7 @@ class Engine:
         world.watch()
         trace_warnings.watch()
         trace_output.watch()
-        context.of_process()  # starts the backend now, not during the first call
+        context.start_backend()  # now, not during the first call
 
     # ---- calls and arrays
 

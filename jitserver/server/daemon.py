@@ -91,7 +91,12 @@ class Daemon:
         if inherited is None:
             self._lock = _take_lock(self.options.address)
         counters = Counters()
-        engine = Engine(counters, self._cache(counters), _begun_journal())
+        try:
+            engine = Engine(counters, self._cache(counters), _begun_journal())
+        except SettingsError:
+            if self._lock is not None:
+                self._lock.close()
+            raise
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(device_infos())
         stop = functools.partial(self._request_shutdown, save_sessions=False)

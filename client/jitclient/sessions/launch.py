@@ -201,9 +201,9 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
         if ended:
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another daemon was quicker
-            raise DaemonUnavailable(f"the daemon ended at its start ({ended}):\n{_tail(log, position)}")
+            raise DaemonUnavailable(f"the daemon ended at its start ({ended}):{_tail(log, position)}")
         if time.monotonic() > deadline:
-            raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:\n{_tail(log, position)}")
+            raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
         time.sleep(_POLL_SECONDS)
 
 
@@ -223,4 +223,7 @@ def _reap(pid: int) -> str:
 def _tail(log: Path, position: int) -> str:
     with open(log, "rb") as file:
         file.seek(position)
-        return file.read().decode(errors="replace")[-2000:].strip()
+        text = file.read().decode(errors="replace")[-2000:].strip()
+    last = text.splitlines()[-1] if text else ""
+    return f" {last.removeprefix('Error: ')}" if last.startswith("Error: ") else f"\n{text}"
+    """What a daemon wrote from a position on; only the line with its error, if that came last."""
