@@ -32,6 +32,12 @@ def is_plain(spec: Spec) -> bool:
 
 def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
     return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
+def is_spread(spec: Spec) -> bool:
+    """Whether the array is on several devices."""
+    mesh = None if spec.sharding is None else spec.sharding.mesh
+    return mesh is not None and len(mesh.devices) > 1
+
+
 
 
 def _wide(data: bytes | HostArray, spec: Spec) -> Any:

@@ -1,6 +1,7 @@
 """The engine: runs the programs of the daemon."""
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
+from jitserver.engine.alone import alone
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -44,15 +46,16 @@ class Engine:
 
     def run(self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]]) -> Any:
         """Runs a program on resident and received arrays; appends its duration to `ran`, for `add_run`."""
+        run = functools.partial(alone, built.run) if built.is_spread else built.run
         slot = self._here.slot
         slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
         start = monotonic()
         try:
             if built.settings:
                 with context.entered(built.settings), _floating_point_errors():
-                    results = built.run(*arguments)
+                    results = run(*arguments)
             else:
-                results = built.run(*arguments)
+                results = run(*arguments)
         finally:
             slot[0] = 0
             built.last_call = end = monotonic()

@@ -73,11 +73,14 @@ class Program:
     direct: Any = None
     """The C++ function to which `run` passes the leaves; None until the first run, and if there is none."""
 
+    is_spread: bool = False  # over several devices
+
     plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
     """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/server/plain_runs.py`."""
 
     def __post_init__(self) -> None:
         self.nbytes = sum(map(_nbytes, self.results))
+        self.is_spread = any(map(device_arrays.is_spread, (*self.specs, *self.results)))
         unlike = self.donated or self.settings or self.may_raise or self.suspect
         if not unlike and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
