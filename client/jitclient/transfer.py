@@ -1,53 +1,89 @@
 """Moves arrays to the daemon and back, under JAX's names."""
 
+import sys
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
+from jitclient.arrays.array import Array
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.puts import put
-from jitclient.errors import DaemonUnavailable, Incompatible
+from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.local_jax import client_device, context
+from jitclient.local_jax.interop import is_tracer
 from jitclient.notices.warned import warn
 from jitclient.sessions import process
 from jitclient.settings import settings
+from jitclient.tracing import device_options
 from jitclient.trees import tree
+from jitclient.wire.shardings import Sharding
 
 Tree = TypeVar("Tree")
 
 
-def device_put(x: Any) -> Any:
-    """Puts the leaves of a tree on the daemon; returns the tree of handles.
+def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
+    """Puts the leaves of a tree on the daemon, or elsewhere there; returns the tree of handles.
 
-    Without a daemon, jax puts them in this process, after one warning.
+    Without a daemon, or if it lacks the devices, jax puts them in this process, after one warning. In a trace, this is
+    `jax.device_put`.
+
+    Args:
+        x: a tree of arrays and scalars. What is on the daemon already is not sent, and stays where it is unless
+            `device` says otherwise.
+        device: a `jax.Device` or a `jax.sharding.Sharding`, which means the daemon's devices; under `jax.set_mesh` a
+            `PartitionSpec`; or a tree prefix of `x` with them and None. None stands for the default device.
+        donate: whether the arrays in `x` may be deleted.
 
     Raises:
-        DaemonError: there is no daemon, and JITSERVER_FALLBACK=error.
+        CaptureError: a sharding cannot be sent or jax.distributed is in use, and JITSERVER_FALLBACK=error.
+        DaemonError: there is no daemon or it lacks the devices, and JITSERVER_FALLBACK=error.
         TypeError: a leaf is neither an array nor a scalar.
+        ValueError: `device` is not a prefix of the tree, or does not fit the shapes of the arrays.
 
     Example:
         >>> data = jitclient.device_put(np.zeros((1000, 10), np.float32))
+        >>> batch = jitclient.device_put(data, NamedSharding(mesh, P("batch")))
     """
     leaves, shape = tree.flatten(x)
-    here = process.session()
-    keeps_64_bits = context.keeps_64_bits()
+    structure = tree.structure_of(shape)
+    if any(map(is_tracer, leaves)):
+        return sys.modules["jax"].device_put(x, device, donate=donate)
     try:
-        arrays = put(here, leaves, [spec_of(leaf, keeps_64_bits) for leaf in leaves])
-    except (DaemonUnavailable, Incompatible) as error:
+        arrays = _put(leaves, device_options.places(device, structure))
+    except (CaptureError, DaemonUnavailable, Incompatible) as error:
         if settings().fallback == "error":
             raise
-        return _put_here(x, error)
-    return tree.unflattener(tree.structure_of(shape))(arrays)
+        return _put_here(x, device, error)
+    if donate:
+        _delete(leaves, arrays)
+    return tree.unflattener(structure)(arrays)
 
 
-def _put_here(x: Any, error: Exception) -> Any:
+def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array]:
+    context.check_alone()
+    keeps_64_bits = context.keeps_64_bits()
+    specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
+    placed = zip(specs, places, strict=True)
+    specs = [spec if place is None else msgspec.structs.replace(spec, sharding=place) for spec, place in placed]
+    return put(process.session(), leaves, specs, context.default_device(context.current()))
+
+
+def _delete(leaves: Sequence[Any], arrays: Sequence[Array]) -> None:
+    for leaf, array in zip(leaves, arrays, strict=True):
+        if leaf is not array and hasattr(leaf, "delete"):
+            leaf.delete()
+
+
+def _put_here(x: Any, device: Any, error: Exception) -> Any:
     if isinstance(error, DaemonUnavailable):
         client_device.release()
     warn(f"arrays are put in this process: {error}", RuntimeWarning)
     process.session().count_local_run()
     import jax
 
-    return jax.device_put(x)
+    return jax.device_put(x, device)
 
 
 def device_get(x: Any) -> Any:

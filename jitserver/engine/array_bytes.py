@@ -23,7 +23,8 @@ def spec_of(array: jax.Array) -> Spec:
 
 def is_ready(array: jax.Array) -> bool:
     """Whether an array is computed or was deleted."""
-    return bool(array.is_deleted() or _plain(array).is_ready())
+    data: Any = device_arrays.plain(array)
+    return bool(array.is_deleted() or data.is_ready())
 
 
 def to_bytes(array: jax.Array, deadline: float) -> memoryview:
@@ -37,7 +38,7 @@ def to_bytes(array: jax.Array, deadline: float) -> memoryview:
     """
     if array.is_deleted():  # calling is_ready on it would crash the process
         raise RuntimeError(f"Array has been deleted with shape={array.dtype.name}{list(array.shape)}.")
-    plain = _plain(array)
+    plain: Any = device_arrays.plain(array)
     while not plain.is_ready():
         if time.monotonic() > deadline:
             raise TimeoutError("no time left")
@@ -55,13 +56,5 @@ def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
     if committed:
         array = device_arrays.resident(raw, spec)
     else:
-        [device] = shardings.to_jax(spec.sharding).device_set
-        with jax.default_device(device):
-            array = device_arrays.resident(raw, msgspec.structs.replace(spec, sharding=None))
+        array = device_arrays.put(raw, msgspec.structs.replace(spec, sharding=None), spec.sharding)
     return interop.weakly_typed(array) if spec.weak_type else array
-
-
-def _plain(array: jax.Array) -> Any:
-    """The data of an array: arrays of JAX's own dtypes have no is_ready."""
-    dtype: Any = array.dtype
-    return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)

@@ -14,6 +14,8 @@ from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.array_transport import HostArray, is_key, shaped, unpack
 from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
+from jitserver.engine.alone import alone
 
 Landing = Callable[[bytes | HostArray], Any]
 
@@ -30,14 +32,14 @@ def is_plain(spec: Spec) -> bool:
     return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
 
 
-def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
-    return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
 def is_spread(spec: Spec) -> bool:
     """Whether the array is on several devices."""
     mesh = None if spec.sharding is None else spec.sharding.mesh
     return mesh is not None and len(mesh.devices) > 1
 
 
+def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
+    return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
 
 
 def _wide(data: bytes | HostArray, spec: Spec) -> Any:
@@ -58,6 +60,37 @@ def resident(data: bytes | HostArray, spec: Spec) -> jax.Array:
     value = landing(spec)(data)
     array: jax.Array = jax.device_put(value, spec.sharding and to_jax(spec.sharding))
     return array
+
+
+def put(data: bytes | HostArray, spec: Spec, default: Sharding | None) -> jax.Array:
+    """What `resident` returns, with another default device.
+
+    Raises:
+        Incompatible: there are fewer devices.
+    """
+    if default is None:
+        return resident(data, spec)
+    [device] = to_jax(default).device_set
+    with jax.default_device(device):
+        return resident(data, spec)
+
+
+def moved(array: jax.Array, spec: Spec) -> jax.Array:
+    """The array with the sharding of a spec. Both are shared if they have memory in common.
+
+    Raises:
+        Incompatible: the sharding needs more devices than there are.
+        ValueError: it does not fit the array.
+    """
+    found: jax.Array = alone(jax.device_put, array, to_jax(spec.sharding))
+    if _buffers(found) & _buffers(array):
+        share(found)
+        share(array)
+    return found
+
+
+def _buffers(array: jax.Array) -> set[int]:
+    return {shard.data.unsafe_buffer_pointer() for shard in plain(array).addressable_shards}
 
 
 def on_device(value: Any) -> jax.Array:
@@ -91,10 +124,13 @@ def nbytes(array: jax.Array) -> int:
 
 def to_host(array: jax.Array) -> HostArray:
     """The value of an array, once it is computed."""
+    return np.asarray(plain(array))
+
+
+def plain(array: jax.Array) -> jax.Array:
+    """The array, or the data of one of JAX's own dtypes, those of typed PRNG keys."""
     dtype: Any = array.dtype
-    if not isinstance(dtype, np.dtype):  # that of typed PRNG keys is JAX's own
-        return np.asarray(jax.random.key_data(array))
-    return np.asarray(array)
+    return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)
 
 
 def release_host_buffers() -> None:

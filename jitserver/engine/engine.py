@@ -67,7 +67,8 @@ class Engine:
 
     key_of = staticmethod(keys.call_key)
     on_device = staticmethod(device_arrays.on_device)
-    resident = staticmethod(device_arrays.resident)
+    put = staticmethod(device_arrays.put)
+    moved = staticmethod(device_arrays.moved)
     to_host = staticmethod(device_arrays.to_host)
     release_host_buffers = staticmethod(device_arrays.release_host_buffers)
     share = staticmethod(device_arrays.share)

@@ -6,8 +6,9 @@ import time
 import msgspec
 
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
+from jitclient.local_jax.context import on_mesh
 from jitclient.notices import labels
-from jitclient.wire.messages import EntryInfo, Prepare
+from jitclient.wire.messages import EntryInfo, Prepare, Signature
 from jitserver.cache.call_key import Makeup
 from jitserver.cache.catalog import Stored
 from jitserver.cache.corrupt import Corrupt, unpacked
@@ -216,7 +217,7 @@ class Programs:
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # it may have been another thread
                 why = _why_of_client(error, is_traced=phases != [TRACING])
-                if why is not None:
+                if why is error or (why is not None and not _is_placed(lookup.signature)):
                     self._of_clients[key] = why, request.name
                 raise TraceFailed(error, loaded, is_final=why is None or why is error) from error
             finally:
@@ -257,6 +258,12 @@ def _why_of_client(error: BaseException, is_traced: bool) -> CaptureError | None
     if is_traced or not isinstance(error, Exception) or isinstance(error, (JitserverError, MemoryError)):
         return None
     return CaptureError(f"its trace on the daemon raised {type(error).__qualname__}: {text_of(error):.200}")
+
+
+def _is_placed(signature: Signature) -> bool:
+    """Whether a client's trace could not run here: its shardings and devices are the client's."""
+    placed = any(spec.sharding is not None for spec in signature.leaves)
+    return placed or signature.shardings is not None or on_mesh(signature.context)
 
 
 def request_of(stored: Stored) -> Prepare:

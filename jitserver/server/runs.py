@@ -61,8 +61,8 @@ def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, 
         _put(engine, session, put, data, done)
 
 
-def _data(value: bytes | Attached, spec: Spec, take: Take) -> Data:
-    if isinstance(value, bytes):
+def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data:
+    if not isinstance(value, Attached):
         return value
     if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
         raise ProtocolError(f"an attachment of {value.nbytes:,} bytes is not {spec.dtype}{list(spec.shape)}")
@@ -158,11 +158,15 @@ def _nothing(nbytes: int) -> HostArray:
     raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
 
 
-def _put(engine: Engine, session: Session, put: Put, data: Data, done: Done) -> None:
+def _put(engine: Engine, session: Session, put: Put, data: int | Data, done: Done) -> None:
     try:
-        nbytes = len(data) if isinstance(data, bytes) else data.nbytes  # not by the spec, which may be invalid
+        source: Any = session.array(data) if isinstance(data, int) else data
+        nbytes = len(source) if isinstance(source, bytes) else source.nbytes  # not by the spec, which may be invalid
         session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)
-        session.keep(put.handle, [engine.resident(data, put.spec)])
+        array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
+        session.keep(put.handle, [array])
+    except Failed as error:
+        done.failures.append((put.handle, error.failure))
     except Exception as error:
         done.failures.append((put.handle, failure_of(error)))
 

@@ -439,6 +439,8 @@ def test_every_kind_of_array_comes_back(serve: Any, start_client: Any, restart: 
     place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     add = jitclient.jit(lambda x: x + 1, in_shardings=place, out_shardings=place)
     spread = add(np.arange(4096.0))
+    second = jitclient.device_put(np.ones(3), jax.devices()[1])
+    stay = jitclient.jit(lambda x: x)
     draw = jitclient.jit(lambda key: jax.random.normal(key, (3,)))
     before = np.asarray(draw(keys[1]))
     print("ready")
@@ -449,6 +451,8 @@ def test_every_kind_of_array_comes_back(serve: Any, start_client: Any, restart: 
     assert (np.asarray(draw(keys[1])) == before).all()
     assert weak.weak_type and (weak + np.float16(1)).dtype == np.float16
     assert (np.asarray(add(spread)) == np.arange(4096.0) + 2).all()
+    assert stay(spread).sharding == spread.sharding == place
+    assert stay(second).devices() == second.devices() == {jax.devices()[1]}
     print("same")
 """
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}

@@ -228,6 +228,7 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self._name)
+        context.check_alone()
         program = program_of(session, wanted, self.current_capture)
         client_device.say_so(session.platform)
         if program.prepared.seconds:  # it was compiled now

@@ -13,21 +13,28 @@ from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import Session
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Put, Run, Spec
+from jitclient.wire.shardings import Sharding
 
 
-def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec]) -> list[Array]:
-    """Put leaves on the daemon, except those that are there already. All calls before are done then.
+def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], default: Sharding | None = None) -> list[Array]:
+    """Put leaves where their specs say, except those that are there already. All calls before are done then.
+
+    Args:
+        session: with the daemon.
+        leaves: arrays of this process, and handles.
+        specs: of the arrays to be.
+        default: the device of those without a sharding, if it is not the first.
 
     Raises:
         ArrayBudgetExceeded: there is no room for them.
         BaseException: another error of the daemon.
     """
     try:
-        return _put_with_retry(session, leaves, specs)
+        return _put_with_retry(session, leaves, specs, default=default)
     except ArrayBudgetExceeded:
         if not copies.free_all():
             raise
-    return _put_with_retry(session, leaves, specs)
+    return _put_with_retry(session, leaves, specs, default=default)
 
 
 def with_copies(
@@ -55,24 +62,32 @@ def with_copies(
 
 
 def _put_with_retry(
-    session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool = False
+    session: Session,
+    leaves: Sequence[Any],
+    specs: Sequence[Spec],
+    is_spare: bool = False,
+    default: Sharding | None = None,
 ) -> list[Array]:
     # The values are still here if the daemon is lost, and the handles are dropped.
-    return session.retrying(lambda: _put(session, leaves, specs, is_spare), repeats=1)
+    return session.retrying(lambda: _put(session, leaves, specs, is_spare, default), repeats=1)
 
 
-def _put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool) -> list[Array]:
+def _put(
+    session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool, default: Sharding | None
+) -> list[Array]:
     attachments: list[HostArray] = []
     puts: list[Put] = []
     arrays: list[Array] = []
     with session:
         for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, session, attachments), strict=True):
-            if isinstance(value, int):  # on the daemon already
+            if isinstance(value, int) and leaf.spec.sharding == spec.sharding:  # on the daemon already
                 arrays.append(leaf)
                 continue
             handle = session.new_handles(1)
-            arrays += make_handles(session, handle, [spec])
-            puts.append(Put(spec, value, handle, is_spare))
+            [array] = make_handles(session, handle, [spec])
+            array.place = None if spec.sharding else default
+            arrays.append(array)
+            puts.append(Put(spec, value, handle, is_spare, default))
         done, _ = session.run(Run(puts=puts), attachments)
     ours = {one.handle for one in puts}  # queued calls may have failed as well, which is for their results to raise
     for handle, failure in done.failures:

@@ -91,6 +91,17 @@ def check_tracing(name: str) -> None:
         raise RuntimeError(f"re-tracing function {name} for `jit`, but 'no_tracing' is set")
 
 
+def check_alone() -> None:
+    """Refuses programs of several processes, which compute together on all their devices.
+
+    Raises:
+        CaptureError: this process is one of several.
+    """
+    jax = sys.modules.get("jax")
+    if jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1:
+        raise CaptureError("it is part of a program of several processes (jax.distributed), and the daemon serves one")
+
+
 def check_execution(name: str) -> None:
     """Raises as `jax.no_execution` does. Calls under it never use a call plan, so each comes here.
 

@@ -52,6 +52,37 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
     return [leaves[number] for number in _spread(tree.decode(outputs.tree, deref), out_tree)]
 
 
+def places(device: Any, structure: tree.Structure) -> tuple[Sharding | None, ...]:
+    """Where `device_put` is to put each leaf of a tree; None for those that may stay where they are.
+
+    Raises:
+        CaptureError: a sharding cannot be sent.
+        ValueError: `device` is not a prefix of the tree, or has leaves that are no places.
+    """
+    if device is None:
+        return (None,) * tree.size(structure)
+    leaves, prefix = _prefix(device)
+    return tuple(_place(leaves[number]) for number in _spread(prefix, tree.treedef_of(structure)))
+
+
+def _place(leaf: Any) -> Sharding | None:
+    import jax
+
+    if isinstance(leaf, jax.Device):
+        return shardings.on_device(leaf)
+    if isinstance(leaf, jax.sharding.PartitionSpec):
+        mesh = jax.sharding.get_mesh()
+        if mesh.empty:
+            raise ValueError("Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put")
+        leaf = jax.sharding.NamedSharding(mesh, leaf)
+    try:
+        return _message(leaf)
+    except CaptureError as error:
+        if isinstance(leaf, jax.sharding.Sharding):
+            raise
+        raise ValueError(f"device_put takes None, devices, shardings and trees of them, not {leaf!r}") from error
+
+
 def _one_device(options: JitOptions) -> Sharding | None:
     import jax
 

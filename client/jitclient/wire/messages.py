@@ -11,7 +11,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
@@ -280,12 +280,15 @@ class Inspected(Message):
 
 
 class Put(Message):
-    """Put an array on the daemon under a handle that the client chose. A spare one is refused if memory is scarce."""
+    """Put an array, or one of a handle, where its spec says, under a handle that the client chose. A spare one is
+    refused if memory is scarce. One without a sharding goes to the default device.
+    """
 
     spec: Spec
-    value: bytes | Attached
+    value: int | bytes | Attached
     handle: int
     is_spare: bool = False
+    default: Sharding | None = None
 
 
 class Call(Message):
