@@ -11,7 +11,7 @@ JitserverError
 │   │   └── NotSent                    the daemon ended before the request was sent: nothing was done
 │   ├── DaemonDraining                 the daemon is stopping and takes no new calls
 │   ├── AddressTaken                   another daemon already serves at the address
-│   └── Incompatible                   client and daemon differ in a version that matters
+│   └── Incompatible                   client and daemon differ in a version that matters, or in their devices
 ├── SessionBusy (RuntimeError)         a signal handler or a destructor made a request during a call
 ├── ProtocolError                      a peer broke the protocol
 ├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1: the daemon made another program than this process
@@ -68,7 +68,15 @@ class AddressTaken(DaemonError):  # noqa: N818
 
 
 class Incompatible(DaemonError):  # noqa: N818
-    """Client and daemon differ in a version that matters; the message names both sides."""
+    """Client and daemon differ in a version that matters, or in their devices; the message names both sides."""
+
+    @classmethod
+    def with_devices(cls, needed: int, found: int) -> "Incompatible":
+        """The error of a daemon that has too few devices."""
+        return cls(
+            f"{needed} devices are needed, and the daemon has {found}: use a smaller mesh, or a daemon with more (on "
+            "the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
+        )
 
 
 class SessionBusy(JitserverError, RuntimeError):  # noqa: N818

@@ -11,7 +11,7 @@ from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
-from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype
+from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.local_jax.placement import Placement
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.failures import to_exception
@@ -180,7 +180,7 @@ class Array(Placement, Conversions, Operations):
         self._check_alive()
         local = self._local() if self._local is not None else None
         if local is None or local.is_deleted():
-            local = by_value(self._fetched(), self.spec)
+            local = self.placed(by_value(self._fetched(), self.spec))
             self._local = weakref.ref(local) if "jax" in sys.modules else None
         return local
 
@@ -295,6 +295,8 @@ def by_value(value: HostArray, spec: Spec) -> Any:
         array = jax.numpy.asarray(value)
         if is_key(spec):
             return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])
+        place = sharding_of_type(spec.sharding)
+        array = array if place is None else jax.device_put(array, place)
         return interop.weakly_typed(array) if spec.weak_type else array
 
 

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, Incompatible
 from jitclient.local_jax.context import keeps_64_bits
 from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.array_transport import dtype_named, is_key
@@ -36,7 +36,19 @@ def aval_of(spec: Spec) -> Any:
     """The JAX type of the array. 64-bit types stay, even if they are off."""
     import jax
 
-    return jax.core.ShapedArray(spec.shape, dtype_of(spec), weak_type=spec.weak_type)
+    place = sharding_of_type(spec.sharding)
+    place = place and jax.sharding.NamedSharding(place.mesh.abstract_mesh, place.spec)
+    return jax.core.ShapedArray(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=place)
+
+
+def sharding_of_type(sharding: Sharding | None) -> Any:
+    """The sharding of an array if it is part of its type, as over explicit axes, and this process has such devices."""
+    if sharding is None or sharding.mesh is None or "Explicit" not in sharding.mesh.types:
+        return None
+    try:
+        return to_jax(sharding)
+    except Incompatible:
+        return None
 
 
 def dtype_of(spec: Spec) -> Any:

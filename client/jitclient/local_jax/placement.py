@@ -1,10 +1,12 @@
 """The sharding of an array on the daemon, as objects of this process's own jax."""
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitclient.errors import Incompatible
 from jitclient.local_jax.shardings import to_jax
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
@@ -26,9 +28,19 @@ class Placement:
 
     @property
     def sharding(self) -> Any:
-        """Its sharding, over this process's own devices."""
-        _jax("sharding")
-        return to_jax(self.spec.sharding or self.place)
+        """Its sharding, over this process's own devices.
+
+        Raises:
+            AttributeError: this process's jax has fewer devices than it needs.
+        """
+        jax = _jax("sharding")
+        try:
+            return to_jax(self.spec.sharding or self.place)
+        except Incompatible as error:
+            raise AttributeError(  # which JAX's functions accept
+                f"the array is on devices of the daemon that jax in this process, with {jax.device_count()}, cannot "
+                "name: start the program with XLA_FLAGS=--xla_force_host_platform_device_count=N"
+            ) from error
 
     def devices(self) -> set[Any]:
         """The devices of its sharding."""
@@ -76,6 +88,15 @@ class Placement:
 
     def _placed(self, name: str) -> Any:
         return _jax(name).device_put(self.in_process(), self.sharding)
+
+    def placed(self, value: Any) -> Any:
+        """Its value in this process where it is on the daemon, as far as this process has such devices."""
+        jax = sys.modules.get("jax")
+        if self.spec.sharding is None or jax is None:
+            return value
+        with contextlib.suppress(AttributeError), jax.ensure_compile_time_eval():
+            return jax.device_put(value, self.sharding)
+        return value
 
     def on_device_size_in_bytes(self) -> int:
         """Its bytes on the device."""

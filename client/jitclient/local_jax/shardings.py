@@ -121,10 +121,7 @@ def _devices_of(message: Mesh) -> list[Any]:
     except RuntimeError as error:
         raise Incompatible(f"there are no devices of platform {message.platform!r}: {error}") from error
     if max(message.devices) >= len(devices):
-        raise Incompatible(
-            f"{max(message.devices) + 1} devices are needed, and the daemon has {len(devices)}: use a smaller mesh, "
-            "or a daemon with more (on the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
-        )
+        raise Incompatible.with_devices(max(message.devices) + 1, len(devices))
     return [devices[position] for position in message.devices]
 
 

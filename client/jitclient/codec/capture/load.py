@@ -10,7 +10,7 @@ from jitclient.codec.steps.format import LOCATED, NAMEABLE, SHARED
 from jitclient.codec.steps.sharing import loading
 from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.frames import Frame, Places
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, Incompatible
 
 
 class Loaded(Numbering):
@@ -59,6 +59,7 @@ def load(payload: bytes, locations: bytes = b"") -> Loaded:
 
     Raises:
         CaptureError: the payload is not one of this format, or what it needs is missing here.
+        Incompatible: it refers to more devices than there are.
     """
     try:
         codes = _codes(locations) if locations else []
@@ -67,7 +68,7 @@ def load(payload: bytes, locations: bytes = b"") -> Loaded:
             fn, extras = builder.run()
             builder.plan.publish(builder.objects)
         return Loaded(builder, fn, tuple(extras), codes)
-    except CaptureError:
+    except (CaptureError, Incompatible):
         raise
     except Exception as error:
         raise CaptureError(f"the capture cannot be loaded: {type(error).__name__}: {error}") from error

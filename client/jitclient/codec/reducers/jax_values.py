@@ -40,7 +40,10 @@ def _array(walker: Walker, array: Any) -> Value:
     if not array.is_fully_addressable:
         raise CaptureError("an array that is spread over several processes cannot be captured")
     weak = bool(getattr(array, "weak_type", False))
-    return Node("jax_array", array, [walker.value(np.asarray(array)), weak])
+    parts = [walker.value(np.asarray(array)), weak]
+    if jax.sharding.AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types:  # its place is part of its type
+        parts.append(walker.value(array.sharding))
+    return Node("jax_array", array, parts)
 
 
 @describes_as("treedef")
@@ -63,7 +66,12 @@ def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
 
 
 def _device(walker: Walker, device: Any) -> Value:
-    return Node("device", device, [device.platform, device.id])
+    """By its position, as the daemon's devices may be of another platform."""
+    import jax
+
+    alike = jax.devices(device.platform)
+    is_default = alike == jax.devices()
+    return Node("device", device, ["" if is_default else device.platform, alike.index(device)])
 
 
 def describer_of_jax(obj: Any) -> Describer | None:

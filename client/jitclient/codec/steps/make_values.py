@@ -10,7 +10,7 @@ from typing import Any
 from jitclient.codec.reducers.jitted import rebuild_jit
 from jitclient.codec.steps.builder import FILLERS, Builder, register
 from jitclient.codec.user_code.registry import register_late
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, Incompatible
 
 
 def _hold(builder: Builder, target: Any, items: Any) -> None:
@@ -76,13 +76,13 @@ def _object_array(shape: list[int], items: Any) -> Any:
     return array.reshape(shape)
 
 
-def jax_array(numbers: Any, is_weak: bool) -> Any:
+def jax_array(numbers: Any, is_weak: bool, sharding: Any = None) -> Any:
     """An array of JAX's, with the dtype of the one of numpy's, whatever the settings are."""
     import jax
     import jax.numpy as jnp
 
     with jax.enable_x64(True):  # an array keeps the type that it was made with
-        array = jnp.asarray(numbers)
+        array = jax.device_put(jnp.asarray(numbers), sharding)
         if not is_weak:
             return array
         if array.ndim == 0 and jnp.asarray(numbers.item()).dtype == array.dtype:
@@ -117,7 +117,10 @@ def _tree(is_leaf: bool, kind: Any, data: Any, children: Any) -> Any:
 def _device(platform: str, number: int) -> Any:
     import jax
 
-    return next(device for device in jax.devices(platform) if device.id == number)
+    devices = jax.devices(platform or None)
+    if number >= len(devices):
+        raise Incompatible.with_devices(number + 1, len(devices))
+    return devices[number]
 
 
 def _opaque(program: str, number: int) -> Any:
