@@ -10,7 +10,7 @@ from typing import Any
 
 from jitclient.calls.specialisation import Specialisation
 from jitclient.digests import digest
-from jitclient.errors import CaptureError
+from jitclient.errors import CaptureError, Incompatible
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.leaked import refuse_used
@@ -37,7 +37,8 @@ def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] =
     While it is traced, the function sees `devices` as those of the backend.
 
     Raises:
-        CaptureError: the program calls back into Python, so it can run in this process only.
+        CaptureError: the program calls back into Python or is for several devices, so it can run in this process only.
+        Incompatible: it is for more devices than the daemon has.
         BaseException: what the function raised.
     """
     from jax import export
@@ -50,6 +51,10 @@ def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] =
             program = bytes(exported.serialize())
         except Exception as error:  # effects, callbacks, custom calls without guarantee: each raises another type
             raise CaptureError(f"its program cannot leave this process: {error}") from error
+    if exported.nr_devices > max(len(devices), 1):
+        raise Incompatible.with_devices(exported.nr_devices, len(devices))
+    if exported.nr_devices > 1:
+        raise CaptureError(f"it is traced in this process, for {exported.nr_devices} of its devices")
     return ClientTrace(program, digest(program).hex(), results, structure)
 
 

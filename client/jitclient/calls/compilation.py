@@ -61,8 +61,11 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     except TraceFailed as failed:
         failure = failed.error
         why = CaptureError(str(failed))
-    if failure is not None and not (_has_jax() and _can_leave(wanted)):
+    if failure is not None and not _has_jax():
         raise failure
+    if failure is not None and not _can_leave(wanted):
+        _trace_in_vain(session, wanted)
+        raise failure if session.settings.fallback == "error" else why
     program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
     if failure is not None:
         warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
@@ -175,6 +178,13 @@ def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tr
         _, devices = _backend_of(session)
     session.count_client_trace()
     return structure_of_results(wanted, devices)
+
+
+def _trace_in_vain(session: Session, wanted: Specialisation) -> None:
+    """Trace a function whose trace on the daemon raised, to raise what it raises here, if anything."""
+    _, devices = _backend_of(session)
+    session.count_client_trace()
+    structure_of_results(wanted, devices)
 
 
 def _has_jax() -> bool:
