@@ -166,8 +166,13 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
 
 
 def daemon_environment() -> dict[str, str]:
-    """The client's environment, without variables that are meant for this run of the client only."""
+    """The client's environment, without variables that are meant for this run of the client only, and with as many
+    devices on the CPU as the program has asked jax for.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _CLIENT_ONLY}
+    devices = getattr(getattr(sys.modules.get("jax"), "config", None), "jax_num_cpu_devices", -1)
+    if devices > 0:
+        environment["JAX_NUM_CPU_DEVICES"] = str(devices)
     # The daemon never imports the user's modules, but it needs installed packages.
     kept = [entry for entry in environment.pop("PYTHONPATH", "").split(os.pathsep) if _holds_packages(entry)]
     if kept:
@@ -221,9 +226,9 @@ def _reap(pid: int) -> str:
 
 
 def _tail(log: Path, position: int) -> str:
+    """What a daemon wrote from a position on; only the line with its error, if that came last."""
     with open(log, "rb") as file:
         file.seek(position)
         text = file.read().decode(errors="replace")[-2000:].strip()
     last = text.splitlines()[-1] if text else ""
     return f" {last.removeprefix('Error: ')}" if last.startswith("Error: ") else f"\n{text}"
-    """What a daemon wrote from a position on; only the line with its error, if that came last."""
