@@ -45,7 +45,8 @@ for number, cell in enumerate(cells):
 
 @pytest.fixture(scope="module")
 def own_daemon(new_daemon: Callable[..., Any]) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock"):
+    eight = {"JAX_NUM_CPU_DEVICES": "8"}
+    with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock", env=eight):
         yield f"unix:{folder}/d.sock"
 
 
