@@ -7,6 +7,8 @@ control problems" (1983), with the constants that are usual since.
 import jax
 import jax.numpy as jnp
 
+import jitclient
+
 
 def reset(key):
     """A state near the middle: position, speed, angle and angular speed, float32[4]."""
@@ -45,3 +47,17 @@ def advantages(values, last, fell, discount=0.99, trace=0.95):
 
     _, gains = jax.lax.scan(back, (last, jnp.zeros_like(last)), (values, fell), reverse=True)
     return gains
+
+
+@jitclient.jit(static_argnames="steps")
+def push_at_random(key, steps):
+    """How many of so many random pushes end with the pole on the ground."""
+
+    def push(state, key):
+        return step(state, jax.random.bernoulli(key), key)
+
+    return jax.lax.scan(push, reset(key), jax.random.split(key, steps))[1].sum()
+
+
+if __name__ == "__main__":
+    print(f"1000 random pushes let the pole fall {push_at_random(jax.random.key(0), steps=1000)} times")

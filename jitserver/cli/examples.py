@@ -39,7 +39,7 @@ def example(name: str) -> Example:
     nodes = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    packages = sorted({module.partition(".")[0] for module in imported})
+    packages = sorted({module.partition(".")[0] for module in imported} - set(names()))
     missing = [_PIP_NAMES.get(package, package) for package in packages if not importlib.util.find_spec(package)]
     return Example(name, (ast.get_docstring(module) or "").partition(".")[0], missing)
 
