@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import inspect
-import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, overload
@@ -61,8 +60,9 @@ def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | N
     if donate not in _DONATED:
         raise ValueError(f"filter_jit(..., donate={donate!r}): it must be one of {', '.join(map(repr, _DONATED))}")
     if fun is None:
-        return functools.partial(_FilterJitted, donate=donate, deps=deps)
-    return _FilterJitted(fun, donate, deps)
+        return functools.partial(filter_jit, donate=donate, deps=deps)
+    kind = _FilterJitted if jax.tree_util.all_leaves([fun]) else _FilterJittedModule
+    return kind(fun, donate, None if deps is None else tuple(deps))
 
 
 class _FilterJitted(Generic[P, R]):
@@ -70,14 +70,14 @@ class _FilterJitted(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, fun: Callable[P, R], donate: str, deps: Iterable[Any] | None) -> None:
+    def __init__(self, fun: Callable[P, R], donate: str, deps: tuple[Any, ...] | None) -> None:
         functools.update_wrapper(self, fun, updated=())
-        is_function = jax.tree_util.all_leaves([fun])
-        self._module = None if is_function else fun
-        self._signature = inspect.signature(fun)
         self._donate = donate
-        body = _body(fun if is_function else None, getattr(fun, "__name__", type(fun).__name__))
-        self._jitted: Any = jit(body, auto_static=True, donate_argnums=_DONATED[donate], deps=deps)
+        self._deps = deps
+        self._jitted = self._make()
+
+    def _make(self) -> Any:
+        return _jitted(self.__wrapped__, getattr(self.__wrapped__, "__name__", "function"), self._donate, self._deps)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self._given(args, kwargs)
@@ -95,21 +95,53 @@ class _FilterJitted(Generic[P, R]):
         return _Stage(self._jitted.lower(*self._given(args, kwargs)), self._marked)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        return self if instance is None else equinox.Partial(self, instance)
 
     def __repr__(self) -> str:
         return f"filter_jit({self.__wrapped__!r})"
 
     def __reduce__(self) -> Any:
-        return functools.partial(equinox.filter_jit, donate=self._donate), (self.__wrapped__,)
+        return functools.partial(filter_jit, donate=self._donate), (self.__wrapped__,)
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.__wrapped__)
+
+    def _module(self) -> Any:
+        return None
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         bound = self._signature.bind(*args, **kwargs)
-        return self._module, bound.args[:1], bound.args[1:], bound.kwargs
+        return self._module(), bound.args[:1], bound.args[1:], bound.kwargs
 
     def _marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         marked, _ = self._jitted.general_path().marked(self._given(args, kwargs), {})
         return marked  # type: ignore[no-any-return]
+
+
+@jax.tree_util.register_pytree_node_class
+class _FilterJittedModule(_FilterJitted[P, R]):
+    """A module whose calls run on the daemon, and whose arrays can be differentiated, mapped and updated as ever."""
+
+    def _make(self) -> Any:
+        return _jitted_module(type(self.__wrapped__).__name__, self._donate, self._deps)
+
+    def tree_flatten(self) -> Any:
+        return (self.__wrapped__,), (self._donate, self._deps)
+
+    @classmethod
+    def tree_unflatten(cls, options: Any, children: Any) -> Any:
+        made = object.__new__(cls)  # of anything: JAX also puts what is no module there
+        [made.__wrapped__] = children
+        made._donate, made._deps = options
+        return made
+
+    @functools.cached_property
+    def _jitted(self) -> Any:  # of one that was made of a tree
+        return self._make()
+
+    def _module(self) -> Any:
+        return self.__wrapped__
 
 
 class _Stage:
@@ -127,6 +159,14 @@ class _Stage:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stage, name)
+
+
+def _jitted(fun: Any, name: str, donate: str, deps: tuple[Any, ...] | None) -> Any:
+    return jit(_body(fun, name), auto_static=True, donate_argnums=_DONATED[donate], deps=deps)
+
+
+_jitted_module = functools.cache(functools.partial(_jitted, None))
+"""For all modules of a class: each update of one gives another object."""
 
 
 def _body(fun: Any, name: str) -> Callable[..., Any]:
