@@ -56,7 +56,7 @@ def list_entries(sort: str, match: str | None, limit: int | None) -> None:
     if match is not None:
         found = [entry for entry in found if _matches(entry, match)]
     most = limit or len(found) if limit is not None or wants_json() else _MOST_ROWS
-    report(found[:most], lambda: _print(found[:most], len(found) - most))
+    report(found[:most], lambda: _print(found[:most], len(found[most:])))
 
 
 @cache.command()

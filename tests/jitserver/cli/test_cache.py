@@ -108,6 +108,7 @@ def test_a_table_has_fifty_rows_and_says_how_many_more_there_are(
     assert rows("--limit", "7") == 7
     assert rows("--limit", "0") == 60
     assert "more" not in cli("cache", "ls", "--limit", "0", env=nobody).stdout
+    assert "more" not in cli("cache", "ls", "--limit", "61", env=nobody).stdout
     assert len(listed(cli("cache", "ls", "--json", env=nobody))) == 60
     assert len(listed(cli("cache", "ls", "--json", "--limit", "7", env=nobody))) == 7
 
