@@ -6,6 +6,7 @@ import e3nn_jax as e3nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from absl import flags
 
 WARM = [
     "case_irreps_as_static_data",
@@ -13,8 +14,11 @@ WARM = [
     "case_haiku_network",
     "case_haiku_network_of_a_type_that_names_itself",
     "case_haiku_state",
+    "case_flags_of_absl",
 ]
 X = jnp.linspace(-1.0, 1.0, 8).reshape(2, 4)
+RATE = flags.DEFINE_float("right_answers_rate", 0.5, "how fast")
+flags.FLAGS(["program", "--right_answers_rate=0.25"])
 IRREPS = e3nn.Irreps("1x0e + 1x1o")
 
 
@@ -64,3 +68,7 @@ def case_haiku_state(jit):
     step = jit(made.apply)
     first, state = step(params, state, None, X)
     return first, *step(params, state, None, X)
+
+
+def case_flags_of_absl(jit):
+    return jit(lambda x: x * flags.FLAGS.right_answers_rate)(X), jit(lambda x: x - RATE.value)(X)
