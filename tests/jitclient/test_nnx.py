@@ -563,6 +563,16 @@ def test_a_param_where_an_array_belongs_is_what_it_is_to_jax(use: Callable[..., 
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
+@pytest.mark.parametrize("mode", [{"graph": False}, {"graph": True, "graph_updates": False}])
+def test_tree_mode_runs_on_the_daemon(mode: dict[str, bool], counts: Any) -> None:
+    before, model = counts(), Counter()
+    step = jitclient.nnx.jit(Counter.add, **mode)
+    assert [int(step(model, n)) for n in (1, 2)] == [2, 6]
+    assert type(model.count.get_raw_value()) is jitclient.Array
+    after = counts()
+    assert (after["client_traces"], after["local_runs"]) == (before["client_traces"], before["local_runs"])
+
+
 def test_stages_are_those_of_flax() -> None:
     step, model = jitclient.nnx.jit(Counter.add), Counter()
     step(model, 1)

@@ -28,8 +28,8 @@ def jit(fun: Any = None, **options: Any) -> Any:
 
     Args:
         fun: a function, or a method of a module's class.
-        **options: the keywords of `flax.nnx.jit`. With `graph=False`, `graph_updates=False` or a `nnx.StateSharding`,
-            calls run in this process, as flax has them.
+        **options: the keywords of `flax.nnx.jit`. With a `nnx.StateSharding`, or with shardings in tree mode
+            (`graph=False` or `graph_updates=False`), calls run in this process, as flax has them.
 
     Returns:
         A function with the parameters of `fun`, whose results are trees of `jitclient.Array` and of nodes.
@@ -44,11 +44,19 @@ def jit(fun: Any = None, **options: Any) -> Any:
     """
     if fun is None:
         return functools.partial(jit, **options)
-    own = nnx.jit(fun, **options)  # refuses what flax refuses
+    own: Any = nnx.jit(fun, **options)  # refuses what flax refuses
     shardings = jax.tree.leaves([options.get("in_shardings"), options.get("out_shardings")])
-    if not hasattr(own, "kwarg_shardings") or any(isinstance(one, nnx.StateSharding) for one in shardings):
+    is_graph = hasattr(own, "kwarg_shardings")
+    if any(isinstance(one, nnx.StateSharding) for one in shardings) or (shardings and not is_graph):
         return own
-    return Jitted(fun, own, options)
+    if is_graph:
+        return Jitted(fun, own, options)
+    own.jitted_fn = jit_on_daemon(own.jitted_fn.__wrapped__, **_of_jax(options))  # modules are pytrees then
+    return own
+
+
+def _of_jax(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in ("graph", "graph_updates")}
 
 
 class Jitted(Generic[P, R]):
@@ -60,7 +68,7 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, fun, updated=())
         self._own = own
         self._options = options
-        on_daemon = {key: value for key, value in options.items() if key not in ("graph", "graph_updates")}
+        on_daemon = _of_jax(options)
         if own.in_shardings is not None or own.out_shardings is not None:
             on_daemon["out_shardings"] = own.in_shardings, None, own.out_shardings
         self._jitted = jit_on_daemon(_on_trees(fun), **on_daemon)

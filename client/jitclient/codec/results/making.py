@@ -111,6 +111,18 @@ def _abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, 
     return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
 
 
+PATH_ENTRIES = {"DictKey": "key", "FlattenedIndexKey": "key", "GetAttrKey": "name", "SequenceKey": "idx"}
+"""The parts of JAX's paths in trees, and what each holds."""
+
+
+def _path_entry(kind: str, value: Any) -> Any:
+    from jax import tree_util
+
+    if kind not in PATH_ENTRIES or not is_plain(value):
+        raise CaptureError(f"{kind} of {value!r:.80} is no part of a path in a tree")
+    return getattr(tree_util, kind)(value)
+
+
 FINDERS: dict[str, Callable[..., Any]] = {
     "abstract_sharding": _abstract_sharding,
     "dtype": values.dtype,
@@ -118,6 +130,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
     "member": _member,
     "module": _module,
     "named": values.resolve,
+    "path_entry": _path_entry,
     "scalar": lambda kind, data: np.frombuffer(_check(data, bytes), _check_dtype(kind))[0],
     "slice": slice,
 }

@@ -25,6 +25,7 @@ from jitclient.codec.reducers.jax_values import jit_options
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.codec.reducers.layouts import layout_of
 from jitclient.codec.results import places
+from jitclient.codec.results.making import PATH_ENTRIES
 from jitclient.codec.steps.format import COMPLETES
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.names import MISSING, constant_home, content_of, home_of
@@ -225,6 +226,11 @@ def _abstract_sharding(writer: _Writer, sharding: Any) -> values.Data:
     return Reduced("abstract_sharding", (tuple(axes), tuple(spec), sharding.memory_kind))
 
 
+def _path_entry(writer: _Writer, entry: Any) -> values.Data:
+    kind = type(entry).__name__
+    return writer.finds("path_entry", kind, getattr(entry, PATH_ENTRIES[kind]))
+
+
 def _partial(writer: _Writer, kind: str, partial: Any) -> values.Data:
     return writer.makes(partial, "partial", kind, partial.func, partial.args, tuple(partial.keywords.items()))
 
@@ -277,6 +283,7 @@ _OTHERS: tuple[tuple[Callable[[Any], bool], _Describer], ...] = (
     (_is_abstract_sharding, _abstract_sharding),
     (lambda obj: type(obj).__name__ == "PyTreeDef", _treedef),
     (lambda obj: type(obj).__name__ == "PjitFunction", _jitted),
+    (lambda obj: type(obj).__name__ in PATH_ENTRIES and type(obj).__module__.startswith("jax"), _path_entry),
     (
         lambda obj: type(obj).__name__ == "Partial" and isinstance(obj, functools.partial),
         lambda writer, p: _partial(writer, "jax", p),

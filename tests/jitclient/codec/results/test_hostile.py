@@ -131,6 +131,13 @@ HOSTILE: dict[str, list[Reduced]] = {
         Reduced("+restore", (1, (("__mro__", (FIRST,)), ("__new__", FIRST)), ())),
         Reduced("treedef", (False, (Reference(1), None), ())),
     ],
+    "a path of another name": [
+        Reduced("tuple_of", (named("builtins", "tuple"), (Reduced("path_entry", ("Partial", 1)),)))
+    ],
+    "a path of what is not plain": [
+        Reduced("cell", ()),
+        Reduced("+set_cell", (0, Reduced("path_entry", ("DictKey", FIRST)))),
+    ],
     "an object that is not made yet": [Reduced("weak", (Reference(1),)), Reduced("empty", ("list",))],
 }
 

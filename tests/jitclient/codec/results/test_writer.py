@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax import tree_util
 
 from jitclient.codec.capture import capture
 from jitclient.codec.results.reader import Remade
@@ -45,6 +46,12 @@ def again(value: Any) -> Any:
         collections.defaultdict(list, {1: [2]}),
         types.MappingProxyType({"a": 1}),
         (np.float32, np.dtype("int4" if hasattr(np, "int4") else "int8"), np.float32(1.5), type(None)),
+        (
+            tree_util.GetAttrKey("a"),
+            tree_util.DictKey(("b", 1)),
+            tree_util.SequenceKey(2),
+            tree_util.FlattenedIndexKey(3),
+        ),
         tuple(value for value in vars(types).values() if isinstance(value, type)),
     ],
     ids=repr,
