@@ -215,6 +215,7 @@ def test_in_captures_it_is_what_its_function_is() -> None:
     assert key(int) == key(float), "nothing reads an annotation"
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_mapped_inside() -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     ensemble = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 1, 4, 1, key=key))(keys)
