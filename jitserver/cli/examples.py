@@ -2,8 +2,11 @@
 
 import ast
 import importlib.util
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +44,7 @@ def example(name: str) -> Example:
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     packages = sorted({module.partition(".")[0] for module in imported} - set(names()))
     missing = [_PIP_NAMES.get(package, package) for package in packages if not importlib.util.find_spec(package)]
-    return Example(name, (ast.get_docstring(module) or "").partition(".")[0], missing)
+    return Example(name, _first_sentence(ast.get_docstring(module) or ""), missing)
 
 
 def run(name: str) -> dict[str, Any]:
@@ -52,12 +55,19 @@ def run(name: str) -> dict[str, Any]:
     """
     before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
-    done = subprocess.run([sys.executable, str(_path(name))], stdout=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="jitserver-demo-") as folder:  # what lies among packages is no user code
+        shutil.copytree(_folder(), folder, dirs_exist_ok=True)
+        program = Path(folder) / f"{name}.py"
+        done = subprocess.run([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise click.ClickException(f"{_path(name)} failed")
     after: Status = ask(Verb.STATUS, None, Status)
     counted = {field: getattr(after, field) - getattr(before, field) for field in COUNTED}
     return {"seconds": time.time() - start, "output": done.stdout, **counted}
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"\.(?:\s|$)", text, maxsplit=1)[0]
 
 
 def _path(name: str) -> Path:

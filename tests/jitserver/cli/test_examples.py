@@ -31,9 +31,9 @@ def test_what_is_missing_ends_with_one_line_that_pip_understands(
     monkeypatch.setattr(examples, "PACKAGED", tmp_path)
     monkeypatch.setattr(examples, "_PIP_NAMES", {"other_that_is_missing": "dm-other"})
     source = "import json\nimport jax\nimport missing.part\nfrom other_that_is_missing.part import a\n"
-    (tmp_path / "needy.py").write_text(f'"""Needs much. And more."""\n{source}')
+    (tmp_path / "needy.py").write_text(f'"""Needs much.too. And more."""\n{source}')
     [listed] = json.loads(demo("--list", "--json").stdout)
-    assert listed == {"name": "needy", "about": "Needs much", "missing": ["missing", "dm-other"]}
+    assert listed == {"name": "needy", "about": "Needs much.too", "missing": ["missing", "dm-other"]}
     done = demo("needy")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "Error: the example needy needs: pip install missing dm-other\n"
@@ -56,6 +56,24 @@ def test_the_second_run_of_an_example_makes_nothing(cli: Callable[..., Any], dae
     assert first["traces"] > 0
     assert [second[name] for name in examples.COUNTED] == [0] * len(examples.COUNTED)
     assert "final loss" in second["output"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("daemon")
+def test_an_example_among_installed_packages_may_import_the_file_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages" / "examples"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(examples, "PACKAGED", folder)
+    (folder / "beside.py").write_text("def twice(x):\n    return x * 2\n")
+    source = (
+        "import jitclient\nfrom beside import twice\nprint(float(jitclient.jit(lambda x: twice(x) + 0.625)(1.0)))\n"
+    )
+    (folder / "whole.py").write_text(source)
+    runs = json.loads(demo("whole", "--json").stdout)["runs"]
+    assert [run["output"] for run in runs] == ["2.625\n", "2.625\n"]
+    assert [(run["traces"], run["client_traces"]) for run in runs] == [(1, 0), (0, 0)]
 
 
 def test_the_wheel_has_them_where_the_command_looks() -> None:
