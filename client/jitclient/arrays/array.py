@@ -87,6 +87,9 @@ class Array(Placement, Conversions, Operations):
     def __class__(self) -> type:
         return interop.class_in_jax(Array)
 
+    def __dir__(self) -> list[str]:
+        return [*dir(Array), *vars(self)]
+
     # ---- known without fetching
 
     @property

@@ -1,8 +1,8 @@
 """Registers our arrays with this process's own jax, if the program has imported it.
 
-Then `isinstance(array, jax.Array)` holds, and jnp, lax, jit, grad, vmap, scan and `device_put` accept our arrays. This
-package alone uses what is not public in jax. If a version of jax lacks it, our arrays are not `jax.Array`s, one warning
-says so, and users must pass `np.asarray(array)`.
+Then `isinstance(array, jax.Array)` and `issubclass(type(array), jax.Array)` hold, and jnp, lax, jit, grad, vmap, scan
+and `device_put` accept our arrays. This package alone uses what is not public in jax. If a version of jax lacks it, our
+arrays are not `jax.Array`s, one warning says so, and users must pass `np.asarray(array)`.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-_known = False
-"""Whether this process's jax knows our arrays."""
+Array: type | None = None
+"""The class that our arrays say they have, a subclass of `jax.Array`, once this process's jax knows them."""
 
 
 def is_tracer(value: Any) -> bool:
@@ -41,8 +41,8 @@ def is_of_this_process(value: Any) -> bool:
 
 
 def class_in_jax(cls: type) -> type:
-    """The value of `array.__class__`: `jax.Array` if our arrays are registered."""
-    return sys.modules["jax"].Array if _known else cls
+    """The value of `array.__class__`: a subclass of `jax.Array` if our arrays are registered."""
+    return Array or cls
 
 
 def has_backend() -> bool:
@@ -142,9 +142,10 @@ def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
 
 
 def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    global _known
+    global Array
     try:
         _register(cls, aval_of, value_of)
+        Array = _subclass(cls)
     except Exception as error:  # jax's internals: other versions may differ in any way
         warnings.warn(
             f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): pass arrays to its "
@@ -152,8 +153,19 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
             RuntimeWarning,
             stacklevel=2,
         )
-    else:
-        _known = True
+
+
+def _subclass(cls: type) -> type:
+    """A subclass of `jax.Array` with the methods of `cls`, which cannot be one: jax may be loaded after it."""
+    base: type = sys.modules["jax"].Array
+    metaclass = type(base)
+
+    def is_subclass(parent: type, child: type) -> bool:
+        return (child is cls and parent is base) or type.__subclasscheck__(parent, child)
+
+    # Libraries that dispatch on `type(array)`, and `isinstance` with a union of types, ask for subclasses.
+    metaclass.__subclasscheck__ = is_subclass  # type: ignore[method-assign]
+    return metaclass(cls.__name__, (*cls.__bases__, base), {"__slots__": (), "__module__": __name__})
 
 
 def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
