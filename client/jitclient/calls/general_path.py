@@ -275,10 +275,16 @@ class GeneralPath:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            import jax
+            warn(f"{self._name} runs in this process{_place()}: {error}", RuntimeWarning)
 
-            platform = jax.default_backend()
-            warn(f"{self._name} runs in this process, on the {platform}: {error}", RuntimeWarning)
+
+def _place() -> str:
+    import jax
+
+    try:
+        return f", on the {jax.default_backend()}"
+    except Exception:  # the call will raise it
+        return ""
 
 
 def _settled(key: _Key, program: Program) -> _Key:

@@ -15,6 +15,7 @@ from jitclient.settings import settings
 class _State:
     is_asked: bool = False  # whether to do so, now or when the program imports jax
     is_pinned: bool = False
+    is_released: bool = False
     platforms: str | None = None  # the setting of jax before
     has_said_so: bool = False
 
@@ -35,6 +36,7 @@ def pin() -> None:
 
 def release() -> None:
     """Restores the setting of jax, if it has not begun to compute: without a daemon, it may use the accelerator."""
+    _state.is_released = True  # also for a jax that the program has yet to import
     if _state.is_pinned and not interop.has_backend():
         sys.modules["jax"].config.update("jax_platforms", _state.platforms)
         _state.is_pinned = False
@@ -58,6 +60,6 @@ def say_so(platform: str) -> None:
 
 def _pin() -> None:
     config = sys.modules["jax"].config
-    if config.jax_platforms != "cpu" and not interop.has_backend():
+    if config.jax_platforms != "cpu" and not _state.is_released and not interop.has_backend():
         _state.is_pinned, _state.platforms = True, config.jax_platforms
         config.update("jax_platforms", "cpu")

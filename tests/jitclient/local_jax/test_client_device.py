@@ -13,6 +13,7 @@ ORDERS = {
     "jitclient first": f"import jitclient\n{DECORATE}\nimport jax\n",
     "jax last": f"import jitclient\nstep = {DECORATE}\nimport sys\nassert 'jax' not in sys.modules\nimport jax\n",
 }
+NOWHERE = {"JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": "unix:/nowhere/d.sock"}
 SAY = "import json\nprint(json.dumps(jax.config.jax_platforms))"
 
 
@@ -47,11 +48,51 @@ def test_without_a_daemon_this_process_has_the_accelerator_again(run_script: Cal
             assert step(1).item() == 2
         print(json.dumps([before, jax.config.jax_platforms, str(caught[0].message)]))
     """
-    env = {"JAX_PLATFORMS": "", "JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": "unix:/nowhere/d.sock"}
-    before, after, warning = run_script(program, env=env)
+    before, after, warning = run_script(program, env={"JAX_PLATFORMS": "", **NOWHERE})
     assert before == "cpu"
     assert not after
     assert "runs in this process, on the cpu: " in warning
+
+
+def test_so_it_has_if_it_imports_jax_only_then(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, sys, warnings, jitclient
+
+        step = jitclient.jit(lambda x: x + 1)
+        assert "jax" not in sys.modules
+        with warnings.catch_warnings(record=True):
+            assert step(1).item() == 2
+        print(json.dumps(sys.modules["jax"].config.jax_platforms))
+    """
+    assert not run_script(program, env={"JAX_PLATFORMS": "", **NOWHERE})
+
+
+@pytest.mark.parametrize("platform", ["cuda", "no_such"])
+@pytest.mark.parametrize("first", ["import jax", ""])
+def test_a_jax_that_cannot_start_raises_its_own_error(
+    run_script: Callable[..., Any], platform: str, first: str
+) -> None:
+    program = f"""
+        {first}
+        import json, warnings, jitclient
+
+        step = jitclient.jit(lambda x: x + 1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                step(1)
+            except Exception as error:
+                ours = repr(error)
+        import jax
+        try:
+            jax.jit(lambda x: x + 1)(1)
+        except Exception as error:
+            print(json.dumps([ours, repr(error), [str(one.message) for one in caught]]))
+    """
+    ours, plain, (warning,) = run_script(program, env={"JAX_PLATFORMS": platform, **NOWHERE})
+    assert ours == plain
+    assert "runs in this process: " in warning
+    assert "/nowhere" in warning
 
 
 def test_it_says_so_once_and_only_of_an_accelerator(
