@@ -280,6 +280,25 @@ def test_a_program_of_several_processes_runs_locally(
     assert warned
 
 
+ALONE = """
+import json, sys
+import jax, numpy as np
+import jitclient
+
+jax.distributed.initialize(f"localhost:{sys.argv[1]}", num_processes=1, process_id=0)
+print(json.dumps(float(jitclient.jit(lambda x: x + jax.process_count())(np.float32(1)))))
+jax.distributed.shutdown()
+"""
+
+
+@pytest.mark.usefixtures("daemon")  # nothing runs locally
+def test_a_cluster_of_one_process_is_served(run_script: Callable[..., Any]) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    assert run_script(ALONE, port) == 2.0
+
+
 @pytest.mark.slow
 def test_a_daemon_without_its_platform_says_what_to_do_in_one_line(cli: Callable[..., Any], short_path: Any) -> None:
     env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JAX_PLATFORMS": "cuda"}
