@@ -50,7 +50,10 @@ class Conversions(Remote):
         value = self._value
         if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
             value = self.__array__()
-        return value.data
+        try:
+            return value.data
+        except ValueError as error:  # buffers have no such type, like bfloat16
+            raise BufferError(str(error)) from None
 
     def item(self, *position: int) -> Any:
         """One element as a Python scalar; without a position, the only one."""

@@ -111,3 +111,40 @@ def test_it_restores_what_it_does_for_arrays_of_jax(tmp_path: Path, way: Callabl
 
 def described(leaf: Any) -> Any:
     return type(leaf).__name__, str(getattr(leaf, "dtype", "")), np.asarray(leaf).tolist()
+
+
+SHARDED = """
+import json, pathlib, sys, warnings
+import numpy as np
+import jitclient
+
+early = jitclient.device_put(np.arange(3.0, dtype=np.float32))  # before jax is imported
+import jax
+import orbax.checkpoint as ocp
+from jax.sharding import NamedSharding, PartitionSpec
+
+warnings.simplefilter("ignore")
+rows = NamedSharding(jax.make_mesh((8,), ("x",)), PartitionSpec("x"))
+plain = jax.device_put(np.arange(16.0, dtype=np.float32).reshape(8, 2), rows)
+found = []
+for tree in ({"w": plain, "e": jax.numpy.asarray(early)}, {"w": jitclient.device_put(plain, rows), "e": early}):
+    folder = pathlib.Path(f"{len(found)}").absolute()
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder, tree)
+        checkpointer.wait_until_finished()
+        about = str(checkpointer.metadata(folder).item_metadata.tree).replace(str(folder), "")
+        target = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+        back = [checkpointer.restore(folder, target), checkpointer.restore(folder)]
+    assert all(one["w"].sharding == rows for one in back)
+    found.append([about, [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(back)]])
+print(json.dumps(found))
+"""
+
+
+def test_it_saves_and_restores_shards(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    with new_daemon(f"unix:{short_path}/d.sock", env=eight):
+        plain, ours = run_script(SHARDED, env={"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", **eight})
+    assert ours == plain
