@@ -165,7 +165,8 @@ def _subclass(cls: type) -> type:
 
     # Libraries that dispatch on `type(array)`, and `isinstance` with a union of types, ask for subclasses.
     metaclass.__subclasscheck__ = is_subclass  # type: ignore[method-assign]
-    return metaclass(cls.__name__, (*cls.__bases__, base), {"__slots__": (), "__module__": __name__})
+    namespace = {"__slots__": (), "__module__": __name__, "__doc__": cls.__doc__}
+    return metaclass(cls.__name__, (*cls.__bases__, base), namespace)
 
 
 def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:

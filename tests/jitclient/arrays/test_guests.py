@@ -115,9 +115,10 @@ def through_file(save: Callable[..., Any], load: Callable[..., Any]) -> Any:
 
 
 def through_leaves(eqx: Any, value: Any) -> Any:
-    like = [jax.eval_shape(lambda: value), 2]
+    like = eqx.filter_eval_shape(lambda: [value, jax.nn.relu])
     return through_file(
-        lambda file: eqx.tree_serialise_leaves(file, [value, 1]), lambda file: eqx.tree_deserialise_leaves(file, like)
+        lambda file: eqx.tree_serialise_leaves(file, [value, jax.nn.relu]),
+        lambda file: eqx.tree_deserialise_leaves(file, like),
     )
 
 
