@@ -114,7 +114,7 @@ def case_state_made_inside_goes_on_in_another_function(jit):
 def case_state_made_inside_goes_on_here(jit):
     state, _ = jit(_make_train(1e-2, 3))(jax.random.key(1))
     state = jax.tree.map(jnp.asarray, state)
-    state, loss = _step(state)
+    state, loss = jax.jit(_step)(state)
     return _shown(state), loss
 
 
