@@ -13,7 +13,7 @@ _REASONS = 5
 
 def tell(verdict: Verdict) -> None:
     """Say at once how a trial ended."""
-    print(f"{verdict.name}: {_word(verdict)}", file=sys.stderr, flush=True)
+    print(f"{verdict.name}: {word(verdict)}", file=sys.stderr, flush=True)
 
 
 def show(verdicts: list[Verdict]) -> None:
@@ -23,7 +23,7 @@ def show(verdicts: list[Verdict]) -> None:
         table.add_column(column, justify="left" if column in ("program", "kind", "verdict") else "right")
     for each in verdicts:
         times = [f"{seconds:.1f} s" for seconds in each.seconds.values()] or ["", "", ""]
-        table.add_row(each.name, each.kind, str(each.lines), _word(each), *times)
+        table.add_row(each.name, each.kind, str(each.lines), word(each), *times)
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table, markup=False)
     for each in verdicts:
@@ -33,7 +33,8 @@ def show(verdicts: list[Verdict]) -> None:
     console.print(f"{len(verdicts)} programs: {right} right, {warm} warm", markup=False, highlight=False)
 
 
-def _word(verdict: Verdict) -> str:
+def word(verdict: Verdict) -> str:
+    """The verdict in a word or two."""
     if not verdict.seconds:
         return "does not run"
     if not verdict.right:

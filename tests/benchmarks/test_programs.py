@@ -1,5 +1,6 @@
 """The corpus: what counts as the same, how programs are laid out, and the verdict on programs of our own."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -9,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from benchmarks.corpus import listing
+from benchmarks.corpus import listing, page
 from benchmarks.corpus.comparing import Outcome, differences, is_identical
 from benchmarks.corpus.preparing import code_of
+from benchmarks.corpus.trial import Verdict
 
 TOP = Path(__file__).parents[2]
 
@@ -175,3 +178,23 @@ def test_the_list_is_what_it_promises() -> None:
     assert kinds.count("reinforcement learning") >= 5
     assert kinds.count("nnx") + kinds.count("equinox") >= 5
     assert all(len(each.commit) == 40 for each in programs)
+
+
+def test_saved_runs_become_one_table(tmp_path: Path) -> None:
+    times = {"plain": 2.0, "first": 3.0, "second": 1.0}
+    runs = [
+        [
+            Verdict("own", right=False),
+            Verdict("jraph_sat", "nets", 211, right=True, seconds=times, compiled_here=times),
+        ],
+        [Verdict("own", right=True, warm=True, seconds=times, compiled_here=times)],
+    ]
+    saved = [tmp_path / f"{number}.json" for number in range(len(runs))]
+    for path, run in zip(saved, runs, strict=True):
+        path.write_text(json.dumps({"programs": list(map(dataclasses.asdict, run))}))
+    done = CliRunner().invoke(page.main, list(map(str, saved)))
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[2:] == [
+        "| jraph_sat | nets | 211 | right, cold | 2.0 s | 3.0 s | 1.0 s | 2.0 s, 1.0 s |",
+        "| own |  | 0 | right, warm | 2.0 s | 3.0 s | 1.0 s | 2.0 s, 1.0 s |",
+    ]
