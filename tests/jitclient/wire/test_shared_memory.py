@@ -6,7 +6,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ import pytest
 from jitclient.errors import ProtocolError
 from jitclient.wire import shared_memory
 from jitclient.wire.stream import WireStream
+
+from ...descriptors import open_descriptors
 
 SIZE = 1 << 20
 
@@ -34,11 +35,6 @@ def descriptors() -> Iterator[list[int]]:
     yield opened
     for descriptor in opened:
         os.close(descriptor)
-
-
-def open_descriptors() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_both_ends_see_the_same_bytes() -> None:
@@ -150,7 +146,7 @@ def test_a_block_leaves_no_descriptor() -> None:
     array = theirs.readable()[0][:10]
     del ours, theirs
     del array
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 # ---- over a socket
@@ -168,7 +164,7 @@ def test_a_descriptor_comes_with_its_bytes(streams: tuple[WireStream, WireStream
         assert len(came) == 1
         assert fcntl.fcntl(came[0], fcntl.F_GETFD) & fcntl.FD_CLOEXEC
         assert os.fstat(came[0]).st_ino == os.fstat(block.descriptor).st_ino
-    assert open_descriptors() == before  # nobody took it
+    assert open_descriptors() <= before  # nobody took it
 
 
 @pytest.mark.parametrize("looking", [False, True])
@@ -187,7 +183,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(
     else:
         theirs.read_rest(memoryview(buffer))
     assert bytes(buffer) == b"many"
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_many_parts_arrive_in_order(streams: tuple[WireStream, WireStream]) -> None:
