@@ -41,7 +41,7 @@ def code_of(program: Program, text: str) -> str:
     Raises:
         RuntimeError: a text that is to be replaced or cut is not there.
     """
-    cells = [_MAGIC.sub(r"\1pass  # \2", cell) for cell in _cells(program.file, text)]
+    cells = _cells(program.file, text)
     for cut in program.cut:
         if not any(cut in cell for cell in cells):
             raise RuntimeError(f"{program.name} has no cell with {cut!r}")
@@ -55,6 +55,10 @@ def code_of(program: Program, text: str) -> str:
 
 
 def _cells(file: str, text: str) -> list[str]:
-    if file.endswith(".ipynb"):
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    return _CELL.findall(text) if file.endswith(".md") else [text]
+    if file.endswith(".py"):
+        return [text]
+    if file.endswith(".md"):
+        cells = _CELL.findall(text)
+    else:
+        cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return [_MAGIC.sub(r"\1pass  # \2", cell) for cell in cells]

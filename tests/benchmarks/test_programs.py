@@ -164,6 +164,11 @@ def test_a_page_is_its_code_cells() -> None:
     assert code_of(listing.Program("p", "p.md"), text).endswith("n = 1\n")
 
 
+def test_a_script_is_as_it_is() -> None:
+    text = 'print("%d"\n      % 1)\n'
+    assert code_of(listing.Program("p", "p.py"), text) == text
+
+
 @pytest.mark.parametrize("changes", [{"replace": (("m = 1", ""),)}, {"cut": ("m = 1",)}])
 def test_a_change_that_finds_nothing_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match="m = 1"):
