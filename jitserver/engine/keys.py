@@ -41,4 +41,6 @@ def call_key(lookup: Lookup) -> CallKey:
     }
     if signature.shardings is not None:
         rows["shardings"] = _encode(signature.shardings)
+    if signature.libraries:
+        rows["libraries"] = _encode(signature.libraries)
     return CallKey(digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex(), rows)

@@ -219,11 +219,13 @@ def _lowered(
 ) -> _Lowered:
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
+    state = tuple((module, path, values.decode(value, deref)) for module, path, value in signature.libraries)
     with (
         trace_lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
         trace_output.held(),
         ambient.refused(),
+        library_state.entered(state),
         library_state.put_back(),
     ):
         traced = jitted.trace(*map(abstract, signature.leaves))

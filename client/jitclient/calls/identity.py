@@ -70,29 +70,34 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
-    library_state.refuse_changed(captured.packages)
+    state = library_state.changed(captured.packages)
+    if state:
+        captured = _capture_with_extras(wanted, base, inputs, state)
     order: tuple[Input, ...] = ()
     if captured.set_order is not None:
         if captured.set_order.key is None:
             raise CaptureError(str(captured.set_order))
         order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
-        captured = _capture_with_extras(wanted, base, inputs + order)
-    signature = signature_of(wanted, captured)
+        captured = _capture_with_extras(wanted, base, inputs + order, state)
+    signature = signature_of(wanted, captured, state)
     lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
     return Identity(captured, lookup, inputs, wanted, order)
 
 
-def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
+def _capture_with_extras(
+    wanted: Specialisation, base: Capture, inputs: tuple[Input, ...], state: library_state.State = ()
+) -> Capture:
     found = [*tree.objects_in(wanted.structure)]
     found += device_options.objects_in(wanted.options)
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
+    given += [item for _, _, value in state if isinstance(value, tuple) for item in value]
     found += [value for value in given if not values.is_self_contained(value)]
     found += [declared.extra for declared in inputs]
     extras = tuple({id(thing): thing for thing in found}.values())
     return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
 
 
-def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
+def signature_of(wanted: Specialisation, captured: Capture | None, state: library_state.State = ()) -> Signature:
     """The signature of a call; without a capture, that of a traced program, whose text has the rest."""
     ref = captured.index_of if captured is not None else values.nowhere
     statics = wanted.statics if captured is not None else ()
@@ -105,6 +110,7 @@ def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
         options=tuple((name, values.encode(value, ref)) for name, value in options),
         context=tuple((name, values.encode(value)) for name, value in wanted.context),
         shardings=_shardings(wanted, ref),
+        libraries=tuple((module, path, values.encode(value, ref)) for module, path, value in state),
     )
 
 

@@ -66,6 +66,8 @@ def _of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyP
         yield _part("options", f"option {name}", _value_text(options[name]), message)
     if signature.shardings is not None:
         yield _part("shardings", "keywords about devices", _placed_text(wanted), signature.shardings)
+    for module, path, message in signature.libraries:
+        yield _part("libraries", f"{module}.{path}", "as the program has set it", message)
     for name, setting in {**DEFAULTS, **dict(wanted.context)}.items():
         yield _part("settings", name, repr(setting) if isinstance(setting, str) else str(setting))
 

@@ -165,7 +165,7 @@ class Welcome(Message):
 
 class Signature(Message):
     """What jit specialises on: the tree of the arguments without static ones, the specs of its leaves, and the static
-    values by position or name.
+    values by position or name. `libraries` is the state of libraries that the caller has set: module, path, value.
     """
 
     tree: Value
@@ -175,6 +175,7 @@ class Signature(Message):
     options: tuple[tuple[str, Value], ...]
     context: tuple[tuple[str, Value], ...]
     shardings: JitShardings | None = None
+    libraries: tuple[tuple[str, str, Value], ...] = ()
 
 
 class Lookup(Message):

@@ -42,10 +42,43 @@ def chex():
 
 
 def test_a_setting_counts_for_those_who_may_use_the_library(chex):
+    assert library_state.changed(["jax", "optax"]) == ()
     chex.disable_asserts()
-    library_state.refuse_changed(["jax", "numpy"])
-    with pytest.raises(CaptureError, match="DISABLE_ASSERTIONS"):
-        library_state.refuse_changed(["jax", "optax"])
+    assert library_state.changed(["jax", "numpy"]) == ()
+    assert library_state.changed(["jax", "optax"]) == (("chex._src.asserts_internal", "DISABLE_ASSERTIONS", True),)
+
+
+def test_an_open_context_is_refused():
+    from flax import nnx
+
+    with nnx.update_context("tag"), pytest.raises(CaptureError, match="update_context_stacks"):
+        library_state.changed(["flax"])
+
+
+def test_it_is_entered_and_left(chex):
+    asserts = importlib.import_module("chex._src.asserts_internal")
+    stack = importlib.import_module("flax.linen.module")._context.module_stack
+    state = (
+        ("flax.linen.module", "_context.module_stack", (None, "a module")),
+        ("chex._src.asserts_internal", "DISABLE_ASSERTIONS", True),
+    )
+    seen = []
+
+    def inside():
+        with library_state.entered(state):
+            seen.extend((library_state.changed(["flax"]), list(stack)))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        inside()
+    assert seen == [state, [None, "a module"]]
+    assert (asserts.DISABLE_ASSERTIONS, stack) == (False, [None])
+
+
+@pytest.mark.parametrize("place", [("os", "environ"), ("flax.configurations", "config._values.no_such"), ("os", "sep")])
+def test_only_what_is_listed_is_set(place):
+    with pytest.raises(CaptureError, match="which the program has set"), library_state.entered(((*place, 1),)):
+        pytest.fail("it is set")
 
 
 def test_what_is_changed_meanwhile_is_put_back_and_told(chex):

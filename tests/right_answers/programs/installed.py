@@ -19,6 +19,13 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from numpyro.distributions import biject_to, constraints
 
+WARM = [
+    "case_the_configuration_of_flax",
+    "case_a_setting_is_part_of_the_program",
+    "case_assertions_that_are_off",
+    "case_a_jitted_method_of_a_linen_module",
+]
+
 jax.tree_util.register_pytree_node(
     types.SimpleNamespace,
     lambda space: (list(vars(space).values()), tuple(vars(space))),
@@ -157,6 +164,41 @@ def case_the_configuration_of_flax(jit):
         return str(jax.tree_util.tree_structure(jit(lambda x: nn.Dense(2).init(jax.random.PRNGKey(0), x))(X)))
     finally:
         flax.config.update("flax_return_frozendict", False)
+
+
+def case_a_setting_is_part_of_the_program(jit):
+    def made():
+        return type(jit(lambda x: nn.Dense(2).init(jax.random.PRNGKey(0), x))(X)).__name__
+
+    before = made()
+    flax.config.update("flax_return_frozendict", True)
+    try:
+        return before, made()
+    finally:
+        flax.config.update("flax_return_frozendict", False)
+
+
+class _Scaled(nn.Module):
+    """Flax holds the module open while one of its methods is called."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.features)(x)
+
+    def doubled(self, jit, params, x):
+        return jit(lambda params, x: self.apply(params, x) * 2)(params, x)
+
+
+def case_a_jitted_method_of_a_linen_module(jit):
+    model = _Scaled(2)
+    params = model.init(jax.random.PRNGKey(0), X)
+
+    class Jitted(_Scaled):
+        run = functools.partial(jit, static_argnums=0)(lambda self, params, x: self.apply(params, x))
+
+    return model.doubled(jit, params, X), Jitted(2).run(params, X)
 
 
 def _asserted(x):

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jitclient.codec.plain import is_plain
 from jitclient.codec.user_code.names import MISSING
 from jitclient.errors import AmbientInput, CaptureError
 
@@ -72,18 +73,54 @@ _FOUNDATIONS = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "scipy"})
 """Packages that use none of these libraries."""
 
 
-def refuse_changed(packages: Iterable[str]) -> None:
-    """Raise if a library that a capture may use is in a state of this process's own.
+State = tuple[tuple[str, str, Any], ...]
+"""Module, path, and the value there; of a list, its items as a tuple."""
+
+_READ_ONLY = {("flax.linen.module", "_context.module_stack")}
+"""Stacks of objects to which whoever traces only looks up: what a trace pushes there, it pops."""
+
+
+def changed(packages: Iterable[str]) -> State:
+    """What of the state of libraries that a capture may use is this process's own, to be carried to whoever traces.
 
     Args:
         packages: the packages that the capture refers to.
+
+    Raises:
+        CaptureError: a library holds something that cannot be carried, such as an open context.
     """
     if _FOUNDATIONS.issuperset(packages):
-        return
+        return ()
+    found: list[tuple[str, str, Any]] = []
     for module, path, untouched in STATE:
         value = state_of(module, path)
         if value is not MISSING and value != untouched:
-            raise CaptureError(f"a library is in a state that other processes do not share: {module}.{path}")
+            carried = tuple(value) if isinstance(value, list) else value
+            if not (is_plain(carried) or (module, path) in _READ_ONLY):
+                raise CaptureError(f"a library is in a state that other processes do not share: {module}.{path}")
+            found.append((module, path, carried))
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def entered(state: State) -> Iterator[None]:
+    """Puts the libraries of this process into the state that another has, for a trace.
+
+    Raises:
+        CaptureError: a library is not loaded, or has nothing of that name.
+    """
+    known = {(module, path) for module, path, _ in STATE}
+    before = [(module, path, state_of(module, path)) for module, path, _ in state]
+    for module, path, here in before:
+        if (module, path) not in known or here is MISSING:
+            raise CaptureError(f"there is no {module}.{path} here, which the program has set")
+    try:
+        for module, path, value in state:
+            _put(module, path, value)
+        yield
+    finally:
+        for module, path, here in before:
+            _put(module, path, here)
 
 
 @contextlib.contextmanager
