@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import jitserver
 from jitserver.cli import examples, main
 
 TOP = Path(__file__).parents[3]
@@ -78,4 +79,4 @@ def test_an_example_among_installed_packages_may_import_the_file_beside_it(
 
 def test_the_wheel_has_them_where_the_command_looks() -> None:
     built = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert TOP / built["force-include"]["examples"] == examples.PACKAGED
+    assert Path(jitserver.__file__).parents[1] / built["force-include"]["examples"] == examples.PACKAGED
