@@ -101,7 +101,7 @@ class _FilterJitted(Generic[P, R]):
         return f"filter_jit({self.__wrapped__!r})"
 
     def __reduce__(self) -> Any:
-        return functools.partial(filter_jit, donate=self._donate), (self.__wrapped__,)
+        return functools.partial(filter_jit, donate=self._donate, deps=self._deps), (self.__wrapped__,)
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature:

@@ -1,5 +1,6 @@
 """`jitclient.eqx.filter_jit` does what `equinox.filter_jit` does."""
 
+import pickle
 import warnings
 from typing import Any
 
@@ -245,3 +246,8 @@ def test_the_next_process_traces_nothing(run_script: Any, counts: Any) -> None:
     traced = counts()["traces"]
     assert run_script(program, env={"PYTHONHASHSEED": "7"}) == first
     assert counts()["traces"] == traced
+
+
+def test_a_pickle_keeps_what_it_was_given() -> None:
+    again = pickle.loads(pickle.dumps(jitclient.eqx.filter_jit(len, donate="warn", deps=["HOME"])))
+    assert (again.__wrapped__, again._donate, again._deps) == (len, "warn", ("HOME",))

@@ -407,6 +407,12 @@ def test_the_structure_is_found_once_while_it_is_unchanged(graphs: list[Graph]) 
     assert len(graphs) == 1
 
 
+def test_inside_a_trace_it_is_flax_s_own(graphs: list[Graph]) -> None:
+    layer = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+    nnx.grad(lambda layer, x: jitclient.nnx.jit(nnx.Linear.__call__)(layer, x).sum())(layer, X)
+    assert graphs == []
+
+
 def test_state_stays_on_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     fetched: list[Any] = []
