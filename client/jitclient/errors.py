@@ -50,6 +50,9 @@ class DaemonUnavailable(DaemonError):  # noqa: N818
 class DaemonLost(DaemonError):  # noqa: N818
     """The daemon ended during a request."""
 
+    may_repeat = True
+    """Whether the request changes nothing that a second one would change again."""
+
 
 class DaemonSilent(DaemonLost):
     """The daemon runs, but did not answer for longer than a healthy one ever would."""

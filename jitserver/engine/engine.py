@@ -16,6 +16,7 @@ from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
 from jitserver.engine.alone import alone
+from jitserver.engine.callbacks import Ask
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
 from jitserver.engine.readers import monotonic
@@ -44,9 +45,14 @@ class Engine:
 
     # ---- calls and arrays
 
-    def run(self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]]) -> Any:
-        """Runs a program on resident and received arrays; appends its duration to `ran`, for `add_run`."""
-        run = functools.partial(alone, built.run) if built.is_spread else built.run
+    def run(
+        self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]], ask: Ask | None = None
+    ) -> Any:
+        """Runs a program on resident and received arrays, for a client that its callbacks `ask`; appends its duration
+        to `ran`, for `add_run`.
+        """
+        run = functools.partial(built.run.run, ask) if built.slots else built.run
+        run = functools.partial(alone, run) if built.is_spread else run
         slot = self._here.slot
         slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
         start = monotonic()

@@ -2,8 +2,9 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,14 +17,15 @@ from jitclient.codec.results.writer import Made
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
-from jitclient.tracing.callbacks import callback_names, calls_back
+from jitclient.tracing.callbacks import callback_names
 from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, nbytes_of
-from jitclient.wire.messages import Escape, Lookup, Signature, Spec, Traced, Verified, Warned
+from jitclient.wire.messages import Escape, Lookup, Signature, Slot, Spec, Traced, Verified, Warned
 from jitserver.crashes.journal import NOTHING
 from jitserver.engine import (
     ambient,
+    callbacks,
     context,
     device_arrays,
     leaks,
@@ -46,7 +48,7 @@ _JITTED = type(jax.jit(lambda: None))
 class Program:
     """An executable over flat leaves, and what a caller must know of it. Running it runs no user code."""
 
-    run: Any  # a `jax.stages.Compiled`, or a `_Resting` in its place: takes leaves, returns leaves
+    run: Any  # a `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
     landings: tuple[device_arrays.Landing, ...]  # make the leaves from received bytes
     results: tuple[Spec, ...]
@@ -60,6 +62,10 @@ class Program:
     warnings: tuple[Warned, ...]
     escapes: tuple[Escape, ...] = ()
     made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
+    slots: tuple[Slot, ...] = ()  # for its callbacks
+    callbacks: bytes = b""  # their functions, as objects from its trace
+    printed: tuple[tuple[str, str], ...] = ()  # by its trace
+    has_effects: bool = False
     is_found: bool = False  # its executable comes from JAX's own cache, or from ours
     calls: int = 0
     call_seconds: float = 0.0
@@ -133,13 +139,14 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     """Traces and compiles a captured function. `verify` keeps its text and the names of its callbacks.
 
     Raises:
-        CaptureError: the tree of results cannot be rebuilt by a client, or the program has side effects.
+        CaptureError: a client cannot rebuild the tree of results or a callback, or the program has other side effects.
         BaseException: the user's function raised it during the trace.
     """
     over_leaves = _over_leaves(loaded, signature, name)
     contents = mutations.Contents(loaded)
     ref = loaded.index_of if verify else None
-    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree, ref)
+    describe = functools.partial(_described, loaded)
+    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree, ref, describe)
     with trace_warnings.collected() as warnings:
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
@@ -149,8 +156,19 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
     # JAX keeps its compilations as long as the function lives.
-    built.loaded = loaded if built.may_raise else None
+    built.loaded = loaded if built.may_raise and not built.slots else None
     return built
+
+
+def _described(loaded: Loaded, functions: Sequence[callbacks.Function]) -> bytes:
+    """Callbacks as clients make them again."""
+    made = Made(loaded)
+    for function in functions:
+        made.add(function)
+    try:
+        return made.to_bytes()
+    except CaptureError as error:
+        raise CaptureError(f"it calls back a function that only its trace has: {error}") from error
 
 
 def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
@@ -207,6 +225,7 @@ def _settings(signature: Signature, deref: Deref) -> tuple[tuple[str, Any], ...]
 class _Lowered:
     traced: Any
     lowered: Any
+    printed: tuple[tuple[str, str], ...]
 
 
 def _lowered(
@@ -223,20 +242,16 @@ def _lowered(
     with (
         trace_lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
-        trace_output.held(),
+        trace_output.held() as printed,
         ambient.refused(),
         library_state.entered(state),
         library_state.put_back(),
     ):
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
-    if traced.jaxpr.effects:
-        raise CaptureError(
-            "its program has side effects (jax.debug.print, an io callback), which must happen in this process"
-        )
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
-    return _Lowered(traced, lowered)
+    return _Lowered(traced, lowered, tuple(printed))
 
 
 def _build(
@@ -246,6 +261,7 @@ def _build(
     say: Say,
     out_tree: Callable[[], Any] = lambda: None,
     verified_by: values.Ref | None = None,
+    describe: Callable[[Sequence[callbacks.Function]], bytes] = lambda _: b"",
 ) -> Program:
     seconds: dict[str, float] = {}
     settings = _settings(signature, deref)
@@ -255,9 +271,11 @@ def _build(
         verified = None
         if verified_by is not None:
             verified = Verified(found.lowered.as_text(), callback_names(traced.jaxpr, verified_by))
+        functions = callbacks.functions_of(traced, found.lowered)
+        slots, described = tuple(map(callbacks.slot_of, functions)), describe(functions)
         with _timed(seconds, "compile", say, "compiling"):
             found_before = xla_cache.found_here()
-            compiled = found.lowered.compile()
+            compiled = callbacks.Executables(slots, found.lowered) if slots else found.lowered.compile()
             is_found = xla_cache.found_here() != found_before
     return Program(
         run=compiled,
@@ -266,7 +284,7 @@ def _build(
         results=placement.results(traced.out_avals, compiled, signature),
         tree=tree.UNKNOWN,
         donated=signature.donated,
-        may_raise=calls_back(traced.jaxpr) or context.checks_values(settings),
+        may_raise=bool(slots) or context.checks_values(settings),
         settings=settings,
         loaded=None,
         seconds=seconds,
@@ -274,6 +292,10 @@ def _build(
         warnings=tuple(warnings),
         verified=verified,
         is_found=is_found,
+        slots=slots,
+        callbacks=described,
+        printed=found.printed,
+        has_effects=bool(traced.jaxpr.effects),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from rpyc.core.service import Service
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.array_transport import HostArray, allocate
+from jitclient.wire.array_transport import HostArray
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
 from jitclient.wire.decoders import decoded, decoder
@@ -32,6 +32,7 @@ from jitclient.wire.stream import WireStream
 from jitserver.engine.readers import monotonic
 from jitserver.engine.scratch import Scratches
 from jitserver.platform.shared_memory import Lent, Pool
+from jitserver.server.lane import Lane
 from jitserver.server.uploads import Incoming
 from jitserver.sessions.run_order import Order
 from jitserver.sessions.session import Session
@@ -50,27 +51,6 @@ class Answered:
 
     message: bytes
     attachments: Sequence[HostArray]
-
-
-Take = Callable[[int], HostArray]
-"""Reads the next attachment, of so many bytes."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Lane:
-    """How attachments of one connection are sent: on its socket, or in leased blocks."""
-
-    channel: WireChannel
-    lent: Lent
-
-    def attachments_of(self, block: int) -> Take:
-        """A reader of the attachments of a message that names this block, or none (0)."""
-        return self.lent.arguments(block) if block else self._read
-
-    def _read(self, nbytes: int) -> HostArray:
-        raw = allocate(nbytes)
-        self.channel.recv_into(raw.data)
-        return raw
 
 
 Answer = Callable[[Session, Run, Lane], Answered]
@@ -97,7 +77,7 @@ class DaemonConnection(WireConnection):
         self._answer_plain = plain
         super().__init__(service, WireChannel(WireStream(sock)))
         self.lends = pool.lends and self.can_share()
-        self._lane = Lane(self._channel, Lent(pool))
+        self._lane = Lane(self._channel, Lent(pool), self.say)
 
     def serve_all(self) -> None:
         """Serve until the connection ends. A peer that violates the protocol is disconnected."""

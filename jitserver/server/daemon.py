@@ -37,7 +37,8 @@ from jitserver.platform import sd_notify
 from jitserver.platform.malloc import IdleTrim
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import plain_runs, runs
-from jitserver.server.connection import Answered, Lane
+from jitserver.server.connection import Answered
+from jitserver.server.lane import Lane
 from jitserver.server.listener import Listener
 from jitserver.server.options import Options
 from jitserver.server.service import JitService

@@ -9,10 +9,12 @@ from jitclient.notices import labels
 from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
 from jitserver.arrays.absent import Failed
+from jitserver.engine.callbacks import Ask
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import failure_of
 from jitserver.engine.program import Program
-from jitserver.server.connection import Answered, Lane, Take
+from jitserver.server.connection import Answered
+from jitserver.server.lane import Lane, Take
 from jitserver.sessions.session import Session
 
 Data = bytes | HostArray
@@ -28,7 +30,7 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
     """
     done = Done(run.number)
     # In a function of its own, so that no local variable refers to the block, or it could not return.
-    _do(engine, session, run, lane.attachments_of(run.block), draining, done)
+    _do(engine, session, run, lane, draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
     attachments: list[HostArray] = []
@@ -42,7 +44,8 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
     return Answered(_encode(done), attachments)
 
 
-def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, done: Done) -> None:
+def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, done: Done) -> None:
+    take = lane.attachments_of(run.block)
     # Read all attachments first: an error must not leave any on the socket.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
@@ -51,7 +54,7 @@ def _do(engine: Engine, session: Session, run: Run, take: Take, draining: bool, 
         engine.counters.calls += len(calls)
     try:
         for call in calls:
-            call.run(engine, draining, done, ran)
+            call.run(engine, draining, done, ran, lane.ask)
     finally:
         if ran:
             engine.counters.add_run(session, ran)
@@ -98,7 +101,9 @@ class _Call:
             if type(value) is Attached:
                 take(value.nbytes)  # to reach what follows it
 
-    def run(self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]]) -> None:
+    def run(
+        self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]], ask: Ask | None
+    ) -> None:
         """Runs the call. If it raises, its results, and all that is computed from them, raise the same."""
         session, call = self.session, self.call
         if call.drop:
@@ -123,7 +128,7 @@ class _Call:
             ]
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
-            results = engine.run(program, leaves, ran)
+            results = engine.run(program, leaves, ran, ask)
         except BaseException as error:  # a user's callback may raise SystemExit, which the client must see
             note_failure(session, call, program, error, done)
         else:
@@ -143,7 +148,7 @@ def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
     """Runs a call without attachments."""
-    _Call(session, call, _nothing).run(engine, draining, done, ran)
+    _Call(session, call, _nothing).run(engine, draining, done, ran, None)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:

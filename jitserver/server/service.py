@@ -166,6 +166,10 @@ class JitService(Service):  # type: ignore[misc]
             warnings=entry.program.warnings,
             verified=entry.program.verified if made else None,
             escapes=entry.program.escapes,
+            slots=entry.program.slots,
+            callbacks=entry.program.callbacks,
+            printed=entry.program.printed,
+            has_effects=entry.program.has_effects,
         )
 
     # ---- named arrays

@@ -1,7 +1,6 @@
 """Retrying a call when its daemon ends, or has no room."""
 
 from jitclient.calls import copies
-from jitclient.calls.program import Program
 from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, ProgramLost
 from jitclient.sessions.retry import RetryPolicy
 from jitclient.sessions.session import Session
@@ -27,11 +26,8 @@ class Attempts:
         if lost is not None and not self._policy.retries(lost):
             raise lost
 
-    def ended(self, error: Exception, program: Program | None) -> None:
-        """Return if there is to be another attempt after `error`, one of MAY_REPEAT; else raise it.
-
-        `program` is what was called, or None if it could not be had.
-        """
+    def ended(self, error: Exception) -> None:
+        """Return if there is to be another attempt after `error`, one of MAY_REPEAT; else raise it."""
         if isinstance(error, ArrayBudgetExceeded):  # the call did not run
             again = copies.free_all()
         elif isinstance(error, ProgramLost):  # nor did this one
@@ -39,8 +35,7 @@ class Attempts:
             if again:
                 self._prepared_again = True
                 self._session.forget_programs()
-        else:  # a call that donates must not run twice
-            donates = program is not None and bool(program.prepared.donated)
-            again = self._policy.retries(error, changes=donates)
+        else:
+            again = self._policy.retries(error)
         if not again:
             raise error

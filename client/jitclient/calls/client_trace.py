@@ -15,6 +15,7 @@ from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.leaked import refuse_used
 from jitclient.local_jax.own_jit import own_jit
+from jitclient.tracing.callbacks import callbacks_for_people, calls_back
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
 
@@ -45,6 +46,10 @@ def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] =
 
     with without_locations(), backend_view.of(devices):
         jitted, traced, structure = _traced(wanted)
+        if calls_back(traced.jaxpr):
+            raise CaptureError(
+                f"it is traced in this process, where its callbacks stay: {callbacks_for_people(traced.jaxpr)}"
+            )
         results = tuple(map(spec_of_aval, traced.out_avals))
         try:
             exported = export.export(jitted, platforms=[platform])(*map(abstract, wanted.specs_sent))

@@ -17,6 +17,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture, capture
+from jitclient.codec.results.called_back import CalledBack
 from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
 from jitclient.errors import CaptureError, DaemonError
@@ -66,7 +67,10 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     if failure is not None and not _can_leave(wanted):
         _trace_in_vain(session, wanted)
         raise failure if session.settings.fallback == "error" else why
-    program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
+    try:
+        program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
+    except CaptureError as error:
+        raise CaptureError(f"{why}; {error}") from error
     if failure is not None:
         warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
     return program
@@ -95,7 +99,11 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
     structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
     _leak(prepared.escapes, captured, wanted)
-    program = Program.of(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs))
+    called = CalledBack(captured, prepared.callbacks)
+    functions = [called.object_at(-1 - number) for number in range(len(prepared.slots))]
+    program = Program.of(
+        session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs), functions
+    )
     place = default_device(wanted.context)
     return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
 

@@ -1,6 +1,7 @@
 """The general path: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class GeneralPath:
         self._programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
         self._recompile_warning = RecompileWarning()
+        self._traced: set[Hashable] = set()  # what of it would have been traced here, if that prints
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
@@ -171,12 +173,11 @@ class GeneralPath:
         session = process.session()
         attempts = Attempts(session, lost)
         while True:
-            program = None
             try:
                 program = self._program_at(session, key)
                 return program.call(leaves), program
             except MAY_REPEAT as error:
-                attempts.ended(error, program)
+                attempts.ended(error)
 
     def _program_at(self, session: Session, key: _Key) -> Program:
         last = self._last
@@ -231,9 +232,13 @@ class GeneralPath:
         context.check_alone()
         program = program_of(session, wanted, self.current_capture)
         client_device.say_so(session.platform)
+        kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
         if program.prepared.seconds:  # it was compiled now
-            kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
             self._recompile_warning.note(wanted, kind)
+        if program.prepared.printed and (kind, wanted.specs) not in self._traced:
+            self._traced.add((kind, wanted.specs))
+            for stream, text in program.prepared.printed:
+                print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout)
         return program
 
     def _wanted(

@@ -6,7 +6,7 @@ Covered are arrays of the daemon, numpy arrays and scalars, uncommitted jax arra
 the daemon, and Python numbers; in trees, by position or by name; static arguments; donation of arrays of the daemon.
 
 Left to the general path are declared inputs (`deps`), committed jax arrays, large jax arrays without a copy, trees with
-a wire order of their own, donation by value, and programs that may raise and take arrays of the daemon.
+a wire order of their own, and donation by value.
 """
 
 import operator
@@ -96,7 +96,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) 
     leaves_of = _leaves_of(call)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
-    call_now = program.call_now
+    call_now, waits = program.call_now, prepared.may_raise
     count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
     check_resent = program.resent.check if program.resent.places else None
     taken = program.taken[0] if program.taken else ()
@@ -160,7 +160,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) 
                 check_resent(leaves)
             if is_queued and taken and len(set(map(id, leaves))) < len(leaves):
                 return MISS
-            if attachments and not is_queued:
+            if waits or (attachments and not is_queued):
                 try:
                     arrays = call_now(arguments, attachments, leaves)
                 except _NOT_RUN:
@@ -203,7 +203,7 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     if program.order is not None or by_value or (prepared.donated and not program.taken):
         return None
     most = inline_most(len(program.inline))
-    if prepared.may_raise if is_queued else any(nbytes_of(prepared.results[n]) > most for n in program.inline):
+    if not is_queued and any(nbytes_of(prepared.results[n]) > most for n in program.inline):
         return None
     wants: list[_Want] = []
     for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):

@@ -1,5 +1,6 @@
 """A program on the daemon, and how to call it."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -12,9 +13,10 @@ from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
-from jitclient.errors import NotSent
+from jitclient.errors import DaemonLost, NotSent
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
+from jitclient.sessions.callbacks import Callbacks, as_raised
 from jitclient.sessions.failures import class_of, to_exception
 from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
@@ -39,6 +41,7 @@ class Program:
     copied: tuple[int, ...]  # the leaves that may have copies on the daemon
     taken: list[tuple[int, ...]]  # the donated leaves that a call really uses, once a call has said so
     plans: dict[Hashable, list[Any] | None]  # by types of leaves: the plan, if there is one; None if there can be none
+    callbacks: Callbacks | None
 
     @classmethod
     def of(
@@ -50,6 +53,7 @@ class Program:
         wanted: Specialisation,
         structure: tree.Structure,
         stamp: Hashable = (),
+        functions: Sequence[Callable[..., Any]] = (),
     ) -> "Program":
         """Make one from the daemon's answer. Repeats the warnings of its trace."""
         for warned in prepared.warnings:
@@ -68,6 +72,7 @@ class Program:
             stamp=stamp,
             taken=[],
             plans={},
+            callbacks=Callbacks(functions, prepared.slots) if prepared.slots else None,
         )
 
     def is_valid(self, session: Session) -> bool:
@@ -125,11 +130,17 @@ class Program:
         if attachments and self._have_room(attachments):
             fetch = tuple(range(len(results)))
         run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, fetch)))
-        done, fetched = session.run(
-            run, attachments, list(map(results.__getitem__, fetch)), program_generation=self.generation
-        )
+        with self.callbacks.answered(session) if self.callbacks else contextlib.nullcontext() as raised:
+            try:
+                done, fetched = session.run(
+                    run, attachments, list(map(results.__getitem__, fetch)), program_generation=self.generation
+                )
+            except DaemonLost as error:
+                error.may_repeat = not (prepared.donated or prepared.has_effects)
+                raise
         if done.failures:
-            raise self.failure(done)
+            del arrays  # the frames of a callback's exception, which a log may keep, lead back to this one
+            raise as_raised(self.failure(done), raised[-1]) if raised else self.failure(done)
         if prepared.donated:
             self.taken[:] = [tuple([position for _, position in done.taken])]
             for position in self.taken[0]:

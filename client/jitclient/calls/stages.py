@@ -178,12 +178,10 @@ class Compiled:
         session = process.session()
         attempts = Attempts(session)
         while True:
-            program = None
             try:
-                program = self._program_at(session)
-                return program.call(leaves)
+                return self._program_at(session).call(leaves)
             except MAY_REPEAT as error:
-                attempts.ended(error, program)
+                attempts.ended(error)
 
     def _program_at(self, session: Session) -> Program:
         known = self._program

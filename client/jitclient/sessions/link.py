@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
 from jitclient.sessions.background import SOON_SECONDS, Background
@@ -59,6 +59,8 @@ class Link:
     def _reset(self) -> None:
         """Set up the state that a forked child does not share with its parent."""
         self.lock = threading.RLock()
+        self._depth = 0  # of `aside`
+        self._came_back = threading.Condition(self.lock)
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
@@ -153,6 +155,38 @@ class Link:
             except DaemonError as error:
                 if not policy.retries(error):
                     raise
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the session to others for a while, in the middle of an exchange: calls that this thread or another
+        makes meanwhile go over a connection of their own. Called with the `lock` held, which is released meanwhile.
+        """
+        apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
+        kept = self._swap(apart | {"_identity": ClientId(self._identity.token), "_begun": 0, "next_handle": 0})
+        depth = self._depth = self._depth + 1
+        held = self.lock._release_save()  # type: ignore[attr-defined]  # as threading.Condition does
+        try:
+            yield
+        finally:
+            self.lock._acquire_restore(held)  # type: ignore[attr-defined]
+            # Another thread may be aside of what this one made room for.
+            self._came_back.wait_for(lambda: self._depth == depth)
+            try:
+                if self.connection is not None:
+                    with contextlib.suppress(JitserverError):
+                        self._drain()
+            finally:
+                self.disconnect()
+                self._swap(kept)
+                self._depth -= 1
+                self._came_back.notify_all()
+
+    def _swap(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Set attributes; return what they were."""
+        before = {name: getattr(self, name) for name in attributes}
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        return before
 
     # ---- forks
 

@@ -21,8 +21,8 @@ class RetryPolicy:
         self._repeats = repeats
         self._attempts = ATTEMPTS
 
-    def retries(self, error: BaseException, changes: bool = False) -> bool:
-        """Whether to try again after `error`; `changes`: the operation must not be done twice."""
+    def retries(self, error: BaseException) -> bool:
+        """Whether to try again after `error`."""
         self._attempts -= 1
         if not self._attempts:
             return False
@@ -31,7 +31,8 @@ class RetryPolicy:
             return True
         if isinstance(error, NotSent):
             return True
-        if not isinstance(error, DaemonLost) or isinstance(error, DaemonSilent) or changes or not self._repeats:
+        is_lost = isinstance(error, DaemonLost) and not isinstance(error, DaemonSilent) and error.may_repeat
+        if not is_lost or not self._repeats:
             return False
         self._repeats -= 1
         return True

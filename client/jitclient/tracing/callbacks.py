@@ -1,7 +1,7 @@
 """The callbacks of a program into Python."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jitclient.codec import values
@@ -19,13 +19,19 @@ def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
 
     The text of a program does not include its callbacks.
     """
-    return tuple(_name(callback, ref) for callback in _callbacks(jaxpr))
+    return tuple(_identity(equation, ref) for equation in _callbacks(jaxpr))
+
+
+def callbacks_for_people(jaxpr: Any) -> str:
+    """The callbacks of a jaxpr, for messages."""
+    found = [f"{equation.primitive.name} of {_name_of(_function_of(equation))}" for equation in _callbacks(jaxpr)]
+    return ", ".join(dict.fromkeys(found))
 
 
 def _callbacks(jaxpr: Any) -> Iterator[Any]:
     for equation in _equations(jaxpr, set()):
-        if "callback" in equation.primitive.name:
-            yield equation.params.get("callback")
+        if "callback" in equation.primitive.name or equation.primitive.name == "debug_print":
+            yield equation
 
 
 def _equations(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
@@ -45,8 +51,10 @@ def _is_jaxpr(value: Any) -> bool:
     return hasattr(value, "eqns")
 
 
-def _name(callback: Any, ref: values.Ref) -> str:
-    fun: Callable[..., Any] = getattr(callback, "callback_func", callback)  # JAX flattens its arguments
+def _identity(equation: Any, ref: values.Ref) -> str:
+    if equation.primitive.name == "debug_print":
+        return f"debug_print {sorted((name, repr(value)) for name, value in equation.params.items())}"
+    fun = _function_of(equation)
     while isinstance(fun, functools.partial) and ref(fun) is None:
         fun = fun.func
     index = ref(fun)
@@ -55,4 +63,17 @@ def _name(callback: Any, ref: values.Ref) -> str:
     code = getattr(fun, "__code__", None)
     if code is not None:
         return f"code {digest(canonical_code(code).blob, 8).hex()}"
-    return f"{getattr(fun, '__module__', None)}.{getattr(fun, '__qualname__', type(fun).__qualname__)}"
+    return f"{getattr(fun, '__module__', None)}.{_name_of(fun)}"
+
+
+def _function_of(equation: Any) -> Any:
+    """The user's function, which JAX has wrapped to flatten its arguments; or the text that it prints."""
+    found = equation.params.get("callback", equation.params.get("fmt"))
+    if getattr(found, "__module__", "") == "jax._src.debugging":
+        held = dict(zip(found.__code__.co_freevars, found.__closure__ or (), strict=True))
+        return held["callback"].cell_contents if "callback" in held else found
+    return getattr(found, "callback_func", found)
+
+
+def _name_of(fun: Any) -> str:
+    return repr(fun) if isinstance(fun, str) else getattr(fun, "__qualname__", type(fun).__qualname__)

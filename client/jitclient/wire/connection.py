@@ -18,6 +18,7 @@ from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import (
     BUSY,
+    CALLBACK,
     DONE,
     LEASE,
     LEASED,
@@ -120,6 +121,7 @@ class ClientConnection(WireConnection):
     def __init__(self, channel: WireChannel) -> None:
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
+        self.on_callback: Callable[[bytes], None] | None = None
         self._answers: collections.deque[bytes] = collections.deque()
         self._leased: Leased | None = None
         channel.stream.set_patience(SILENCE_SECONDS)
@@ -206,11 +208,13 @@ class ClientConnection(WireConnection):
         return self._answers.popleft()
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle an answer, a BUSY, or a lease."""
+        """Handle an answer, a BUSY, a callback, or a lease."""
         if kind == DONE:
             self._answers.append(body)
         elif kind == BUSY:
             self.on_busy(decoded(body, Busy).phase)
+        elif kind == CALLBACK and self.on_callback is not None:
+            self.on_callback(body)
         elif kind == LEASED:
             self._leased = decoded(body, Leased)
         else:

@@ -1,7 +1,8 @@
 """The contract: the messages on the wire, and the verbs and frames that carry them.
 
 Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the same channel: the client
-sends RUN, the daemon answers DONE, and sends BUSY while it works on an answer. LEASE asks for shared memory, LEASED
+sends RUN, the daemon answers DONE, and sends BUSY while it works on an answer. Meanwhile CALLBACK has the client call a
+function of its own, and CALLED_BACK answers it. LEASE asks for shared memory, LEASED
 grants it, and RETURN returns it.
 """
 
@@ -11,10 +12,10 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Compared at the handshake; raised whenever a message changes in meaning or form."""
 
-RUN, DONE, BUSY, LEASE, LEASED, RETURN = 16, 17, 18, 19, 20, 21
+RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
 """Kinds of frames, besides rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
@@ -226,6 +227,13 @@ class Verified(Message):
     callbacks: tuple[str, ...]
 
 
+class Slot(Part, frozen=True):
+    """A function that a program calls back: what it returns, and whether a token comes before arguments and results."""
+
+    results: tuple[Spec, ...]
+    takes_token: bool = False
+
+
 class Warned(Part, frozen=True):
     """A warning: its class and text."""
 
@@ -247,7 +255,7 @@ class Escape(Part, frozen=True):
 class Prepared(Message):
     """A program of the session: its number in calls, and the specs and tree of its results. One that `may_raise` calls
     back into Python, or is checked while it runs. `made` has the objects that its trace made, to which `tree` refers by
-    negative positions.
+    negative positions; `callbacks` has the functions of its `slots`, likewise.
     """
 
     executable: int
@@ -260,6 +268,10 @@ class Prepared(Message):
     verified: Verified | None = None  # if it was compiled now, and the Prepare asked for it
     escapes: tuple[Escape, ...] = ()  # from its trace
     made: bytes = b""
+    slots: tuple[Slot, ...] = ()
+    callbacks: bytes = b""
+    printed: tuple[tuple[str, str], ...] = ()  # by its trace: names of streams, and texts
+    has_effects: bool = False  # so that it must not run twice
 
 
 class Inspect(Message):
@@ -332,6 +344,21 @@ class Done(Message):
     taken: list[tuple[int, int]] = []  # a call by its first result, and a donated leaf that it used
     shared: bool = False  # the attached values are in `into` or, without it, in `block`
     back: bool = False  # whether `block` returns; otherwise arrays on the daemon still use it
+
+
+class Callback(Message):
+    """Call the function of a slot of the program that runs now, with arrays of these specs."""
+
+    slot: int
+    specs: list[Spec]
+    arguments: list[bytes | Attached]
+
+
+class CalledBack(Message):
+    """What it returned. If it `failed`, so does the run: only the client knows the exception."""
+
+    results: list[bytes | Attached] = []
+    failed: bool = False
 
 
 class Lease(Message):

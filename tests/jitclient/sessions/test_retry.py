@@ -38,8 +38,11 @@ def test_what_may_have_been_done_is_repeated_as_often_as_is_said(repeats: int) -
 
 def test_what_changes_something_is_not_repeated() -> None:
     policy = RetryPolicy(Stay().disconnect, repeats=3)
-    assert policy.retries(NotSent(""), changes=True)
-    assert not policy.retries(DaemonLost(""), changes=True)
+    once = DaemonLost("")
+    once.may_repeat = False
+    assert policy.retries(NotSent(""))
+    assert not policy.retries(once)
+    assert policy.retries(DaemonLost(""))
 
 
 @pytest.mark.parametrize("kind", [DaemonSilent, DaemonUnavailable, Incompatible, ArrayLost, ValueError])

@@ -30,6 +30,10 @@ _OPTIONS = {
 """What is captured only if some code in reach uses one of these words."""
 
 
+_CALLS_BACK = frozenset({"callback", "io_callback", "pure_callback"})
+"""Words of code that has effects in the client's process."""
+
+
 class Capture(Numbering):
     """A function as canonical bytes, with all the user code and values that it depends on.
 
@@ -97,7 +101,8 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
     """
     try:
         walker, roots = _walk(fn, extras)
-        ambient = raise_needed(list(roots), allow_ambient) if walker.failed else None
+        calls_back = not _CALLS_BACK.isdisjoint(walker.words)
+        ambient = raise_needed(list(roots), allow_ambient, calls_back) if walker.failed else None
         refuse_patches(walker.packages, walker.patches, walker.made)
         order_sets(walker.unordered)
         return Capture(walker, roots, extras, ambient)

@@ -3,19 +3,26 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jitclient.codec.graph.nodes import Node, Value, nodes_in
+from jitclient.codec.graph.nodes import Node, Value, nodes_in, type_name
+from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import AmbientInput
 
 Edge = tuple[Node, str]
 
 
-def raise_needed(roots: Value, allow_ambient: bool = False) -> AmbientInput | None:
-    """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned."""
+def raise_needed(roots: Value, allow_ambient: bool = False, calls_back: bool = False) -> AmbientInput | None:
+    """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned.
+
+    If the function `calls_back`, what fails may be for its callbacks, which happen in the client: then the failure
+    waits until a trace uses what cannot be captured.
+    """
     allowed: AmbientInput | None = None
     came_from: dict[Node, tuple[Node | None, str]] = dict.fromkeys(nodes_in(roots), (None, ""))
     queue = list(came_from)
     for node in queue:  # grows while it is read
-        if node.error is not None:
+        if node.error is not None and calls_back:
+            _trap(node, came_from)
+        elif node.error is not None:
             way = " -> ".join(_way(node, came_from))
             failure = type(node.error)(f"{node.error}; reached by {way}")
             if not (allow_ambient and isinstance(failure, AmbientInput)):
@@ -26,6 +33,18 @@ def raise_needed(roots: Value, allow_ambient: bool = False) -> AmbientInput | No
                 came_from[child] = (node, label)
                 queue.append(child)
     return allowed
+
+
+def _trap(failed: Node, came_from: dict[Node, tuple[Node | None, str]]) -> None:
+    """Put a trap where the failure is or, if it is a part of an installed class's object, in the place of that."""
+    whole, at = failed, came_from[failed][0]
+    while at is not None:
+        if at.op in _INSTANCES and not is_user_class(type(at.obj)):
+            whole = at
+        at = came_from[at][0]
+    if whole is not failed or not callable(failed.obj):  # else the error is the same in all processes
+        whole.op, whole.args = "trap", [False, f"{type_name(whole.obj)} cannot be captured"]
+        whole.fills, whole.needs = [], []
 
 
 def _sure_edges(node: Node) -> Iterator[Edge]:
@@ -86,6 +105,7 @@ def _way(node: Node, came_from: dict[Node, tuple[Node | None, str]]) -> list[str
     return way or [owner]
 
 
+_INSTANCES = ("new", "bare", "call")
 _UNNAMED = ("bind", "cell", "patch", "whole")
 
 

@@ -60,6 +60,12 @@ def nodes_in(value: Value) -> list[Node]:
     return held_in(value, Node)
 
 
+def type_name(obj: Any) -> str:
+    """How errors speak of the type of an object."""
+    kind = type(obj)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+
+
 def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
     """The value with what `reference` gives, unless that is None, in place of what stands for an object."""
     kind = type(value)

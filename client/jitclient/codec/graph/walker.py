@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitclient.codec.ambient.inputs import ambient_name, message_of
-from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.nodes import Node, Value, type_name
 from jitclient.codec.graph.watch import Watch
 from jitclient.codec.plain import ATOMS, PLAIN, Reduced, is_plain
 from jitclient.codec.user_code.code import canonical_code
@@ -203,9 +203,3 @@ def as_capture_error(error: Exception, obj: Any) -> CaptureError:
     if isinstance(error, CaptureError):
         return error
     return CaptureError(f"{type_name(obj)} cannot be captured: {type(error).__name__}: {error}")
-
-
-def type_name(obj: Any) -> str:
-    """How errors speak of the type of an object."""
-    kind = type(obj)
-    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

@@ -7,8 +7,8 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.ambient.world import watch
-from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, type_name
+from jitclient.codec.graph.nodes import Node, Value, type_name
+from jitclient.codec.graph.walker import Walker
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.attributes import attributes_of, dict_of, slots_of, without_caches
 from jitclient.codec.reducers.functions import state_of

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.codec.graph.nodes import Node
-from jitclient.codec.graph.walker import Walker, type_name
+from jitclient.codec.graph.nodes import Node, type_name
+from jitclient.codec.graph.walker import Walker
 from jitclient.codec.user_code.ownership import is_made_in_c
 from jitclient.errors import CaptureError
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import cloudpickle
 
-from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes, describes_as, type_name
+from jitclient.codec.graph.nodes import Node, Value, type_name
+from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
 from jitclient.errors import CaptureError
 

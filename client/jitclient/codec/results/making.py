@@ -196,6 +196,11 @@ def _fresh_id() -> Any:
     return values.resolve("flax.ids", "uuid")()
 
 
+def _traceback() -> Any:
+    """JAX's own form of a traceback, which can only be had of the place where this is: the call."""
+    return values.resolve("jaxlib._jax", "Traceback").get_traceback()
+
+
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _CONTAINERS: dict[str, type] = {"list": list, "dict": dict, "set": set}
 
@@ -213,6 +218,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "method": MethodType,
     "ordered_dict": lambda pairs: collections.OrderedDict(_pairs(pairs)),
     "partial": _partial,
+    "traceback": _traceback,
     "treedef": _treedef,
     "tuple_of": _tuple_of,
     "weak": make_values.weak_reference,

@@ -30,12 +30,8 @@ class Remade:
     def __init__(self, capture: Capture, made: bytes, opaque: Callable[[int], Any]) -> None:
         self._capture = capture
         self._objects: list[Any] = []
-        self._finders: dict[str, Callable[..., Any]] = {
-            **making.FINDERS,
-            "held": capture.made_at,
-            "opaque": opaque,
-            "place": self._place,
-        }
+        self._opaque = opaque
+        self._finders = self.finders()
         self._made: tuple[Any, ...] = ()
         try:
             if made:
@@ -47,6 +43,15 @@ class Remade:
             raise
         except Exception as error:  # these bytes may be anything
             raise CaptureError(f"what the trace made cannot be made here: {type(error).__name__}: {error}") from error
+
+    def finders(self) -> dict[str, Callable[..., Any]]:
+        """What the steps may name, and how it is found."""
+        return {
+            **making.FINDERS,
+            "held": self._capture.made_at,
+            "opaque": self._opaque,
+            "place": self._place,
+        }
 
     def object_at(self, index: int) -> Any:
         """The object with that number; IndexError if there is none."""

@@ -283,6 +283,10 @@ _OTHERS: tuple[tuple[Callable[[Any], bool], _Describer], ...] = (
     (_is_abstract_sharding, _abstract_sharding),
     (lambda obj: type(obj).__name__ == "PyTreeDef", _treedef),
     (lambda obj: type(obj).__name__ == "PjitFunction", _jitted),
+    (
+        lambda obj: type(obj).__name__ == "Traceback" and type(obj).__module__.startswith("jaxlib."),
+        lambda writer, tb: writer.makes(tb, "traceback"),
+    ),
     (lambda obj: type(obj).__name__ in PATH_ENTRIES and type(obj).__module__.startswith("jax"), _path_entry),
     (
         lambda obj: type(obj).__name__ == "Partial" and isinstance(obj, functools.partial),

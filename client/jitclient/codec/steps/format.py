@@ -22,7 +22,18 @@ COMPLETES = "+"
 NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef"})
 """Objects that get an index that both sides know, after the extras."""
 
-SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "array", "object_array", "jax_array", "prng_key"}
+SHARED = NAMEABLE | {
+    "list",
+    "dict",
+    "set",
+    "bytearray",
+    "cell",
+    "array",
+    "object_array",
+    "jax_array",
+    "prng_key",
+    "trap",
+}
 """Objects that are the same one wherever a result holds them."""
 
 LOCATED = ("function", "source")

@@ -1,0 +1,67 @@
+"""Functions that a daemon calls in the client: of whatever is installed, they use only what the capture mentions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.codec import values
+from jitclient.codec.capture import Capture
+from jitclient.codec.results.places import Placed
+from jitclient.codec.results.reader import Remade
+from jitclient.errors import CaptureError
+
+_PARTS_OF_JAX = frozenset(
+    {
+        ("builtins", "dict"),
+        ("builtins", "list"),
+        ("builtins", "tuple"),
+        ("jax", "ShapeDtypeStruct"),
+        ("jax._src.callback", "_FlatCallback"),
+        ("jax._src.checkify", "Error"),
+        ("jax._src.checkify", "ErrorEffect"),
+        ("jax._src.checkify", "FailedCheckError"),
+        ("jax._src.checkify", "python_err"),
+        ("jax._src.core", "MemorySpace"),
+        ("jax._src.core", "ShapedArray"),
+        ("jax._src.debugging", "_format_print_callback"),
+        ("logging", "LogRecord"),
+    }
+)
+"""What JAX's own callbacks hold, by names: nothing is imported."""
+
+_HOMES_IN_JAX = frozenset({"jax._src.callback", "jax._src.checkify", "jax._src.debugging"})
+
+
+class CalledBack(Remade):
+    """The functions of a program's slots, by their numbers.
+
+    A daemon chooses what they are called with, so it must not choose what they are.
+
+    Raises:
+        CaptureError: this process cannot make one, or the function that was captured does not mention what it uses.
+    """
+
+    def __init__(self, capture: Capture, made: bytes) -> None:
+        super().__init__(capture, made, _no_token)
+
+    def finders(self) -> dict[str, Callable[..., Any]]:
+        """As in `Remade`, of what may be named."""
+        return {**super().finders(), "named": self._named}
+
+    def _named(self, module: str, name: str) -> Any:
+        found = values.resolve(module, name)
+        is_mentioned = name.rpartition(".")[2].encode() in self._capture.payload
+        if callable(found) and not is_mentioned and (module, name) not in _PARTS_OF_JAX:
+            raise CaptureError(f"a callback uses {module}.{name}, which the function does not mention")
+        return found
+
+    def _place(self, module: str | None, owner: int, part: int, qualname: str) -> Placed:
+        if module is not None:
+            package = module.partition(".")[0]
+            is_known = module in _HOMES_IN_JAX or (package != "jax" and package in self._capture.packages)
+            if not is_known or "<locals>" not in qualname:
+                raise CaptureError(f"a callback has code of {module}, which the function does not use")
+        return super()._place(module, owner, part, qualname)
+
+
+def _no_token(number: int) -> Any:
+    raise CaptureError("a callback holds what only its trace knows")

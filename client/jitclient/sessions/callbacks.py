@@ -1,0 +1,72 @@
+"""Callbacks: functions of this process that a program on the daemon calls while this process waits for it."""
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.sessions.session import Session
+from jitclient.wire.array_transport import HostArray, inline_most, pack, unpack_value
+from jitclient.wire.decoders import decoded
+from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot
+
+_encode = msgspec.msgpack.Encoder().encode
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+class Callbacks:
+    """The functions of one program, by slot, as JAX would have XLA call them."""
+
+    def __init__(self, functions: Sequence[Callable[..., tuple[Any, ...]]], slots: Sequence[Slot]) -> None:
+        self._functions = functions
+        self._slots = slots
+
+    @contextlib.contextmanager
+    def answered(self, session: Session) -> Iterator[list[BaseException]]:
+        """Answer callbacks while the session waits for a Run. Called with the session's lock held.
+
+        They run on this thread, and may use the session. Yields what they raise.
+        """
+        connection = session.connect()
+        raised: list[BaseException] = []
+
+        def on_callback(body: bytes) -> None:
+            callback = decoded(body, Callback)
+            slot, function = self._slots[callback.slot], self._functions[callback.slot]
+            pairs = zip(callback.arguments, callback.specs, strict=True)
+            arguments = [unpack_value(connection.read_attachment, *pair) for pair in pairs]
+            attachments: list[HostArray] = []
+            answer = CalledBack(failed=True)
+            try:
+                with session.aside():
+                    token = [None] if slot.takes_token else []
+                    results = function(*token, *arguments)[len(token) :]
+                most = inline_most(len(results))
+                answer = CalledBack([pack(array, attachments, most) for array in results])
+            except BaseException as error:  # whatever it is, the daemon must hear of it
+                raised.append(error)
+            connection.send_frame(CALLED_BACK, _encode(answer), attachments)
+
+        connection.on_callback = on_callback
+        try:
+            yield raised
+        finally:
+            connection.on_callback = None
+
+
+def as_raised(failed: BaseException, raised: BaseException) -> BaseException:
+    """The exception of a call whose callback raised: JAX's, which quotes the traceback, as in this process."""
+    from tblib import Traceback  # only needed after a failure
+
+    # Without `on_callback`, and without frames, as these would keep the arrays of the call alive.
+    below = raised.__traceback__ and raised.__traceback__.tb_next
+    raised = raised.with_traceback(Traceback(below).as_traceback() if below else None)
+    if isinstance(raised, KeyboardInterrupt):
+        return raised
+    before, found, _ = str(failed).partition(_TRACEBACK)
+    quoted = "".join(traceback.format_exception(raised)).rstrip("\n")
+    error = type(failed)(before + quoted) if found else failed
+    error.__cause__ = raised
+    return error.with_traceback(failed.__traceback__)

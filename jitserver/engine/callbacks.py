@@ -1,0 +1,167 @@
+"""Callbacks of programs into Python, which happen in the process that made the call.
+
+JAX lowers a program together with a list of Python functions, which XLA calls by their positions there. The daemon puts
+a slot in the place of each: it sends the arguments to the client of the current run, and waits for what the client's
+function returns. Clients learn of the functions as of anything that a trace made (`jitclient.codec.results`).
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from jitclient.errors import CaptureError
+from jitclient.local_jax.avals import spec_of_aval
+from jitclient.tracing.callbacks import calls_back
+from jitclient.wire.array_transport import HostArray, host_form
+from jitclient.wire.messages import Slot
+from jitserver.engine import executables
+
+Ask = Callable[[int, Slot, Sequence[HostArray]], Sequence[HostArray]]
+"""Has the client of a run call the function of a slot: number, slot and arguments -> what the function returns."""
+
+Function = Callable[..., tuple[Any, ...]]
+
+_EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedIOEffect"})
+"""Those of callbacks, which have no public names."""
+
+
+def functions_of(traced: Any, lowered: Any) -> tuple[Function, ...]:
+    """The callbacks of a lowered program, in the order of their positions.
+
+    Raises:
+        CaptureError: it has effects that must happen in the client's process, but are no callbacks; or this version of
+            JAX keeps callbacks elsewhere.
+    """
+    others = sorted(str(effect) for effect in traced.jaxpr.effects if type(effect).__name__ not in _EFFECTS)
+    if others:
+        raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
+    try:
+        return tuple(_compile_arguments(lowered)["host_callbacks"])
+    except (AttributeError, KeyError) as error:
+        if traced.jaxpr.effects or calls_back(traced.jaxpr):
+            raise CaptureError("its callbacks cannot be found in this version of JAX") from error
+        return ()
+
+
+def _compile_arguments(lowered: Any) -> dict[str, Any]:
+    found: dict[str, Any] = lowered._lowering.compile_args
+    return found
+
+
+def slot_of(function: Function) -> Slot:
+    """What XLA expects of a callback.
+
+    Raises:
+        CaptureError: this version of JAX makes such callbacks in another way.
+    """
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    holds = {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or (), strict=True)}
+    if "callback_without_token" in holds:
+        return Slot(slot_of(holds["callback_without_token"]).results, takes_token=True)
+    if "result_avals" not in holds:
+        raise CaptureError(f"its callback {getattr(function, '__qualname__', function)} is of an unknown kind")
+    return Slot(tuple(map(spec_of_aval, holds["result_avals"])))
+
+
+class Executables:
+    """The executables of one program with callbacks. Each is for one run at a time, whose client its callbacks ask: a
+    second run, perhaps one that a callback makes, gets another.
+
+    Args:
+        slots: what XLA expects of the callbacks.
+        lowered: the program, if it is compiled here.
+        serialized: otherwise, what `to_bytes` returned.
+    """
+
+    def __init__(self, slots: tuple[Slot, ...], lowered: Any = None, serialized: bytes | memoryview = b"") -> None:
+        self._slots = slots
+        self._lowered = lowered
+        self._serialized = bytes(serialized)
+        self._lock = threading.Lock()
+        self._first = self._made()
+        self._idle = [self._first]
+
+    def run(self, ask: Ask, *leaves: Any) -> Any:
+        """The results, once they are there and all callbacks have returned."""
+        with self._lock:
+            one = self._idle.pop() if self._idle else None
+        one = one or self._another()
+        try:
+            with one.asking(ask):
+                results = jax.block_until_ready(one.compiled(*leaves))
+                jax.effects_barrier()
+                return results
+        finally:
+            with self._lock:
+                self._idle.append(one)
+
+    def to_bytes(self) -> bytes:
+        """The executable, for `Executables` in any process with the same devices.
+
+        Raises:
+            Exception: JAX cannot serialize it.
+        """
+        if not self._serialized:
+            self._serialized = executables.to_bytes(self._first.compiled)
+            self._lowered = None
+        return self._serialized
+
+    def __getattr__(self, name: str) -> Any:
+        """What `jax.stages.Compiled` says of the program."""
+        return getattr(self._first.compiled, name)
+
+    def _another(self) -> "_Executable":
+        with contextlib.suppress(Exception):  # JAX cannot serialize every executable: it is compiled once more then
+            self.to_bytes()
+        return self._made()
+
+    def _made(self) -> "_Executable":
+        calls = [_Calls(number, slot) for number, slot in enumerate(self._slots)]
+        if self._serialized:
+            return _Executable(executables.from_bytes(self._serialized, calls), calls)
+        _compile_arguments(self._lowered)["host_callbacks"] = calls
+        return _Executable(self._lowered.compile(), calls)
+
+
+class _Executable:
+    """An executable, and the functions that it calls."""
+
+    def __init__(self, compiled: jax.stages.Compiled, calls: "Sequence[_Calls]") -> None:
+        self.compiled = compiled
+        self._calls = calls
+
+    @contextlib.contextmanager
+    def asking(self, ask: Ask) -> Iterator[None]:
+        """Have its callbacks ask this client."""
+        for calls in self._calls:
+            calls.ask = ask
+        try:
+            yield
+        finally:
+            for calls in self._calls:
+                calls.ask = None
+
+
+class _Calls:
+    """What XLA calls for a slot of one executable."""
+
+    def __init__(self, number: int, slot: Slot) -> None:
+        self.ask: Ask | None = None
+        self._number = number
+        self._slot = slot
+        self._forms = list(map(host_form, slot.results))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ()  # whoever loads an executable gives it new ones
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        if self.ask is None:
+            raise RuntimeError("a callback came after the end of its run")
+        token = arguments[:1] if self._slot.takes_token else ()
+        results = self.ask(self._number, self._slot, arguments[len(token) :])
+        if [(result.shape, result.dtype) for result in results] != self._forms:  # XLA would read other memory
+            raise TypeError("a client's callback returned arrays of another shape or type")
+        return (*token, *results)

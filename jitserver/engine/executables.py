@@ -1,0 +1,80 @@
+"""Executables as bytes, and back. The bytes must come from our own cache, as loading them can run code."""
+
+import functools
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import serialize_executable
+
+
+def to_bytes(compiled: jax.stages.Compiled) -> bytes:
+    """Serializes an executable that XLA compiled in this process.
+
+    On a CPU, one that was serialized after loading cannot run ("Function ... not found").
+
+    Raises:
+        Exception: JAX cannot serialize it.
+    """
+    payload, in_tree, out_tree = serialize_executable.serialize(compiled)
+    return pickle.dumps((payload, in_tree, out_tree, _devices(compiled)))
+
+
+def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]] = ()) -> jax.stages.Compiled:
+    """Loads an executable, with the functions that it calls: run with too few of them, it would end the process.
+
+    Raises:
+        Exception: the bytes are not an executable that can run here, or it calls another number of functions.
+    """
+    _ready_for_native_calls()
+    payload, in_tree, out_tree, numbers = pickle.loads(data)
+    by_number = {device.id: device for device in jax.devices()}
+    devices = [by_number[number] for number in numbers]
+    if not callbacks:
+        compiled: jax.stages.Compiled = serialize_executable.deserialize_and_load(
+            payload, in_tree, out_tree, execution_devices=devices
+        )
+        return compiled
+    unpickler: Any = _Unpickler(io.BytesIO(payload), devices[0].client, devices)
+    unpickler.callbacks = list(callbacks)
+    unloaded, arguments, no_kwargs = unpickler.load()
+    if len(unloaded.host_callbacks) != len(callbacks):
+        raise ValueError(f"it calls {len(unloaded.host_callbacks)} functions, not {len(callbacks)}")
+    return jax.stages.Compiled(unloaded.load(), [], in_tree.unflatten(arguments), out_tree, no_kwargs=no_kwargs)
+
+
+_Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)
+"""Reads executables without callbacks. Where another version of JAX has none, those with callbacks are made again."""
+
+
+class _Unpickler(_Base):  # type: ignore[misc]
+    """Reads those with callbacks as well."""
+
+    callbacks: list[Callable[..., Any]]
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid[0] != "exec":
+            return super().persistent_load(pid)
+        return self.backend.deserialize_executable(
+            pid[1], executable_devices=self.execution_devices, host_callbacks=self.callbacks
+        )
+
+
+def _devices(compiled: Any) -> list[int]:
+    """The devices of an executable, in its own order."""
+    for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings)):
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            return [device.id for device in sharding.mesh.devices.flat]
+        return [device.id for device in sharding.device_set]
+    return [jax.devices()[0].id]
+
+
+@functools.cache
+def _ready_for_native_calls() -> None:
+    """Makes JAX register the addresses of LAPACK, which it does when it first lowers something that needs them. An
+    executable that was loaded before would crash the process.
+    """
+    jax.jit(jnp.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))
