@@ -12,6 +12,7 @@ NAMES = (
     "remote",
     "leaves",
     "nnx",
+    "effects",
     "functions",
     "clients",
     "tracing",

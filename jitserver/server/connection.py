@@ -16,6 +16,7 @@ from jitclient.wire.connection import WireConnection
 from jitclient.wire.decoders import decoded, decoder
 from jitclient.wire.messages import (
     BUSY,
+    CALLED_BACK,
     DONE,
     LEASE,
     LEASED,
@@ -134,7 +135,7 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle a Run, or the lease or return of shared memory."""
+        """Handle a Run, the lease or return of shared memory, or the answer to a callback of a Run that is over."""
         if self.session is None or self.order is None:
             super().on_frame(kind, body)
         elif kind == RUN:
@@ -144,6 +145,8 @@ class DaemonConnection(WireConnection):
             self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
         elif kind == RETURN:
             self._lane.lent.take_back(decoded(body, Return))
+        elif kind == CALLED_BACK:
+            self._lane.take_answer(body)
         else:
             super().on_frame(kind, body)
 

@@ -1,6 +1,5 @@
 """What passes between the daemon and a client while a Run is carried out: attachments, and callbacks."""
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
@@ -19,57 +18,84 @@ Take = Callable[[int], HostArray]
 """Reads the next attachment, of so many bytes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Lane:
-    """The way between a Run and its client: socket and leased blocks. `say` tells what it waits for."""
+_MOST_AHEAD = 64
+"""How many callbacks without results a program may be ahead of its client."""
 
-    channel: WireChannel
-    lent: Lent
-    say: Callable[[str], None]
-    _asking: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+class Lane:
+    """The way between Runs and their client.
+
+    Args:
+        channel: the connection's socket.
+        lent: the blocks that the client has leased.
+        say: tells what a Run waits for.
+    """
+
+    def __init__(self, channel: WireChannel, lent: Lent, say: Callable[[str], None]) -> None:
+        self.lent = lent
+        self._channel = channel
+        self._say = say
+        self._asking = threading.Lock()
+        self._asked = 0  # the number of the last callback
+        self._answered = 0
 
     def attachments_of(self, block: int) -> Take:
         """A reader of the attachments of a message that names this block, or none (0)."""
         return self.lent.arguments(block) if block else self._read
 
     def ask(self, number: int, slot: Slot, arguments: Sequence[HostArray]) -> list[HostArray]:
-        """Has the client call the function of a slot; returns what that returned.
+        """Has the client call the function of a slot; returns what that returns.
 
         Called on threads of XLA's choice, while the connection's own thread waits for the program.
 
         Raises:
-            RuntimeError: the function raised.
+            RuntimeError: this or an earlier callback of the client raised.
             EOFError: the client is gone.
             ProtocolError: it answered something else.
         """
         attachments: list[HostArray] = []
         most = inline_most(len(arguments))
         specs = [Spec(array.shape, str(array.dtype)) for array in arguments]
-        message = Callback(number, specs, [pack(array, attachments, most) for array in arguments])
+        given = [pack(array, attachments, most) for array in arguments]
         with self._asking:
-            self.say("waiting for a callback")
-            self.channel.send(bytes((CALLBACK,)) + _encode(message), attachments)
-            answer = self._answer()
-            self.say("running")
-            if answer.failed:
-                raise RuntimeError("a callback raised in the client")
-            if len(answer.results) != len(slot.results):
-                raise ProtocolError(f"a callback returned {len(answer.results)} arrays instead of {len(slot.results)}")
-            return [
-                unpack_value(self._read, value, spec)  # type: ignore[misc]
-                for value, spec in zip(answer.results, slot.results, strict=True)
-            ]
+            self._asked += 1
+            message = Callback(self._asked, number, specs, given)
+            self._channel.send(bytes((CALLBACK,)) + _encode(message), attachments)
+            if not slot.results:
+                if self._asked - self._answered > _MOST_AHEAD:
+                    self._answer_to(self._asked - _MOST_AHEAD)
+                return []
+            results = self._answer_to(self._asked).results
+            if len(results) != len(slot.results):
+                raise ProtocolError(f"a callback returned {len(results)} arrays instead of {len(slot.results)}")
+            pairs = zip(results, slot.results, strict=True)
+            return [unpack_value(self._read, value, spec) for value, spec in pairs]  # type: ignore[misc]
 
-    def _answer(self) -> CalledBack:
-        while True:
-            data = self.channel.recv()
-            if data[0] == CALLED_BACK:
-                return decoded(data[1:], CalledBack)
-            if data[0] != RETURN:
-                raise ProtocolError(f"a frame of kind {data[0]} is no answer to a callback")
-            self.lent.take_back(decoded(data[1:], Return))
+    def take_answer(self, body: bytes) -> CalledBack:
+        """Notes the answer to a callback, perhaps one of a Run that is over."""
+        answer = decoded(body, CalledBack)
+        self._answered = answer.number
+        return answer
+
+    def _answer_to(self, number: int) -> CalledBack:
+        self._say("waiting for a callback")
+        try:
+            while True:
+                data = self._channel.recv()
+                if data[0] == RETURN:
+                    self.lent.take_back(decoded(data[1:], Return))
+                    continue
+                if data[0] != CALLED_BACK:
+                    raise ProtocolError(f"a frame of kind {data[0]} is no answer to a callback")
+                answer = self.take_answer(data[1:])
+                if answer.failed:
+                    raise RuntimeError("a callback raised in the client")
+                if answer.number >= number:
+                    return answer
+        finally:
+            self._say("running")
 
     def _read(self, nbytes: int) -> HostArray:
         raw = allocate(nbytes)
-        self.channel.recv_into(raw.data)
+        self._channel.recv_into(raw.data)
         return raw

@@ -25,6 +25,7 @@ COMPARED = {
     "remote": {"bare TCP socket"},
     "leaves": {"bare socket", "plain jax.jit", "tutorial"},
     "nnx": {"plain jax.jit"},
+    "effects": {"plain jax.jit"},
     "functions": {"JAX's disk cache", "plain jax.jit", "tutorial"},
     "clients": {"bare socket", "tutorial"},
     "tracing": {"bare socket", "tutorial"},

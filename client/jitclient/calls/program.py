@@ -138,9 +138,11 @@ class Program:
             except DaemonLost as error:
                 error.may_repeat = not (prepared.donated or prepared.has_effects)
                 raise
-        if done.failures:
+        if raised:
             del arrays  # the frames of a callback's exception, which a log may keep, lead back to this one
-            raise as_raised(self.failure(done), raised[-1]) if raised else self.failure(done)
+            raise as_raised(raised[0])
+        if done.failures:
+            raise self.failure(done)
         if prepared.donated:
             self.taken[:] = [tuple([position for _, position in done.taken])]
             for position in self.taken[0]:

@@ -13,7 +13,6 @@ from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot
 
 _encode = msgspec.msgpack.Encoder().encode
-_TRACEBACK = "Traceback (most recent call last):"
 
 
 class Callbacks:
@@ -27,24 +26,23 @@ class Callbacks:
     def answered(self, session: Session) -> Iterator[list[BaseException]]:
         """Answer callbacks while the session waits for a Run. Called with the session's lock held.
 
-        They run on this thread, and may use the session. Yields what they raise.
+        They run on this thread, and may use the session. Yields what one of them raises; after it, none is called.
         """
         connection = session.connect()
         raised: list[BaseException] = []
 
         def on_callback(body: bytes) -> None:
             callback = decoded(body, Callback)
-            slot, function = self._slots[callback.slot], self._functions[callback.slot]
             pairs = zip(callback.arguments, callback.specs, strict=True)
             arguments = [unpack_value(connection.read_attachment, *pair) for pair in pairs]
             attachments: list[HostArray] = []
-            answer = CalledBack(failed=True)
+            answer = CalledBack(callback.number, failed=True)
             try:
-                with session.aside():
-                    token = [None] if slot.takes_token else []
-                    results = function(*token, *arguments)[len(token) :]
-                most = inline_most(len(results))
-                answer = CalledBack([pack(array, attachments, most) for array in results])
+                if not raised:
+                    with session.aside():
+                        results = self._call(callback.slot, arguments)
+                    most = inline_most(len(results))
+                    answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
             except BaseException as error:  # whatever it is, the daemon must hear of it
                 raised.append(error)
             connection.send_frame(CALLED_BACK, _encode(answer), attachments)
@@ -55,9 +53,14 @@ class Callbacks:
         finally:
             connection.on_callback = None
 
+    def _call(self, slot: int, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        function = self._functions[slot]
+        return function(None, *arguments)[1:] if self._slots[slot].takes_token else function(*arguments)
 
-def as_raised(failed: BaseException, raised: BaseException) -> BaseException:
+
+def as_raised(raised: BaseException) -> BaseException:
     """The exception of a call whose callback raised: JAX's, which quotes the traceback, as in this process."""
+    from jax.errors import JaxRuntimeError
     from tblib import Traceback  # only needed after a failure
 
     # Without `on_callback`, and without frames, as these would keep the arrays of the call alive.
@@ -65,8 +68,7 @@ def as_raised(failed: BaseException, raised: BaseException) -> BaseException:
     raised = raised.with_traceback(Traceback(below).as_traceback() if below else None)
     if isinstance(raised, KeyboardInterrupt):
         return raised
-    before, found, _ = str(failed).partition(_TRACEBACK)
     quoted = "".join(traceback.format_exception(raised)).rstrip("\n")
-    error = type(failed)(before + quoted) if found else failed
+    error: BaseException = JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {quoted}")
     error.__cause__ = raised
-    return error.with_traceback(failed.__traceback__)
+    return error

@@ -347,16 +347,20 @@ class Done(Message):
 
 
 class Callback(Message):
-    """Call the function of a slot of the program that runs now, with arrays of these specs."""
+    """Call the function of a slot of the program that runs now, with arrays of these specs. The daemon numbers them on
+    each connection. It waits for the answer if there are results; otherwise the program goes on.
+    """
 
+    number: int
     slot: int
     specs: list[Spec]
     arguments: list[bytes | Attached]
 
 
 class CalledBack(Message):
-    """What it returned. If it `failed`, so does the run: only the client knows the exception."""
+    """What the function returned. If it `failed`, so does the run: only the client knows the exception."""
 
+    number: int
     results: list[bytes | Attached] = []
     failed: bool = False
 

@@ -8,6 +8,9 @@ import pytest
 
 import jitclient
 from jitclient.codec.capture import capture
+from jitclient.codec.graph.nodes import Node
+from jitclient.codec.graph.schedule import order_sets
+from jitclient.codec.plain import Reduced
 
 NAMES = {"a", "b"}
 NUMBERS = {1, 2, 3}
@@ -101,3 +104,14 @@ def test_explain_says_why_and_what_helps(monkeypatch, daemon):
     assert found.reason is None
     assert "sorted(...)" in found.note
     assert "sorted(...)" in str(found)
+
+
+def test_installed_classes_in_a_set_have_an_order_though_their_hashes_are_addresses():
+    first, second = (Reduced("installed", ("jax", name)) for name in ("Array", "Device"))
+
+    def ordered(*items):
+        node = Node("frozenset", None, [list(items)])
+        order_sets([node])
+        return node.args[0]
+
+    assert ordered(first, second) == ordered(second, first)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Collection
 
 from jitclient.codec.graph.nodes import Fill, Node, Value, fingerprint, nodes_in
+from jitclient.codec.pickler import to_bytes
 from jitclient.errors import CaptureError
 
 _RUN_CODE = frozenset({"call", "new", "jit", "partial", "frozenset", "treedef"})
@@ -164,8 +165,8 @@ def order_sets(unordered: list[Node]) -> None:
 
     for node in unordered:
         items = _items(node)
-        held = [item for item in items if any(nodes_in(item))]
-        items[:] = [i for i in items if not any(nodes_in(i))] + sorted(held, key=key)
+        held = [item for item in items if nodes_in(item)]
+        items[:] = sorted((item for item in items if not nodes_in(item)), key=to_bytes) + sorted(held, key=key)
         pending.discard(node)
 
 
