@@ -1,4 +1,4 @@
-"""Callbacks: prints, a logger and a search of numpy's happen in this process, in the middle of programs on the daemon."""
+"""Callbacks: prints, a logger and a search of numpy's run in this process, in the middle of programs on the daemon."""
 
 import jax
 import jax.numpy as jnp

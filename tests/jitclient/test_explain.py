@@ -342,7 +342,7 @@ TELLS = """
     def prints(x):
         import jax
         jax.debug.print("hello")
-        return x
+        return x * float(CONFIG.scale["SCALE"])
 
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
@@ -362,9 +362,9 @@ def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_proce
         took = "traced in this process in .* m?s and compiled in .* m?s"
         cause = r"os\.environ is read .*; reached by global CONFIG of reads -> attribute scale of Config"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads)
-        assert re.fullmatch(
-            r"jitserver: prints ran in this process, in .* m?s; its program cannot leave this process.*", prints
-        )
+        here = "it is traced in this process, where its callbacks stay: debug_print of 'hello'"
+        cause_here = cause.replace("reads", "prints")
+        assert re.fullmatch(f"jitserver: prints ran in this process, in .* m?s; {cause_here}; {here}", prints)
         reads, prints = run_script(TELLS, env=env)
         took = "traced in this process in .* m?s"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads), "its program was there"

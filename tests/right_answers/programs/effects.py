@@ -184,6 +184,59 @@ def case_a_closure_of_the_trace(jit):
     return found
 
 
+started = time.time()
+seen = [os.urandom(8)]
+
+
+def log_with_time(x):
+    seen.append((float(x), time.time() - started < 3600))
+
+
+def case_a_logger_whose_values_differ_in_each_process(jit):
+    @jit
+    def of_a_global(x):
+        jax.debug.callback(log_with_time, x.sum())
+        return x * 2
+
+    def make(lines):
+        def note(x):
+            lines.append(float(x))
+
+        @jit
+        def of_a_closure(x):
+            def body(carry, n):
+                jax.debug.callback(note, n * carry)
+                return carry + 1, jax.debug.callback(lambda v: lines.append(float(v)), carry, ordered=True)
+
+            return jax.lax.scan(body, x.sum(), jnp.arange(3.0))[0]
+
+        return of_a_closure
+
+    del seen[1:]
+    lines = [os.urandom(8)]
+    values = of_a_global(X), make(lines)(X)
+    jax.effects_barrier()
+    return values, seen[1:], sorted(lines[1:])
+
+
+def scaled(x):
+    return x * LIMIT
+
+
+def case_a_function_that_is_handed_over_and_called(jit):
+    @jit
+    def f(x):
+        return (
+            scaled(x) + jax.pure_callback(scaled, _like(x), x) + jax.jit(lambda x: jax.pure_callback(scaled, x, x))(x)
+        )
+
+    def make(factor):
+        times = lambda x: x * factor
+        return jit(lambda x: times(x) + jax.pure_callback(times, _like(x), x))
+
+    return f(X), make(np.float32(3))(X)
+
+
 def case_a_generator_that_goes_on(jit):
     numbers = iter(range(100))
 
@@ -438,6 +491,8 @@ WARM = [
     "case_objects_with_state",
     "case_objects_of_this_process_alone",
     "case_a_closure_of_the_trace",
+    "case_a_logger_whose_values_differ_in_each_process",
+    "case_a_function_that_is_handed_over_and_called",
     "case_a_generator_that_goes_on",
     "case_a_host_environment",
     "case_functions_of_numpy",

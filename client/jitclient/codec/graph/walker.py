@@ -7,6 +7,7 @@ queue, so that deep structures do not exhaust the stack.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from types import CellType
 from typing import Any
 
 from jitclient.codec.ambient.inputs import ambient_name, message_of
@@ -101,6 +102,15 @@ class Walker:
             known = self._known[id(obj)] = self._described(obj)
             self._alive.append(obj)
         return known
+
+    def cell_of_client(self, cell: CellType) -> Node:
+        """The node of a cell, whose content is not described."""
+        node = self._known.get(id(cell))
+        if node is None:
+            node = self._known[id(cell)] = Node("cell", cell)
+            self._alive.append(cell)
+        assert isinstance(node, Node)
+        return node
 
     def pairs(self, mapping: Mapping[Any, Any]) -> list[Value]:
         """The items of a mapping, as structure of a step."""

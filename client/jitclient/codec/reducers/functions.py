@@ -1,6 +1,7 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
 import importlib.util
+from collections.abc import Collection
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -8,9 +9,10 @@ from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.body_imports import add_names, add_source
-from jitclient.codec.reducers.namespaces import bind, namespace_of, whole
+from jitclient.codec.reducers.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
 from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
+from jitclient.codec.user_code.handed_over import HandedOver, handed_over
 from jitclient.codec.user_code.names import MISSING, content_of, home_of
 from jitclient.codec.user_code.ownership import has_private_globals
 from jitclient.errors import AmbientInput, CaptureError
@@ -26,7 +28,8 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     private = has_private_globals(func)
     if not private:
         walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
-    closure = [_cell(walker, cell, name) for name, cell in cells]
+    handed = handed_over(func) if private else HandedOver()
+    closure = [(_held_by_client if name in handed.free else _cell)(walker, cell, name) for name, cell in cells]
     home: Value = func.__globals__.get("__name__")
     if private:
         home = namespace_of(walker, func.__globals__)
@@ -51,11 +54,13 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     if "annotations" in walker.options and func.__annotations__:
         node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
     if private:
-        _add_references(walker, node, func.__globals__, refs)
+        _add_references(walker, node, func.__globals__, refs, handed.names)
 
 
-def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs) -> None:
-    """Make a node need all that its code reads from `names`."""
+def _add_references(
+    walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str] = ()
+) -> None:
+    """Make a node need all that its code reads from `names`, but for what is only `handed` over to the client."""
     walker.words |= refs.words
     if refs.words & _READERS_OF_PLACES:
         raise AmbientInput("it reads where code was written, which is no part of a key")
@@ -64,6 +69,9 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
     if refs.dynamic:
         node.needs.append((whole(walker, names), True))
     for name in sorted(refs.globals):
+        if name in handed:
+            bind_for_client(walker, node, names, name)
+            continue
         node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
     if refs.relative:
         for name in ("__name__", "__package__"):
@@ -89,11 +97,24 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
 
 def _cell(walker: Walker, cell: CellType, name: str) -> Value:
     node = walker.value(cell)
-    if isinstance(node, Node) and not node.fills:
+    if isinstance(node, Node) and (not node.fills or is_of_client(node.fills[0].args[0])):
+        node.fills.clear()
         content = content_of(cell)
         if content is not MISSING:
             walker.watch.cell(cell)
             node.fill("set_cell", walker.value(content), label=f"closure {name}")
+    return node
+
+
+def _held_by_client(walker: Walker, cell: CellType, name: str) -> Node:
+    """A cell whose content is for callbacks, unless other code uses it."""
+    node = walker.cell_of_client(cell)
+
+    def look() -> None:
+        if not node.fills and content_of(cell) is not MISSING:
+            node.fill("set_cell", of_client(content_of(cell)))
+
+    walker.at_rest(look)
     return node
 
 

@@ -63,6 +63,34 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
     return bound
 
 
+def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
+    """The binding of a name for callbacks, unless other code reads it."""
+    value = names.get(name, MISSING)
+    walker.watch.name(names, name, value)
+
+    at = (id(names), name)
+
+    def look() -> None:
+        if value is MISSING or any(bound is walker.bindings.get(at) for bound, _ in user.needs):
+            return
+        if at not in walker.bindings:
+            bound = walker.bindings[at] = Node("bind", None)
+            bound.args = [namespace_of(walker, names), name, of_client(value)]
+        user.needs.append((walker.bindings[at], False))
+
+    walker.at_rest(look)
+
+
+def of_client(value: Any) -> Node:
+    """What stands for an object that only the client's callbacks use: it can be handed over, and no more."""
+    return Node("of_client", value, [callable(value)])
+
+
+def is_of_client(value: Value) -> bool:
+    """Whether this is what `of_client` returned."""
+    return type(value) is Node and value.op == "of_client"
+
+
 def bind_builtins(walker: Walker, names: dict[str, Any], read: dict[str, set[Chain]]) -> list[Node]:
     """The bindings of names that code reads, and that something has put on `builtins`."""
     put = [name for name in sorted(read) if name not in names and _from_builtins(name) is not MISSING]
@@ -88,8 +116,8 @@ def _is_builtin(name: str, value: Any) -> bool:
 def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> Node:
     at = (id(names), name)
     node = walker.bindings.get(at)
-    if node is None:
-        node = walker.bindings[at] = Node("bind", None)
+    if node is None or is_of_client(node.args[2]):
+        node = walker.bindings.setdefault(at, Node("bind", None))
         node.args = [namespace_of(walker, names), name, _without_contents(walker, value)]
     return node
 

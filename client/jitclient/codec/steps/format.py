@@ -22,18 +22,8 @@ COMPLETES = "+"
 NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef"})
 """Objects that get an index that both sides know, after the extras."""
 
-SHARED = NAMEABLE | {
-    "list",
-    "dict",
-    "set",
-    "bytearray",
-    "cell",
-    "array",
-    "object_array",
-    "jax_array",
-    "prng_key",
-    "trap",
-}
+SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap", "of_client"}
+SHARED |= {"array", "object_array", "jax_array", "prng_key"}
 """Objects that are the same one wherever a result holds them."""
 
 LOCATED = ("function", "source")

@@ -63,6 +63,11 @@ def _trap(builder: Builder, is_ambient: bool, message: str) -> Trap:
     return _armed_at_end(builder, Trap(is_ambient, message, is_armed=False))
 
 
+def _of_client(builder: Builder, is_callable: bool) -> Any:
+    trap = _trap(builder, False, "it uses what was only to be handed over to a callback")
+    return (lambda *args, **kwargs: trap._fail()) if is_callable else trap
+
+
 def _flags(builder: Builder, message: str, flags: Any) -> Trap:
     return _armed_at_end(builder, Flags(message, dict(flags), is_armed=False))
 
@@ -78,6 +83,7 @@ MAKERS.update(
     flags=_flags,
     function=_function,
     namespace=Builder.namespace,
+    of_client=_of_client,
     patch=_patch,
     source=_source,
     trap=_trap,

@@ -44,7 +44,7 @@ _IMMUTABLE_MAKERS = (
 _CONTAINERS = frozenset({"dict", "list", "set"})
 _IMMUTABLE_BUILTINS = frozenset({"property", "staticmethod", "classmethod", "getattr", "object"})
 _SET_ON_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__")
-_NOT_SUBSTITUTED = frozenset({"bind", "code", "flags", "namespace", "patch", "trap"})
+_NOT_SUBSTITUTED = frozenset({"bind", "code", "flags", "namespace", "of_client", "patch", "trap"})
 
 
 def class_count() -> int:

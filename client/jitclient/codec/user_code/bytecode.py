@@ -8,11 +8,11 @@ from typing import Any
 
 Chain = tuple[str, ...]
 
-_GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
-_GLOBAL_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
+GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+GLOBAL_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _CELL_WRITES = frozenset({"STORE_DEREF", "DELETE_DEREF"})
-_ATTRIBUTE_READS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_READS = _GLOBAL_READS | _ATTRIBUTE_READS | {"IMPORT_FROM"}
+ATTRIBUTE_READS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_READS = GLOBAL_READS | ATTRIBUTE_READS | {"IMPORT_FROM"}
 _NAMESPACE_READERS = frozenset({"eval", "exec", "globals", "f_globals", "__globals__"})
 _IGNORED = frozenset({"CACHE", "PRECALL", "EXTENDED_ARG"})
 
@@ -71,9 +71,9 @@ def _read(code: CodeType) -> Refs:
     for at, step in enumerate(steps):
         if step.opname in _READS:
             refs.words.add(step.argval)
-        if step.opname in _GLOBAL_READS and not _is_preamble(steps, at):
+        if step.opname in GLOBAL_READS and not _is_preamble(steps, at):
             refs.globals.setdefault(step.argval, set()).add(tuple(_attributes(steps, at + 1)))
-        elif step.opname in _GLOBAL_WRITES:
+        elif step.opname in GLOBAL_WRITES:
             refs.writes_globals = True
         elif step.opname in _CELL_WRITES:
             refs.writes_cells |= step.argval in code.co_freevars
@@ -95,7 +95,7 @@ def _is_preamble(steps: list[dis.Instruction], at: int) -> bool:
 
 
 def _attributes(steps: list[dis.Instruction], at: int) -> Iterator[str]:
-    while at < len(steps) and steps[at].opname in _ATTRIBUTE_READS:
+    while at < len(steps) and steps[at].opname in ATTRIBUTE_READS:
         name: Any = steps[at].argval
         yield name
         at += 1
