@@ -1,4 +1,4 @@
-"""A model of PyTorch in the middle of a program: its loss and gradients by callbacks. Skipped where there is no torch."""
+"""A model of PyTorch in the middle of a program: loss and gradients by callbacks. Skipped where there is no torch."""
 
 from typing import Any
 
