@@ -28,7 +28,8 @@ class Writer:
         self._changed = threading.Condition()
         self._hurry = False
         self._busy = False
-        threading.Thread(target=self._run, name="writer", daemon=True).start()
+        self.thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self.thread.start()
 
     def add(self, key: str, job: Job) -> None:
         """Has a job done some time."""

@@ -79,9 +79,10 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
         restarts = Daemon(options).run()
     except JitserverError:  # some are OSErrors, too; the command line prints them
         raise
-    except OSError:  # click would hide a broken pipe
+    except Exception:  # click would hide a broken pipe
         logging.exception("the daemon failed")
-        sys.exit(1)
+        logging.shutdown()
+        os._exit(1)
     logging.shutdown()
     if restarts:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)

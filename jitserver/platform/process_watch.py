@@ -46,7 +46,7 @@ class Watch:
             return False
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
-        return bool(poller.poll(0))
+        return any(event & select.POLLIN for _, event in poller.poll(0))  # not if user code closed the descriptor
 
     def close(self) -> None:
         """Stops watching."""

@@ -13,12 +13,15 @@ _FIRST_DESCRIPTOR = 3
 
 
 def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Notifies systemd, if it runs us: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
+    """Notifies systemd, if it runs us and can be told: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
     path = environment.get("NOTIFY_SOCKET")
     if not path:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-        sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+    except OSError as error:  # such as no descriptors
+        log.warning("systemd was not told %s: %s", state, error)
 
 
 def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
@@ -65,7 +68,10 @@ class Watchdog:
         elif time.monotonic() - self._begun >= self._every:
             self._begun = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as error:
+                log.warning("the watchdog gets no thread; if this persists, systemd restarts the daemon: %s", error)
 
     def _run(self) -> None:
         try:

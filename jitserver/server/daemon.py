@@ -1,22 +1,22 @@
 """The daemon's lifecycle in four steps: start, serve, drain, stop."""
 
 import contextlib
-import fcntl
+import faulthandler
 import functools
 import gc
 import logging
+import math
 import os
 import signal
-import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
-from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.errors import SettingsError
 from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
-from jitclient.wire.address import Address, runtime_folder
+from jitclient.wire.address import runtime_folder
 from jitclient.wire.messages import Run
 from jitserver.arrays.budget import array_share
 from jitserver.cache import folder
@@ -41,6 +41,7 @@ from jitserver.server.connection import Answered
 from jitserver.server.lane import Lane
 from jitserver.server.listener import Listener
 from jitserver.server.options import Options
+from jitserver.server.place import Place
 from jitserver.server.service import JitService
 from jitserver.sessions.session import Session
 
@@ -48,8 +49,9 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
-_LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 _SAVING_SECONDS = 10.0  # the least time for saving arrays, however long running calls took
+_FAILED_DRAIN_SECONDS = 1.0  # for running calls, once the daemon cannot go on
+_MARGIN_SECONDS = 5.0  # beyond the deadlines of a shutdown, after which it is cut short
 
 
 class Daemon:
@@ -61,8 +63,7 @@ class Daemon:
         self._restarts = False
         self._saves_sessions = False
         self._idle_trim = IdleTrim()
-        self._lock: IO[str] | None = None
-        self._file: os.stat_result | None = None  # of the socket that is ours to remove
+        self._place: Place
         self._service: JitService
         self._listener: Listener
         self._checkpoint: Checkpoint | None = None
@@ -72,14 +73,23 @@ class Daemon:
 
         Raises:
             AddressTaken: another daemon serves at the address.
+            Exception: the daemon could not go on; it has saved what it could.
         """
         self.start()
+        failure: Exception | None = None
         try:
             self.serve()
-            self.drain()
-        finally:
+        except Exception as error:
+            log.error("the daemon cannot go on: %s", error)
+            failure = error
+            self._request_shutdown(save_sessions=True)
+        drain = self.options.drain if failure is None else min(self.options.drain, _FAILED_DRAIN_SECONDS)
+        with _deadline(drain + _SAVING_SECONDS + _MARGIN_SECONDS):
+            self.drain(drain)
             self.stop()
-        return self._restarts and self._lock is not None  # systemd restarts a daemon that it started
+        if failure is not None:
+            raise failure
+        return self._restarts and self._place.is_ours  # systemd restarts a daemon that it started
 
     # ---- the four steps
 
@@ -88,15 +98,12 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
         client_process.become_daemon()
-        inherited = sd_notify.inherited_socket()
-        if inherited is None:
-            self._lock = _take_lock(self.options.address)
+        self._place = Place(self.options.address)
         counters = Counters()
         try:
             engine = Engine(counters, self._cache(counters), _begun_journal())
         except SettingsError:
-            if self._lock is not None:
-                self._lock.close()
+            self._place.release()
             raise
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(device_infos())
@@ -104,17 +111,15 @@ class Daemon:
         self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
         gc.freeze()  # the collector then skips permanent objects: p99 under load 2.4 -> 0.15 ms
-        self._service.address = str(_address_of(inherited, self.options.address))
+        self._service.address = str(self._place.address)
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
             self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
-        listener = inherited or self.options.address.listen()
-        self._file = None if inherited else self.options.address.path.stat()
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)
-        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool)
-        threading.Thread(target=self._listener.start, name="listener", daemon=True).start()
+        self._listener = Listener(self._service, answer, plain, sessions, self._place.listen(), self._service.pool)
+        self._listener.start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
@@ -124,12 +129,17 @@ class Daemon:
         sd_notify.notify("READY=1")
 
     def serve(self) -> None:
-        """Serves until a signal, a client's `stop`, or the idle timeout."""
+        """Serves until a signal, a client's `stop`, or the idle timeout.
+
+        Raises:
+            RuntimeError: a thread has ended without which there is no daemon.
+        """
         every = sd_notify.watchdog_seconds()
         watchdog = self._watchdog(every) if every is not None else None
         while not self._shutdown_requested.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
             if watchdog is not None:
                 watchdog.tick()
+            self._check_threads()
             self._give_memory_back()
             self._service.naming.expire()
             self._keep_cache_tidy()
@@ -140,37 +150,46 @@ class Daemon:
                 log.info("idle for %.0f s", self.options.idle_exit)
                 return
 
-    def drain(self) -> None:
-        """Accepts nothing new, gives running calls time to finish, and saves the sessions for the next daemon."""
+    def drain(self, seconds: float) -> None:
+        """Accepts nothing new, gives running calls time to finish, and saves the sessions for the next daemon. A step
+        that fails does not stop the others.
+        """
+        deadline = time.monotonic() + seconds
         sd_notify.notify("STOPPING=1")
-        self._service.engine.journal.end()  # now: a supervisor may kill us while we drain
+        with _logged("the journal"):
+            self._service.engine.journal.end()  # now: a supervisor may kill us while we drain
         self._service.draining = True
         self._service.refuses_calls = not self._saves_sessions  # otherwise clients repeat them at the next daemon
-        if self._restarts and self._lock is not None:
-            launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
-        self._freeze()  # while clients can still connect, none begins a Run
-        self._stop_accepting()
-        deadline = time.monotonic() + self.options.drain
-        left = self._wait_for_calls(deadline)
-        if left:
-            log.warning("shutdown: %d calls did not finish within %.0f s", left, self.options.drain)
+        if self._restarts and self._place.is_ours:
+            with _logged("the start lock"):
+                launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
+        with _logged("the listener"):
+            self._freeze()  # while clients can still connect, none begins a Run
+            self._stop_accepting()
+        with _logged("running calls"):
+            left = self._wait_for_calls(deadline)
+            if left:
+                log.warning("shutdown: %d calls did not finish within %.0f s", left, seconds)
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._saves_sessions:
             self._listener.close_connections()  # what still runs changes nothing that is saved, and nobody waits for it
-        if self._checkpoint is not None:
-            saved = self._service.sessions.all() if self._saves_sessions else []
-            self._checkpoint.save(self._service.naming.named, saved, most)
-        if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
-            log.warning("shutdown: not all programs were written to the disk in time")
+        with _logged("the arrays"):
+            if self._checkpoint is not None:
+                saved = self._service.sessions.all() if self._saves_sessions else []
+                self._checkpoint.save(self._service.naming.named, saved, most)
+        with _logged("the cache"):
+            if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
+                log.warning("shutdown: not all programs were written to the disk in time")
 
     def stop(self) -> None:
         """Closes all connections and releases the address."""
-        self._stop_accepting()
-        self._listener.close()
-        if not self._saves_sessions:
-            self._service.sessions.end_all()
-        if self._lock is not None:
-            self._lock.close()
+        with _logged("connections"):
+            self._listener.close()
+        with _logged("sessions"):
+            if not self._saves_sessions:
+                self._service.sessions.end_all()
+        with _logged("the address"):
+            self._place.release()
         log.info("stopped")
 
     # ---- details
@@ -233,11 +252,16 @@ class Daemon:
             time.sleep(0.05)
 
     def _stop_accepting(self) -> None:
-        path = self.options.address.path
-        # If systemd listens here, since the start or since an installation, the file is not ours.
-        if self._file is not None and path.exists() and os.path.samestat(path.stat(), self._file):
-            path.unlink(missing_ok=True)
-        self._listener.stop_accepting()
+        try:
+            self._place.close_door()
+        finally:
+            self._listener.stop_accepting()
+
+    def _check_threads(self) -> None:
+        writer = self._service.engine.cache.writer
+        for thread in (self._listener.thread, self._listener.heartbeat.thread, writer.thread):
+            if not thread.is_alive():
+                raise RuntimeError(f"its thread {thread.name!r} has ended")
 
     def _watchdog(self, every: float) -> sd_notify.Watchdog:
         sessions = self._service.sessions
@@ -272,28 +296,19 @@ def _begun_journal() -> Journal:
         return Journal()
 
 
-def _take_lock(address: Address) -> IO[str]:
-    """Locks the address for as long as this process lives, however it ends."""
-    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(address.lock_path, "a+")  # noqa: SIM115
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with contextlib.suppress(DaemonUnavailable, DaemonSilent):
-                address.connect().close()
-                raise AddressTaken(f"a daemon serves at {address} already") from None
-            if time.monotonic() > deadline:
-                raise AddressTaken(f"another daemon holds {address} and does not release it") from None
-            time.sleep(0.05)
-        else:
-            lock.seek(0)
-            lock.truncate()
-            lock.write(f"{os.getpid()}\n")
-            lock.flush()
-            return lock
+@contextlib.contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Logs what a step of the shutdown raises."""
+    try:
+        yield
+    except Exception:
+        log.exception("shutdown: %s", what)
 
 
-def _address_of(inherited: socket.socket | None, address: Address) -> Address:
-    return address if inherited is None else Address(Path(inherited.getsockname()))
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Ends the process if this takes longer; the log then shows what each thread was doing. It takes no thread."""
+    faulthandler.register(signal.SIGALRM, 2, chain=True)
+    signal.alarm(math.ceil(seconds))
+    yield
+    signal.alarm(0)

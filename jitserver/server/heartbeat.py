@@ -19,16 +19,12 @@ class Heartbeat:
         self.connections: set[DaemonConnection] = set()
         self._sessions = sessions
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        self.thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
+        """Stop the thread, and wait for its end, which the next beat may delay."""
         self._stopped.set()
-        self._thread.join()
+        self.thread.join(self.SECONDS)
 
     def working(self) -> int:
         """How many clients wait for an answer now."""

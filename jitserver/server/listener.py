@@ -1,8 +1,10 @@
-"""rpyc's threaded server on a given socket. It survives a lack of descriptors or threads.
+"""rpyc's threaded server on a given socket. It survives a lack of descriptors, memory or threads.
 
 rpyc's own `accept` ends the server on any error, silently, for instance at the limit of open files.
 """
 
+import contextlib
+import errno
 import logging
 import os
 import select
@@ -21,6 +23,8 @@ from jitserver.sessions.registry import Sessions
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1
+_END_SECONDS = 1.0  # for a thread to end that was told to
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)  # what is not a listening socket any more
 
 
 class Listener(ThreadedServer):  # type: ignore[misc]
@@ -50,28 +54,43 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._closing, self._close_signal = socket.socketpair()
         self._accepts_no_more = threading.Event()
         self.heartbeat = Heartbeat(sessions)
+        self.thread = threading.Thread(target=self._accept_all, name="listener", daemon=True)
 
     def start(self) -> None:
-        """Accepts connections until `stop_accepting`."""
-        self.heartbeat.start()
+        """Starts the threads: one accepts connections until `stop_accepting`, the other is the heartbeat."""
+        self.heartbeat.thread.start()
+        self.thread.start()
+
+    def _accept_all(self) -> None:
         poller = select.poll()
         poller.register(self.listener, select.POLLIN)
         poller.register(self._closing, select.POLLIN)
-        while self.active:
-            poller.poll()
-            if self.active:
-                self.accept()
-        self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
-        self._accepts_no_more.set()
+        failing = False
+        try:
+            while self.active:
+                try:
+                    poller.poll()
+                    if self.active:
+                        self.accept()
+                    failing = False
+                except OSError as error:
+                    if error.errno in _BROKEN:
+                        raise
+                    if not failing:  # ten times a second would fill the disk
+                        log.warning("cannot accept connections now: %s", error)
+                    failing = True
+                    self._accepts_no_more.wait(_RETRY_SECONDS)
+        finally:
+            self._accepts_no_more.set()
+            self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
 
     def accept(self) -> None:
-        """Accepts one connection. If that fails, waits a little; the next call tries again."""
-        try:
-            sock, _ = self.listener.accept()
-        except OSError as error:
-            log.warning("cannot accept a connection now: %s", error)
-            self._accepts_no_more.wait(_RETRY_SECONDS)
-            return
+        """Accepts one connection.
+
+        Raises:
+            OSError: it cannot now.
+        """
+        sock, _ = self.listener.accept()
         caller = peer(sock)
         if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
             log.warning("refused a connection of uid %d", caller.uid)
@@ -98,13 +117,12 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         """Accepts no more connections. Open ones stay."""
         if self.active:
             self.active = False
-            self._close_signal.send(b".")
-            self._accepts_no_more.wait()
-            for end in (
-                self._close_signal,
-                self._closing,
-            ):  # the other thread may have ended without reading the signal
-                end.close()
+            with contextlib.suppress(OSError):
+                self._close_signal.send(b".")
+            self._accepts_no_more.wait(_END_SECONDS)
+            for end in (self._close_signal, self._closing):  # its thread may have ended without reading the signal
+                with contextlib.suppress(OSError):
+                    end.close()
 
     def close(self) -> None:
         """Accepts no more connections, and closes the open ones."""

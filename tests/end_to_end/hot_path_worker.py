@@ -93,7 +93,7 @@ answer = functools.partial(runs.answer, engine, draining=False)
 plain = functools.partial(plain_runs.answer, service)
 listener = Listener(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
-threading.Thread(target=listener.start, name="listener", daemon=True).start()
+listener.start()
 sys.setprofile(count)
 
 small = jitclient.jit(lambda x, y, z: x + y + z)

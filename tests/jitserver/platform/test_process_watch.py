@@ -61,3 +61,10 @@ def test_watching_leaves_no_descriptors() -> None:
         watch.close()
         assert not watch.is_over()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_whose_descriptor_others_closed_is_not_over(child: subprocess.Popen[bytes]) -> None:
+    watch = Watch(child.pid)
+    assert watch._descriptor is not None
+    os.close(watch._descriptor)
+    assert not watch.is_over()

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -47,28 +48,63 @@ def address(short_path: Path) -> Address:
 
 @pytest.fixture
 def serving(address: Address) -> Iterator[Any]:
-    started: list[tuple[Listener, threading.Thread]] = []
+    started: list[Listener] = []
 
     def start(refusals: int = 0, door: socket.socket | None = None) -> Listener:
         sock: Any = Short(door or address.listen(), refusals)
         listener = Listener(Service(), lambda *_: None, lambda *_: None, Sessions(), sock, Pool(0))  # type: ignore[arg-type,return-value]
-        thread = threading.Thread(target=listener.start)
-        thread.start()
-        started.append((listener, thread))
+        listener.start()
+        started.append(listener)
         return listener
 
     yield start
-    for listener, thread in started:
+    for listener in started:
         listener.close()
-        thread.join(10)
-        assert not thread.is_alive()
+        listener.thread.join(10)
+        assert not listener.thread.is_alive()
 
 
-def test_a_lack_of_descriptors_does_not_end_it(serving: Any, address: Address, until: Any) -> None:
+def test_a_lack_of_descriptors_does_not_end_it(
+    serving: Any, address: Address, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     listener = serving(refusals=2)
     with address.connect():
         until(lambda: listener.clients, "the connection to be taken", seconds=10)
     until(lambda: not listener.clients, "the connection to go", seconds=10)
+    assert caplog.text.count("Too many open files") == 1
+
+
+def test_a_lack_of_memory_does_not_end_it(
+    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poll:
+        """Fails twice."""
+
+        def __init__(self) -> None:
+            self._poll = poll()
+            self.register = self._poll.register
+            self.refusals = 2
+
+        def poll(self) -> Any:
+            if self.refusals:
+                self.refusals -= 1
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            return self._poll.poll()
+
+    poll = select.poll
+    monkeypatch.setattr(select, "poll", Poll)
+    listener = serving()
+    monkeypatch.undo()
+    with address.connect():
+        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_socket_that_listens_no_more_ends_its_thread(serving: Any, address: Address) -> None:
+    listener = serving()
+    listener.listener.shutdown(socket.SHUT_RDWR)
+    listener.thread.join(10)
+    assert not listener.thread.is_alive()
 
 
 def test_a_lack_of_threads_costs_one_connection_only(
