@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitclient.errors import SettingsError
+from jitclient.errors import AddressTaken, SettingsError
 from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
 from jitclient.wire.address import runtime_folder
@@ -133,6 +133,7 @@ class Daemon:
 
         Raises:
             RuntimeError: a thread has ended without which there is no daemon.
+            AddressTaken: another daemon has taken the address.
         """
         every = sd_notify.watchdog_seconds()
         watchdog = self._watchdog(every) if every is not None else None
@@ -140,6 +141,7 @@ class Daemon:
             if watchdog is not None:
                 watchdog.tick()
             self._check_threads()
+            self._check_place()
             self._give_memory_back()
             self._service.naming.expire()
             self._keep_cache_tidy()
@@ -262,6 +264,18 @@ class Daemon:
         for thread in (self._listener.thread, self._listener.heartbeat.thread, writer.thread):
             if not thread.is_alive():
                 raise RuntimeError(f"its thread {thread.name!r} has ended")
+
+    def _check_place(self) -> None:
+        try:
+            renewed = self._place.renew()
+        except AddressTaken:
+            self._checkpoint = None  # its folder is the other daemon's now
+            raise
+        if renewed is not None:
+            self._listener.move_to(renewed)
+        elif self._place.is_replaced():
+            log.warning("another process listens at %s: handing over to it", self._service.address)
+            self._request_shutdown(save_sessions=True)
 
     def _watchdog(self, every: float) -> sd_notify.Watchdog:
         sessions = self._service.sessions

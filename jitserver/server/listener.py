@@ -51,7 +51,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._answer_plain = plain
         self._pool = pool
         self._sessions = sessions
-        self._closing, self._close_signal = socket.socketpair()
+        self._signals, self._signal = socket.socketpair()
         self._accepts_no_more = threading.Event()
         self.heartbeat = Heartbeat(sessions)
         self.thread = threading.Thread(target=self._accept_all, name="listener", daemon=True)
@@ -62,15 +62,11 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.thread.start()
 
     def _accept_all(self) -> None:
-        poller = select.poll()
-        poller.register(self.listener, select.POLLIN)
-        poller.register(self._closing, select.POLLIN)
         failing = False
         try:
             while self.active:
                 try:
-                    poller.poll()
-                    if self.active:
+                    if self._is_called():
                         self.accept()
                     failing = False
                 except OSError as error:
@@ -81,8 +77,26 @@ class Listener(ThreadedServer):  # type: ignore[misc]
                     failing = True
                     self._accepts_no_more.wait(_RETRY_SECONDS)
         finally:
+            with contextlib.suppress(OSError):
+                self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
             self._accepts_no_more.set()
-            self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
+
+    def _is_called(self) -> bool:
+        """Waits for a connection; False if there is something else to do."""
+        listener, poller = self.listener, select.poll()
+        poller.register(listener, select.POLLIN)
+        poller.register(self._signals, select.POLLIN)
+        if self._signals.fileno() in dict(poller.poll()):
+            self._signals.recv(1)
+        if listener is not self.listener:
+            listener.close()
+            return False
+        return self.active
+
+    def move_to(self, listener: socket.socket) -> None:
+        """Listens on another socket from now on. Open connections stay."""
+        self.listener = listener
+        self._signal.send(b".")
 
     def accept(self) -> None:
         """Accepts one connection.
@@ -118,9 +132,9 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         if self.active:
             self.active = False
             with contextlib.suppress(OSError):
-                self._close_signal.send(b".")
+                self._signal.send(b".")
             self._accepts_no_more.wait(_END_SECONDS)
-            for end in (self._close_signal, self._closing):  # its thread may have ended without reading the signal
+            for end in (self._signal, self._signals):  # its thread may have ended without reading the signal
                 with contextlib.suppress(OSError):
                     end.close()
 

@@ -1,7 +1,8 @@
-"""The daemon's place: the address that it holds, by a lock and a socket."""
+"""The daemon's place: the address that it holds, by a lock and a socket, and makes again where someone removes them."""
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 import time
@@ -11,6 +12,8 @@ from typing import IO
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
 from jitclient.wire.address import Address
 from jitserver.platform import sd_notify
+
+log = logging.getLogger(__name__)
 
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 
@@ -37,15 +40,42 @@ class Place:
 
     def listen(self) -> socket.socket:
         """The listening socket."""
-        listener = self._inherited or self.address.listen()
-        self._file = self.address.path.stat() if self.is_ours else None
+        if self._inherited is not None:
+            return self._inherited
+        listener = self.address.listen()
+        self._file = self.address.path.lstat()
         return listener
 
-    def close_door(self) -> None:
-        """Removes the socket's file, unless it is another's: since an installation, systemd may listen there."""
+    def renew(self) -> socket.socket | None:
+        """Makes the lock and the socket again if they were removed; returns the socket if it is a new one.
+
+        Raises:
+            AddressTaken: another daemon was faster.
+            OSError: they cannot be made.
+        """
+        if self._lock is None:
+            return None
+        if not _is(os.fstat(self._lock.fileno()), self.address.lock_path):
+            log.warning("%s was removed or replaced", self.address.lock_path)
+            lock = _locked(self.address)
+            if lock is None:
+                raise AddressTaken(f"another daemon has taken {self.address}")
+            self._lock.close()
+            self._lock = lock
+        if os.path.lexists(self.address.path):
+            return None
+        log.warning("%s was removed: listening there again", self.address.path)
+        return self.listen()
+
+    def is_replaced(self) -> bool:
+        """Whether another process listens at the address: since an installation, systemd may."""
         path = self.address.path
-        if self._file is not None and path.exists() and os.path.samestat(path.stat(), self._file):
-            path.unlink(missing_ok=True)
+        return self._file is not None and os.path.lexists(path) and not _is(self._file, path)
+
+    def close_door(self) -> None:
+        """Removes the socket's file, unless it is another's."""
+        if self._file is not None and _is(self._file, self.address.path):
+            self.address.path.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Lets another daemon have the address."""
@@ -53,24 +83,39 @@ class Place:
             self._lock.close()
 
 
+def _is(file: os.stat_result, path: Path) -> bool:
+    """Whether the file is at a path."""
+    try:
+        return os.path.samestat(file, path.lstat())
+    except FileNotFoundError:
+        return False
+
+
 def _take_lock(address: Address) -> IO[str]:
     """Locks the address for as long as this process lives, however it ends."""
-    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(address.lock_path, "a+")  # noqa: SIM115
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with contextlib.suppress(DaemonUnavailable, DaemonSilent):
-                address.connect().close()
-                raise AddressTaken(f"a daemon serves at {address} already") from None
-            if time.monotonic() > deadline:
-                raise AddressTaken(f"another daemon holds {address} and does not release it") from None
-            time.sleep(0.05)
-        else:
-            lock.seek(0)
-            lock.truncate()
-            lock.write(f"{os.getpid()}\n")
-            lock.flush()
+        lock = _locked(address)
+        if lock is not None:
             return lock
+        with contextlib.suppress(DaemonUnavailable, DaemonSilent):
+            address.connect().close()
+            raise AddressTaken(f"a daemon serves at {address} already")
+        if time.monotonic() > deadline:
+            raise AddressTaken(f"another daemon holds {address} and does not release it")
+        time.sleep(0.05)
+
+
+def _locked(address: Address) -> IO[str] | None:
+    """The file of the lock with our process id, locked; None if another daemon has it."""
+    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = open(address.lock_path, "a+")  # noqa: SIM115
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock

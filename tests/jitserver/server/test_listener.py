@@ -178,9 +178,9 @@ def test_it_stops_also_if_a_client_connects_at_the_same_moment(serving: Any, add
             assert listener._accepts_no_more.wait(10)
             return self._signal.send(data)
 
-    listener._close_signal = Late(listener._close_signal)
+    listener._signal = Late(listener._signal)
     listener.stop_accepting()
-    assert listener._closing.fileno() == -1
+    assert listener._signals.fileno() == -1
 
 
 def test_a_peer_without_a_hello_is_disconnected(
