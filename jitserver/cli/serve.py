@@ -55,6 +55,12 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
 )
 @_mebibytes("--program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
 @_mebibytes("--disk", 0, "Limit of the cache on the disk; 0: no disk cache.", "a tenth of what is free, 10 GiB at most")
+@click.option(
+    "--most-connections",
+    type=click.IntRange(min=1),
+    help="Limit of connections, beyond which programs run without the daemon. "
+    "[default: a quarter of the limit of open files, 1000 at most]",
+)
 @click.option("--prewarm/--no-prewarm", default=True, help="Load programs from the disk at the start. [default: yes]")
 def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int, **more: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
@@ -62,12 +68,13 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
     """
     from jitserver.platform.malloc import keep_freed
-    from jitserver.server.process_setup import notice_reads, prepare_process, share_the_interpreter
+    from jitserver.server.process_setup import may_open_files, notice_reads, prepare_process, share_the_interpreter
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     prepare_process()
     share_the_interpreter()
+    may_open_files()
     keep_freed()
     notice_reads()
     from jitserver.server.daemon import Daemon  # imports jax
@@ -89,7 +96,7 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     os._exit(0)  # a thread that still compiles would crash during the interpreter's shutdown
 
 
-def _given(prewarm: bool, **mebibytes: int | None) -> dict[str, Any]:
+def _given(prewarm: bool, most_connections: int | None, **mebibytes: int | None) -> dict[str, Any]:
     names = {
         "shared_memory": "shared_bytes",
         "array_memory": "array_bytes",
@@ -97,4 +104,6 @@ def _given(prewarm: bool, **mebibytes: int | None) -> dict[str, Any]:
         "disk": "disk_bytes",
     }
     given = {names[name]: value << 20 for name, value in mebibytes.items() if value is not None}
+    if most_connections is not None:
+        given["most_connections"] = most_connections
     return {"prewarm": prewarm, **given}

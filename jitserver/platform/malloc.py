@@ -35,11 +35,11 @@ class IdleTrim:
 
     def __init__(self, give_back: Callable[[], None] = give_back_freed) -> None:
         self._give_back = give_back
-        self._work = 0
+        self._work: object = None
         self._since: float | None = None  # the last work; None: nothing to return
 
-    def tick(self, work: int, now: float) -> None:
-        """Compares the amount of work until `now` with the last one."""
+    def tick(self, work: object, now: float) -> None:
+        """Compares the work until `now` with the last one."""
         if work != self._work:
             self._work, self._since = work, now
         elif self._since is not None and now - self._since >= IDLE_SECONDS:

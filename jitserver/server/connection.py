@@ -18,6 +18,7 @@ from jitclient.wire.messages import (
     BUSY,
     CALLED_BACK,
     DONE,
+    FIRST_FRAME_BYTES,
     LEASE,
     LEASED,
     MAX_FRAME_BYTES,
@@ -73,10 +74,12 @@ class DaemonConnection(WireConnection):
         self.incoming = Incoming()
         self.scratches = Scratches()
         self.busy_since: float | None = None
+        self.is_surplus = False  # it may ask, but not begin a session
         self._phase = "running"
         self._answer = answer
         self._answer_plain = plain
         super().__init__(service, WireChannel(WireStream(sock)))
+        self._channel.largest = FIRST_FRAME_BYTES
         self.lends = pool.lends and self.can_share()
         self._lane = Lane(self._channel, Lent(pool), self.say)
 
@@ -101,6 +104,7 @@ class DaemonConnection(WireConnection):
     def _serve_plain(self, session: Session) -> None:
         """Serve until the connection ends; answer plain Runs with as few function calls as possible."""
         channel = self._channel
+        channel.largest = MAX_FRAME_BYTES
         while not self._closed:
             data = channel.recv_at_once()
             if data is None:

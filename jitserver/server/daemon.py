@@ -118,7 +118,8 @@ class Daemon:
             self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)
-        self._listener = Listener(self._service, answer, plain, sessions, self._place.listen(), self._service.pool)
+        listener, most = self._place.listen(), self.options.most_connections
+        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, most)
         self._listener.start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
@@ -222,7 +223,7 @@ class Daemon:
     def _give_memory_back(self) -> None:
         now, counters = time.monotonic(), self._service.counters
         self._service.pool.trim(now)
-        self._idle_trim.tick(counters.calls + counters.dry_runs, now)
+        self._idle_trim.tick((counters.calls, counters.dry_runs, self._service.sessions.last_change), now)
 
     def _request_shutdown(self, save_sessions: bool) -> None:
         if not self._shutdown_requested.is_set():  # the first request decides

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1
 _END_SECONDS = 1.0  # for a thread to end that was told to
+_RESERVE = 16  # connections for commands, and for refusals, where there are as many as there may be
 _BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)  # what is not a listening socket any more
 
 
@@ -38,6 +39,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         sessions: Sessions,
         listener: socket.socket,
         pool: Pool,
+        most: int = 1000,
     ) -> None:
         # Instead of rpyc's __init__, which would bind a socket.
         self.service = service
@@ -51,6 +53,8 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._answer_plain = plain
         self._pool = pool
         self._sessions = sessions
+        self._most = most
+        self._refusing = False
         self._signals, self._signal = socket.socketpair()
         self._accepts_no_more = threading.Event()
         self.heartbeat = Heartbeat(sessions)
@@ -119,6 +123,12 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             sock: of any family. The caller has made sure that the peer may run code here.
             pid: the process of the peer; 0 if it is on another machine.
         """
+        refusing, self._refusing = self._refusing, len(self.clients) >= self._most + _RESERVE
+        if self._refusing:
+            if not refusing:
+                log.warning("closing connections: there are %d already", len(self.clients))
+            sock.close()
+            return
         self.clients.add(sock)
         try:
             threading.Thread(target=self._serve, args=(sock, pid), name="connection", daemon=True).start()
@@ -156,6 +166,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         connection: DaemonConnection | None = None
         try:
             connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
+            connection.is_surplus = len(self.clients) > self._most
             self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:

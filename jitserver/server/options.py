@@ -1,6 +1,7 @@
 """The options of a daemon, which `jitserver serve` sets."""
 
 import dataclasses
+import resource
 
 from jitclient.wire.address import Address
 from jitserver.cache.memory import maps_share
@@ -11,6 +12,11 @@ from jitserver.platform.shared_memory import memory_share
 def _program_share() -> int:
     """Default memory limit for programs: an eighth of what this process may use."""
     return memory_bytes() // 8
+
+
+def _connection_share() -> int:
+    """Default limit of connections, each of which takes up to three descriptors and a thread."""
+    return min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Options:
         array_bytes: memory budget of arrays; None: a share of the memory of the devices, or of the machine.
         program_bytes: approximate memory limit of programs.
         program_maps: limit of the memory maps of the process, most of which belong to programs.
+        most_connections: limit of connections with sessions.
         disk_bytes: limit of the cache on the disk; None: a share of what is free.
         prewarm: whether to load programs from the disk at the start.
     """
@@ -38,5 +45,6 @@ class Options:
     array_bytes: int | None = None
     program_bytes: int = dataclasses.field(default_factory=_program_share)
     program_maps: int = dataclasses.field(default_factory=maps_share)
+    most_connections: int = dataclasses.field(default_factory=_connection_share)
     disk_bytes: int | None = None
     prewarm: bool = True

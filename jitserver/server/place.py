@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable
-from jitclient.wire.address import Address
+from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.wire.address import Address, open_lock
 from jitserver.platform import sd_notify
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class Place:
 
         Raises:
             AddressTaken: another daemon serves there.
+            SettingsError: its lock cannot be opened.
         """
         self._inherited = sd_notify.inherited_socket()
         self.is_ours = self._inherited is None
@@ -51,7 +52,7 @@ class Place:
 
         Raises:
             AddressTaken: another daemon was faster.
-            OSError: they cannot be made.
+            SettingsError, OSError: they cannot be made.
         """
         if self._lock is None:
             return None
@@ -108,8 +109,11 @@ def _take_lock(address: Address) -> IO[str]:
 
 def _locked(address: Address) -> IO[str] | None:
     """The file of the lock with our process id, locked; None if another daemon has it."""
-    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(address.lock_path, "a+")  # noqa: SIM115
+    try:
+        address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = open_lock(address.lock_path)
+    except OSError as error:
+        raise SettingsError(f"no daemon can serve at {address}: {error}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

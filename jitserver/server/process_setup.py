@@ -1,6 +1,8 @@
 """Settings of the daemon process that must be made before jax is imported."""
 
+import contextlib
 import os
+import resource
 import sys
 from collections.abc import MutableMapping
 
@@ -8,6 +10,7 @@ from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
 from jitserver.engine import readers
 
 _TURN_SECONDS = 2e-4
+_OPEN_FILES = 65536
 
 
 def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -27,6 +30,13 @@ def share_the_interpreter() -> None:
     of a call waits that long while another client's function is traced.
     """
     sys.setswitchinterval(_TURN_SECONDS)
+
+
+def may_open_files() -> None:
+    """Raises the limit of open files as far as the system lets it: a client takes up to three, shared memory more."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _OPEN_FILES)), most))
 
 
 def notice_reads() -> None:

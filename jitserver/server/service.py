@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
-from jitclient.errors import DaemonDraining, ProtocolError
+from jitclient.errors import DaemonDraining, DaemonUnavailable, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.decoders import decoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
@@ -99,6 +99,8 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         self._check_packages()
         resumed = self.sessions.resume(hello.token, connection.pid)
+        if resumed is None and connection.is_surplus:
+            raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has as many connections as it may have")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.order = connection.session.order(hello.client)
         return messages.Welcome(

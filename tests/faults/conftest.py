@@ -235,6 +235,12 @@ def peer(unharmed: Daemon) -> Iterator[Peer]:
     made.close()
 
 
+@pytest.fixture
+def peer_of() -> type[Peer]:
+    """Makes this process a peer of the daemon at an address."""
+    return Peer
+
+
 class Client:
     """A client in a process of its own, which reports events as lines on its standard output."""
 

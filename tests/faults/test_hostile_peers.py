@@ -12,19 +12,26 @@ from rpyc.core import brine, consts
 from jitclient.codec import values
 from jitclient.codec.capture import capture
 from jitclient.digests import digest
-from jitclient.errors import ArrayLost, CaptureError, ProtocolError
+from jitclient.errors import ArrayLost, CaptureError, DaemonUnavailable, ProtocolError
+from jitclient.sessions.handshake import ask
+from jitclient.settings import Settings
 from jitclient.trees import tree
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import (
     BUSY,
     DONE,
+    FIRST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     RUN,
     UPLOAD_BYTES,
     Attached,
     Call,
+    DeviceInfo,
     Done,
     Failure,
+    Listed,
     Lookup,
+    Match,
     Prepare,
     Prepared,
     Put,
@@ -36,6 +43,10 @@ from jitclient.wire.messages import (
 )
 
 encode = msgspec.msgpack.encode
+
+LOCALLY = """
+    print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
+"""
 
 
 def framed(body: bytes) -> bytes:
@@ -75,7 +86,7 @@ REFUSED = {
     "too many arguments": request("status", b"", b""),
     "a message that is no msgpack": request("hello", b"\xc1\xc1"),
     "a message that is another": request("hello", encode(["x"])),
-    "a message that nests too deep": request("lookup", b"\x91" * 100_000),
+    "a message that nests too deep": request("lookup", b"\x91" * 50_000),
     "a lookup before hello": request(
         "lookup",
         encode(Lookup("k", "k", (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=()))),
@@ -243,3 +254,54 @@ def test_uploads_that_never_end_take_no_memory_of_note(peer: Any, unharmed: Any)
     for n in range(50):  # 400 MB under keys of their own
         peer.ask(Verb.UPLOAD, Upload(f"key {n}", 0, part))
     assert unharmed.counts().memory_bytes - before < 15 * UPLOAD_BYTES
+
+
+# ---- without a session
+
+
+def test_before_hello_no_frame_is_long(unharmed: Any, peer_of: Any) -> None:
+    before = unharmed.counts().memory_bytes
+    peers = [peer_of(unharmed.address) for _ in range(20)]
+    for peer in peers:
+        peer.stream.write(struct.pack("<I", FIRST_FRAME_BYTES + 1))
+    assert all(peer.is_cut_off() for peer in peers)
+    assert unharmed.counts().memory_bytes - before < MAX_FRAME_BYTES
+    for peer in peers:
+        peer.close()
+
+
+def test_silent_connections_take_no_memory_of_note(unharmed: Any, peer_of: Any) -> None:
+    before = unharmed.counts().memory_bytes
+    peers = [peer_of(unharmed.address) for _ in range(100)]
+    for peer in peers:
+        peer.ask(Verb.DEVICES, None, list[DeviceInfo])
+    assert unharmed.counts().memory_bytes - before < len(peers) * FIRST_FRAME_BYTES
+    for peer in peers:
+        peer.close()
+
+
+def test_a_long_question_without_a_session_is_answered(unharmed: Any) -> None:
+    listed = ask(Settings(address=unharmed.address), Verb.ENTRIES, Match("x" * 2 * FIRST_FRAME_BYTES), Listed)
+    assert listed.found == []
+
+
+def test_connections_are_bounded_and_those_beyond_are_told(
+    serve: Any, client_of: Any, works: Any, start_client: Any, peer_of: Any
+) -> None:
+    with serve("--most-connections", "4") as daemon:
+        peers = [peer_of(daemon.address) for _ in range(4)]
+        for peer in peers:
+            peer.hello()
+        with pytest.raises(DaemonUnavailable, match="as many connections as it may have"), client_of(daemon.address):
+            works()
+        client = start_client(daemon, LOCALLY, JITSERVER_FALLBACK="local")
+        client.says("2.0")
+        assert "as many connections as it may have" in client.ends()
+        more = [peer_of(daemon.address) for _ in range(15)]
+        assert daemon.counts().sessions == 4
+        more.append(peer_of(daemon.address))
+        assert peer_of(daemon.address).is_cut_off()
+        for peer in more + peers:
+            peer.close()
+        with client_of(daemon.address):
+            works()

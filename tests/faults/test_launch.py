@@ -81,6 +81,19 @@ def test_the_second_serve_at_an_address_is_refused(victim: Any) -> None:
     assert victim.counts().pid == victim.process.pid
 
 
+@pytest.mark.parametrize("suffix", ["lock", "start"])
+def test_a_lock_that_is_a_link_is_not_followed(short_path: Path, suffix: str, cli: Any) -> None:
+    precious = short_path / "precious"
+    precious.write_text("precious")
+    (short_path / f"d.{suffix}").symlink_to(precious)
+    command = ["start"] if suffix == "start" else ["serve"]
+    done = cli(*command, env={"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"})
+    assert done.returncode == 1
+    assert f"d.{suffix}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert precious.read_text() == "precious"
+
+
 def test_a_daemon_started_by_a_client_gets_none_of_its_units_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"):
         monkeypatch.setenv(name, "1")

@@ -25,7 +25,7 @@ from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses
-from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
+from jitclient.wire.messages import FIRST_FRAME_BYTES, PROTOCOL, Hello, Verb, Welcome
 
 if TYPE_CHECKING:
     from jitclient.wire.connection import ClientConnection
@@ -149,7 +149,14 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
     """
     connection = _connect(chosen)[0]
     try:
-        return answered(connection.request(verb, msgspec.msgpack.encode(message)), answer)
+        payload = msgspec.msgpack.encode(message)
+        is_large = len(payload) > FIRST_FRAME_BYTES // 2
+        if is_large:  # the daemon takes such messages in sessions only
+            _greet(connection, ClientId())
+        reply = connection.request(verb, payload)
+        if is_large:
+            connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
+        return answered(reply, answer)
     except (msgspec.MsgspecError, ProtocolError) as error:
         raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
     finally:

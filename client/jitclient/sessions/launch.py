@@ -14,7 +14,7 @@ import platformdirs
 
 from jitclient.digests import digest
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, private_folder
+from jitclient.wire.address import Address, open_lock, private_folder
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
@@ -50,7 +50,7 @@ def start(
     """
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(_start_lock(address), "a") as lock:
+        with open_lock(_start_lock(address)) as lock:
             _locked(lock, fcntl.LOCK_EX)
             if first is not None:
                 first()
@@ -97,13 +97,14 @@ def awaited(address: Address) -> bool:
     path = _start_lock(address)
     if not path.exists():
         return False
-    with open(path) as lock:
+    with open_lock(path, "r") as lock:
         return _locked(lock, fcntl.LOCK_SH)
 
 
 def keep_start(address: Address) -> None:
     """Take the start lock and keep it across exec; the new program releases it with `let_start`."""
-    lock = os.open(_start_lock(address), os.O_WRONLY | os.O_CREAT, 0o600)
+    with open_lock(_start_lock(address)) as file:
+        lock = os.dup(file.fileno())
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # another process has it, and starts the next daemon

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from jitclient.digests import digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
@@ -73,7 +73,7 @@ class Address:
         """Whether a daemon has that lock."""
         if not self.lock_path.exists():
             return False
-        with open(self.lock_path) as file:
+        with open_lock(self.lock_path, "r") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -172,6 +172,18 @@ def default_addresses(address: str | None) -> list[Address]:
     if address is not None:
         return [Address.parse(address)]
     return [user_address(), system_address()]
+
+
+def open_lock(path: Path, mode: str = "a+") -> IO[str]:
+    """Open a lock file, but not through a link: in a shared folder, that may be another user's.
+
+    Raises:
+        DaemonUnavailable: it cannot be opened.
+    """
+    try:
+        return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        raise DaemonUnavailable(f"a lock cannot be opened: {error}") from error
 
 
 def runtime_folder() -> Path:

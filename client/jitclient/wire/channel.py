@@ -1,5 +1,6 @@
 """Frames on a stream: four bytes of length, the message, then the raw bytes of its attachments."""
 
+import mmap
 import socket
 import struct
 import threading
@@ -17,19 +18,24 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
+_LARGE_AT_ONCE = threading.BoundedSemaphore(16)  # frames longer than that, on all connections of this process
 
 
 class WireChannel(Channel):  # type: ignore[misc]
     """A channel without compression, with a frame limit, on which one message is sent at a time."""
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "send_lock")
+    __slots__ = ("_buffer", "_end", "_start", "_view", "largest", "send_lock")
 
     stream: WireStream
+    largest: int
+    """Longer frames are refused before memory is allocated for them."""
 
     def __init__(self, stream: WireStream) -> None:
         super().__init__(stream, compress=False)
         self.send_lock = threading.Lock()
-        self._buffer = bytearray(_READ_AHEAD)
+        self.largest = MAX_FRAME_BYTES
+        # Not a bytearray: pages that no peer fills take no memory, and all are given back at the end.
+        self._buffer = mmap.mmap(-1, _READ_AHEAD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
 
@@ -44,7 +50,7 @@ class WireChannel(Channel):  # type: ignore[misc]
 
         Raises:
             EOFError: the connection ended.
-            ProtocolError: the frame is longer than any of ours.
+            ProtocolError: the frame is longer than `largest`.
         """
         if self._start == self._end:
             self._start, self._end = 0, self.stream.read_some(self._view)
@@ -55,11 +61,17 @@ class WireChannel(Channel):  # type: ignore[misc]
             header = bytearray(LENGTH.size)
             self.recv_into(memoryview(header))
             (length,) = LENGTH.unpack(header)
-        if not 0 < length <= MAX_FRAME_BYTES:
+        if not 0 < length <= self.largest:
             raise ProtocolError(f"a frame of {length:,} bytes is refused")
         if self._end - self._start >= length:
             self._start += length
             return bytes(self._view[self._start - length : self._start])
+        if length <= _READ_AHEAD:
+            return self._body(length)
+        with _LARGE_AT_ONCE:
+            return self._body(length)
+
+    def _body(self, length: int) -> bytes:
         body = bytearray(length)
         self.recv_into(memoryview(body))
         return bytes(body)

@@ -24,6 +24,9 @@ INLINE_BYTES = 64 << 10
 MAX_FRAME_BYTES = 16 << 20
 """Longer frames are refused before memory is allocated for them."""
 
+FIRST_FRAME_BYTES = 64 << 10
+"""The same, on a connection without a session."""
+
 UPLOAD_BYTES = 8 << 20
 """Captures are uploaded in parts of this size."""
 

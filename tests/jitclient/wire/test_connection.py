@@ -14,7 +14,7 @@ from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
 from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
-from jitclient.wire import shared_memory, stream
+from jitclient.wire import channel, shared_memory, stream
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
 from jitclient.wire.messages import DONE, LEASE, LEASED, MAX_FRAME_BYTES, RETURN, RUN, Leased, Return, Verb
@@ -135,6 +135,27 @@ def test_too_long_a_frame_is_refused_before_it_is_read(ends: Ends) -> None:
     ends.thread.join(10)
     assert isinstance(ends.error, ProtocolError)
     assert "is refused" in str(ends.error)
+
+
+def test_large_frames_are_read_by_few_connections_at_once(
+    ends: Ends, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(channel, "_LARGE_AT_ONCE", free)
+    free.acquire()
+    large, small = bytes(1 << 20), bytes(1 << 10)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.extend(ends.client._channel.recv() for _ in range(2)))
+    reader.start()
+    ends.bare.sendall(struct.pack("<I", len(small)) + small + struct.pack("<I", len(large)) + large[:1000])
+    until(lambda: received, "the small frame")
+    assert not free.acquire(blocking=False)
+    free.release()
+    until(lambda: free._value == 0, "the large frame to be read")
+    ends.bare.sendall(large[1000:])
+    reader.join()
+    assert received == [small, large]
+    assert free.acquire(blocking=False)
 
 
 def test_too_long_a_message_is_not_sent(ends: Ends) -> None:

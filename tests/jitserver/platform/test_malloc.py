@@ -51,7 +51,8 @@ def test_memory_is_returned_once_after_each_period_of_work() -> None:
     keeper = IdleTrim(lambda: given.append(now))
     for now in (0.0, IDLE_SECONDS, 2 * IDLE_SECONDS):
         keeper.tick(0, now)
-    assert given == []  # there was no work
+    assert given == [IDLE_SECONDS]  # the start is work
+    given.clear()
     start = 1000.0
     for now, work in ((start, 5), (start + 1, 9), (start + IDLE_SECONDS, 9)):
         keeper.tick(work, now)
