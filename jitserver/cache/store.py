@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.blobs import Blobs
-from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use
+from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use, is_damage
 from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.eviction import worth
 from jitserver.cache.folder import trim
@@ -126,10 +126,10 @@ class Store(Tier[Stored]):
 
     def trim(self) -> None:
         """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
-        total = self.nbytes
-        if total <= self.most_bytes:
+        if self.nbytes <= self.most_bytes:
             return
-        now = time.time()
+        self._read(lambda catalog, _: len(catalog.blobs()), 0)  # damaged sizes are removed
+        total, now = self.nbytes, time.time()
         leaving = []
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
             if total <= self.most_bytes * _AFTER_TRIM:
@@ -141,7 +141,8 @@ class Store(Tier[Stored]):
         log.info("%d programs left the disk, whose share is full", len(leaving))
 
     def collect(self) -> int:
-        """Deletes what nobody needs; returns the bytes that were freed."""
+        """Deletes what nobody needs, after a look for damage; returns the bytes that were freed."""
+        self._read(lambda catalog, _: catalog.check(), None)
         before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
@@ -162,7 +163,7 @@ class Store(Tier[Stored]):
             return otherwise
         try:
             return act(*self._open())
-        except (OSError, sqlite3.Error, Corrupt) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt) as error:
             self._fail(error)
             return otherwise
 
@@ -173,7 +174,7 @@ class Store(Tier[Stored]):
             return None
         try:
             done = act(*self._open(to_write=True))
-        except (OSError, sqlite3.Error, Corrupt) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt) as error:
             self._fail(error)
             return None
         if self._failed_at is not None:
@@ -203,7 +204,7 @@ class Store(Tier[Stored]):
             return self._opened
 
     def _fail(self, error: Exception) -> None:
-        broken = isinstance(error, Corrupt) or type(error) is sqlite3.DatabaseError
+        broken = is_damage(error)
         with self._lock:
             first, self._failed_at = self._failed_at is None, time.monotonic()
             if broken:

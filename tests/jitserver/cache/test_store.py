@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import random
 import shutil
 import sqlite3
 import time
@@ -253,17 +254,60 @@ def test_a_catalog_that_breaks_under_an_open_store_is_begun_anew(
     assert caplog.text.count("begun anew") == 1
 
 
-def test_a_catalog_with_a_row_that_is_none_is_begun_anew(
+def test_one_damaged_row_is_removed_with_a_warning_and_written_again(
     store: Store, tmp_path: Path, stored: Callable[..., Any], caplog: Any
 ) -> None:
-    store.put(stored("a"), b"executable", b"")
+    for key in "ab":
+        store.put(stored(key), b"executable", b"")
     with sqlite3.connect(tmp_path / CATALOG) as other:
-        other.execute("UPDATE programs SET info = x'00'")
+        other.execute("UPDATE details SET facts = x'00' WHERE key = 'a'")
     other.close()
+    store.used(Use("a", 1, 0.5, time.time()))  # a change does not make it sound
+    store.flush()
     assert store.get("a") is None
-    assert "no EntryInfo is stored there" in caplog.text
+    assert caplog.text.count("a damaged row") == 1
+    assert keys(store) == ["b"]
     store.put(stored("a"), b"executable", b"")
-    assert keys(store) == ["a"]
+    found = store.get("a")
+    assert found is not None
+    assert found.facts == b"facts"
+    assert caplog.text.count("a damaged row") == 1
+
+
+def test_a_damaged_size_does_not_make_programs_leave(
+    store: Store, tmp_path: Path, stored: Callable[..., Any], caplog: Any
+) -> None:
+    for key in "ab":
+        store.put(stored(key, pinned=key == "a"), f"executable of {key}".encode(), b"")
+    with sqlite3.connect(tmp_path / CATALOG) as other:
+        other.execute("UPDATE blobs SET bytes = 1 << 62")
+    other.close()
+    store.trim()
+    assert keys(store) == ["a", "b"]
+    assert store.nbytes < MIB
+    assert "a damaged row" in caplog.text
+
+
+def test_no_flipped_bit_of_the_catalog_changes_a_program(tmp_path: Path, stored: Callable[..., Any]) -> None:
+    store = Store(tmp_path, 100 * MIB)
+    row = dataclasses.replace(stored("a", "é"), facts=b"facts" * 300, request=b"request" * 300)
+    written = store.put(row, b"executable", b"capture")
+    store.close()
+    sound = (tmp_path / CATALOG).read_bytes()
+    used = [place for place, byte in enumerate(sound) if byte and place != 18]  # which makes it read-only
+    lost = 0
+    for place in random.Random(0).sample(used, 300):
+        (tmp_path / CATALOG).write_bytes(sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :])
+        store = Store(tmp_path, 100 * MIB)
+        assert [info for info in store.infos() if info != written.info] == []
+        assert store.get("a") in (written, None)
+        lost += store.get("a") is None
+        store.collect()
+        again = [store.put(row, b"executable", b"capture") for _ in range(2)]  # the first one may find the damage
+        assert again[1] == written
+        assert store.get("a") == written
+        store.close()
+    assert lost > 150  # most of them were flips in the row
 
 
 def test_an_executable_of_no_use_is_moved_aside_and_its_program_forgotten(
