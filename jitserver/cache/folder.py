@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import pwd
 from pathlib import Path
 
 import platformdirs
 
 from jitclient.settings import settings
-from jitclient.wire.address import environment_digest, private_folder
+from jitclient.wire.address import environment_digest, private_folder, runtime_folder, user_name
 
 _OF_SYSTEM = Path("/var/cache/jitserver")  # what CacheDirectory= of the system's units means
 
@@ -25,7 +24,8 @@ def part() -> Path:
 
 def parts_there() -> list[Path]:
     """The parts of this environment that exist, the user's own first: the system's daemon keeps another."""
-    bases = [base(), _OF_SYSTEM / pwd.getpwuid(os.getuid()).pw_name]
+    name = user_name()
+    bases = [base(), *([] if name is None else [_OF_SYSTEM / name])]
     return [path for folder in bases if (path := folder / environment_digest()).is_dir() and os.access(path, os.X_OK)]
 
 
@@ -50,4 +50,7 @@ def trim(path: Path, most_bytes: int) -> int:
 def base() -> Path:
     """Where the parts of all environments are."""
     given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # the latter is systemd's
-    return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))
+    try:
+        return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))
+    except RuntimeError:  # this user has no home
+        return runtime_folder() / "cache"

@@ -120,17 +120,22 @@ def _facts(unit: Target) -> dict[str, Any]:
 def _tell_to_stop(address: Address) -> int:
     """Tells the daemon to end without saving its sessions; returns its process id."""
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
-    return int(address.lock_path.read_text())
+    return _holder(address)
 
 
 def _terminate(address: Address) -> int:
     """Tells the daemon to end and to save its sessions for the next one; returns its process id."""
     with address.connect() as sock:  # the lock file holds the process id of the daemon that listens
-        pid = int(address.lock_path.read_text())
+        pid = _holder(address) or peer(sock).pid
         if peer(sock).pid not in (0, pid):
             raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
         os.kill(pid, signal.SIGTERM)
         return pid
+
+
+def _holder(address: Address) -> int:
+    """The process id in the lock file; 0 if the disk was full when the daemon locked it."""
+    return int(address.lock_path.read_text() or 0)
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:

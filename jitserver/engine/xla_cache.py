@@ -1,6 +1,7 @@
 """JAX's own cache of compilations by program text, in a folder whose size the daemon limits."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
     """Makes JAX keep long compilations in a folder, and call `on_hit` when it finds one."""
     with contextlib.suppress(OSError):  # JAX tries again when it needs the folder, and warns if it cannot
         folder.mkdir(mode=0o700, exist_ok=True)
+    if os.fsencode(folder).decode(errors="replace") != str(folder):
+        return  # XLA takes no other paths
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
 

@@ -119,7 +119,7 @@ def _locked(address: Address) -> IO[str] | None:
     except BlockingIOError:
         lock.close()
         return None
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
+    with contextlib.suppress(OSError):  # on a full disk, the lock holds all the same
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), f"{os.getpid()}\n".encode())
     return lock

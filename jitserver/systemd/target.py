@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jitclient.errors import JitserverError
 from jitclient.settings import settings
-from jitclient.wire.address import Address, environment_digest, runtime_folder, user_address
+from jitclient.wire.address import Address, environment_digest, runtime_folder, user_address, user_name
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")
@@ -52,7 +52,7 @@ class Target:
             return _SYSTEM_UNITS
         # Not platformdirs, which has another folder on systems other than Linux.
         chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-        return (chosen if chosen.is_absolute() else Path.home() / ".config") / "systemd" / "user"
+        return (chosen if chosen.is_absolute() else Path(os.path.expanduser("~/.config"))) / "systemd" / "user"
 
     @property
     def files(self) -> dict[str, Path]:
@@ -105,7 +105,8 @@ def chosen(user: str | None) -> Target:
 def installed() -> Target | None:
     """The target whose units run the daemon of this environment for the current user, if they are installed."""
     named = settings().address
-    for target in (Target(), Target(pwd.getpwuid(os.getuid()).pw_name)):
+    name = user_name()
+    for target in (Target(), *([] if name is None else [Target(name)])):
         is_meant = named is None or Address.parse(named) == target.address
         if is_meant and target.files["socket"].exists() and (target.user is None or target.enabled_link.is_symlink()):
             return target if manager_folder(target).is_dir() else None

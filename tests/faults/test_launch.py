@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -10,14 +11,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 
 from jitclient import errors
 from jitclient.sessions import handshake, launch
 from jitclient.sessions import session as client_session
-from jitclient.settings import Settings
-from jitclient.wire.address import Address
+from jitclient.settings import Settings, settings
+from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Status, Verb
+from jitserver.cache import folder
+from jitserver.cli import lifecycle
+from jitserver.server import daemon
+from jitserver.systemd import target
 
 ONE = """
     print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
@@ -115,19 +121,69 @@ LOCALLY = """
 """
 
 
-@pytest.mark.parametrize("name", ["JITSERVER_ADDRESS", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"])
+@pytest.mark.parametrize("name", ["JITSERVER_ADDRESS", "XDG_RUNTIME_DIR"])
 def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Path, run_script: Any, name: str) -> None:
     (short_path / "jitserver").write_text("in the way")
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+    (short_path / f"jitserver-{os.getuid()}").write_text("in the way")
+    (short_path / ".cache").write_text("in the way")
+    env = {"JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
     env |= {
         "JITSERVER_ADDRESS": {"JITSERVER_ADDRESS": f"unix:{short_path}/jitserver/d.sock"},
-        "XDG_RUNTIME_DIR": {"JITSERVER_ADDRESS": "", "XDG_RUNTIME_DIR": str(short_path)},
-        "XDG_STATE_HOME": {"XDG_STATE_HOME": str(short_path)},
+        "XDG_RUNTIME_DIR": {
+            "JITSERVER_ADDRESS": "",
+            **dict.fromkeys(("XDG_RUNTIME_DIR", "TMPDIR", "HOME"), str(short_path)),
+        },
     }[name]
     value, [warning] = run_script(LOCALLY, env=env)
     assert value == 2
     assert "runs in this process, on the cpu: " in warning
     assert str(short_path / "jitserver") in warning
+
+
+def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (short_path / "jitserver").write_text("in the way")
+    monkeypatch.setenv("XDG_STATE_HOME", str(short_path))
+    with pytest.warns(RuntimeWarning, match=f"as .*{short_path}/jitserver"):
+        assert launch.log_folder() == runtime_folder()
+
+
+def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(*_: object, **__: object) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(platformdirs, "user_log_dir", homeless)
+    monkeypatch.setattr(platformdirs, "user_cache_dir", homeless)
+    monkeypatch.delenv("JITSERVER_CACHE_DIR")
+    settings.cache_clear()
+    with pytest.warns(RuntimeWarning, match="home directory"):
+        assert launch.log_folder() == runtime_folder()
+    assert folder.base() == runtime_folder() / "cache"
+    assert folder.parts_there() == []
+    settings.cache_clear()
+
+
+def test_a_user_without_name_and_home_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("HOME", "XDG_CONFIG_HOME", "JITSERVER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert target.installed() is None
+
+
+def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    address = Address(short_path / "d.sock")
+    monkeypatch.setattr(daemon.os, "write", full)
+    with daemon._take_lock(address):
+        assert address.is_held()
+        assert lifecycle._holder(address) == 0
+    assert not address.is_held()
 
 
 # ---- the handshake

@@ -2,13 +2,13 @@
 
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import JitserverError
 from jitclient.notices import labels
+from jitclient.notices.stderr import say
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.wire.explaining import Explain, Explained
@@ -45,7 +45,7 @@ class CompileLog:
         if took:
             program = labels.of_call(self.wanted.name, self.wanted.specs)
             with contextlib.suppress(JitserverError):  # the call must not fail because no cause is known
-                _say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+                say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
 
     def log(self, prepared: Prepared) -> None:
         """Log what `jax.log_compiles` asks for, unless the program was found."""
@@ -73,12 +73,8 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     text = _in_one_line(why)
     if settings().explain and (name, text) not in _told:
         _told.add((name, text))
-        _say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
+        say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
 
 
 def _in_one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _say(text: str) -> None:
-    print(f"jitserver: {text}", file=sys.stderr, flush=True)

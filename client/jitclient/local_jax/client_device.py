@@ -8,6 +8,7 @@ import dataclasses
 import sys
 
 from jitclient.local_jax import interop
+from jitclient.notices.stderr import say
 from jitclient.settings import settings
 
 
@@ -50,11 +51,9 @@ def say_so(platform: str) -> None:
     """
     if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
         _state.has_said_so = True
-        print(
-            f"jitserver: jax itself computes on the CPU in this process, as the daemon uses the {platform} "
-            "(JITSERVER_CLIENT_DEVICE=keep changes that)",
-            file=sys.stderr,
-            flush=True,
+        say(
+            f"jax itself computes on the CPU in this process, as the daemon uses the {platform} "
+            "(JITSERVER_CLIENT_DEVICE=keep changes that)"
         )
 
 

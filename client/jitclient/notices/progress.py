@@ -1,9 +1,10 @@
 """A progress line on the terminal during long work; nothing if stderr is not a terminal."""
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
+
+from jitclient.notices.stderr import is_terminal
 
 PATIENCE_SECONDS = 0.5
 
@@ -11,7 +12,7 @@ PATIENCE_SECONDS = 0.5
 @contextlib.contextmanager
 def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
     """Shows `compiling LABEL 3 s` after half a second; yields a function that changes the first word."""
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or not is_terminal():
         yield lambda phase: None
         return
     line = _Line(label)

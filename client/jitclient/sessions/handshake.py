@@ -21,6 +21,7 @@ from jitclient.errors import (
     JitserverError,
     ProtocolError,
 )
+from jitclient.notices.stderr import say
 from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
@@ -125,7 +126,7 @@ def _reach(chosen: Settings, who: ClientId) -> Reached:
         connection.close()
         raise
     if started is not None:
-        print(f"jitserver: started a daemon (pid {started}, {address})", file=sys.stderr)
+        say(f"started a daemon (pid {started}, {address})")
     return Reached(connection, address, welcome)
 
 

@@ -14,7 +14,7 @@ import platformdirs
 
 from jitclient.digests import digest
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, open_lock, private_folder
+from jitclient.wire.address import Address, open_lock, runtime_folder, usable_folder
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
@@ -81,8 +81,8 @@ def log_path(address: Address) -> Path:
 
 
 def log_folder() -> Path:
-    """The user's folder for logs of daemons without systemd; created if missing."""
-    return private_folder(Path(platformdirs.user_log_dir("jitserver", appauthor=False)))
+    """The user's folder for logs of daemons without systemd; created if missing. That for sockets, if need be."""
+    return usable_folder([lambda: Path(platformdirs.user_log_dir("jitserver", appauthor=False)), runtime_folder])
 
 
 # ---- the start lock: one process starts a daemon, others wait and then connect to it

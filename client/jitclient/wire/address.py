@@ -9,7 +9,8 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -37,6 +38,7 @@ DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 _POLL_SECONDS = 0.01
 _LONGEST_PATH = 107  # sun_path, without the terminating zero
+_LONGEST_FOLDER = _LONGEST_PATH - len("/.0123456789ab.sock.4194304")  # see `Address.listen`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,17 +163,25 @@ def user_address() -> Address:
     return Address.parse(f"unix:{runtime_folder() / f'{environment_digest()}.sock'}")
 
 
-def system_address() -> Address:
-    """The address of the daemon that the system's systemd runs for this user."""
-    user = pwd.getpwuid(os.getuid()).pw_name
-    return Address.parse(f"unix:/run/jitserver/{environment_digest()}/{user}.sock")
+def system_address() -> Address | None:
+    """The address of the daemon that the system's systemd runs for this user; None if the user has no name."""
+    user = user_name()
+    return None if user is None else Address.parse(f"unix:/run/jitserver/{environment_digest()}/{user}.sock")
+
+
+def user_name() -> str | None:
+    """The user's name; None in a container that runs as a user whom it does not know."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return None
 
 
 def default_addresses(address: str | None) -> list[Address]:
     """The addresses to try, in order: the configured one, or the user's and then the system's."""
     if address is not None:
         return [Address.parse(address)]
-    return [user_address(), system_address()]
+    return [each for each in (user_address(), system_address()) if each is not None]
 
 
 def open_lock(path: Path, mode: str = "a+") -> IO[str]:
@@ -187,14 +197,50 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
 
 
 def runtime_folder() -> Path:
-    """The user's folder for sockets and locks; created if missing."""
+    """The user's folder for sockets and locks; created if missing.
+
+    Raises:
+        OSError: there is none that only this user can enter.
+    """
     # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a folder that another user may own.
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    if os.path.isdir(given):
-        return private_folder(Path(given) / "jitserver")
+    folders = [_temporary_folder, lambda: Path("~/.cache/jitserver/run").expanduser()]
+    if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():  # not another's, which `su` and `sudo` may leave
+        folders.insert(0, lambda: Path(given) / "jitserver")
+    return usable_folder(folders, _LONGEST_FOLDER)
+
+
+def _temporary_folder() -> Path:
     import tempfile  # expensive to import, and rarely needed
 
-    return private_folder(Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}")
+    return Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}"
+
+
+def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) -> Path:
+    """The first of some folders that can be made, that only this user can enter, and whose path has at most `longest`
+    bytes. Warns if it is not the first.
+
+    Raises:
+        OSError: there is none.
+    """
+    problems: list[str] = []
+    for folder_of in folders:
+        try:
+            folder = folder_of()
+            if not folder.is_absolute():
+                raise OSError(f"{folder} is not an absolute path")
+            if len(os.fsencode(folder)) > longest:
+                raise OSError(f"the path {folder} is too long for a socket")
+            found = private_folder(folder)
+            if not os.access(found, os.W_OK):
+                raise OSError(f"{folder} is not writable")
+        except (OSError, RuntimeError, SettingsError) as error:  # RuntimeError: this user has no home
+            problems.append(str(error))
+        else:
+            if problems:
+                warnings.warn(f"jitserver uses {found}, as {problems[0]}", RuntimeWarning, stacklevel=2)
+            return found
+    raise OSError("; ".join(problems))
 
 
 def private_folder(path: Path) -> Path:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,13 @@ import pytest
 
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.wire import address
-from jitclient.wire.address import Address, default_addresses, environment_digest, private_folder
+from jitclient.wire.address import (
+    Address,
+    default_addresses,
+    environment_digest,
+    private_folder,
+    runtime_folder,
+)
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 107])
@@ -109,6 +116,63 @@ def test_the_order_of_looking() -> None:
     user, system = default_addresses(None)
     assert os.environ["XDG_RUNTIME_DIR"] in str(user)
     assert str(system).startswith("unix:/run/jitserver/")
+
+
+def test_a_user_without_a_name_has_no_daemon_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(address.pwd, "getpwuid", unknown)
+    [user] = default_addresses(None)
+    assert user == address.user_address()
+
+
+@pytest.fixture
+def own_temporary(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of /tmp and of the home, without a runtime folder of the session."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    monkeypatch.setenv("HOME", str(short_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path / "none"))
+    return short_path
+
+
+def test_without_a_folder_of_the_session_sockets_are_in_the_temporary_one(own_temporary: Path) -> None:
+    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
+
+
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_where_another_user_was_quicker_there_is_another_folder_and_a_warning(own_temporary: Path, what: str) -> None:
+    taken = own_temporary / f"jitserver-{os.getuid()}"
+    if what == "link":
+        taken.symlink_to(own_temporary)  # which is not for them to make
+    else:
+        taken.touch()
+    with pytest.warns(RuntimeWarning, match=f"as .*{taken}"):
+        assert runtime_folder() == own_temporary / ".cache/jitserver/run"
+    (own_temporary / ".cache/jitserver/run").rmdir()
+    (own_temporary / ".cache/jitserver/run").touch()
+    with pytest.raises(OSError, match=f"{taken}.*; .*run"):
+        runtime_folder()
+
+
+def test_a_folder_of_another_users_session_is_left_alone(own_temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = Path("/") if os.getuid() else own_temporary / "others"
+    if not os.getuid():
+        others.mkdir()
+        os.chown(others, 1234, 1234)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(others))
+    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
+    assert not (others / "jitserver").exists()
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
+    own_temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = own_temporary / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    with pytest.warns(RuntimeWarning, match="too long for a socket"):
+        assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
 
 
 def test_a_private_folder_is_private(short_path: Path) -> None:
