@@ -6,6 +6,7 @@ Importing this module is cheap: each name is loaded when it is first used (PEP 5
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from jitclient.errors import loading
 from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__g
             return importlib.import_module(f"{__name__}.{_FOR_LIBRARIES[name]}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        with loading():
+            value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
 

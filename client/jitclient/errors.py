@@ -6,6 +6,7 @@ JitserverError
 │   └── AmbientInput                   it reads something outside Python's objects (a file, the environment)
 ├── DaemonError (ConnectionError)
 │   ├── DaemonUnavailable              no daemon answers, and none could be started
+│   │   └── DaemonHangs                the daemon did not answer for too long, and is asked again later
 │   ├── DaemonLost                     the daemon ended during a request
 │   │   ├── DaemonSilent               the daemon runs, but did not answer for too long
 │   │   └── NotSent                    the daemon ended before the request was sent: nothing was done
@@ -21,6 +22,9 @@ JitserverError
 ├── ProgramLost (RuntimeError)         a program was evicted from memory and from the disk
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
+
+import collections.abc
+import contextlib
 
 
 class JitserverError(Exception):
@@ -45,6 +49,10 @@ class DaemonError(JitserverError, ConnectionError):
 
 class DaemonUnavailable(DaemonError):  # noqa: N818
     """No daemon answers at the address, and none could be started."""
+
+
+class DaemonHangs(DaemonUnavailable):
+    """The daemon runs, but did not answer for too long; what it holds is not lost, and it is asked again later."""
 
 
 class DaemonLost(DaemonError):  # noqa: N818
@@ -112,3 +120,14 @@ class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
 
 class RemoteError(JitserverError, RuntimeError):
     """An exception on the daemon whose type is not loaded in this process."""
+
+
+@contextlib.contextmanager
+def loading() -> collections.abc.Iterator[None]:
+    """Raise DaemonUnavailable if code cannot be loaded inside for lack of descriptors or memory."""
+    try:
+        yield
+    except (OSError, ImportError, MemoryError) as error:
+        if isinstance(error, (JitserverError, ModuleNotFoundError)):
+            raise
+        raise DaemonUnavailable(f"jitclient cannot load its code: {str(error) or 'no memory is left'}") from error

@@ -32,6 +32,8 @@ class Settings:
             accelerator to the daemon; `keep`: jax is not changed.
         cache_dir: JITSERVER_CACHE_DIR: the folder of the cache of programs (default: `jitserver` in the user's
             cache folder).
+        timeout: JITSERVER_TIMEOUT: after how many seconds without a sign of life a daemon counts as hanging; a working
+            one gives a sign every second (default: 60).
     """
 
     address: str | None = None
@@ -42,6 +44,7 @@ class Settings:
     verify: bool = False
     client_device: Literal["cpu", "keep"] = "cpu"
     cache_dir: str | None = None
+    timeout: float = 60.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -59,6 +62,7 @@ class Settings:
             verify=_boolean(environment, "JITSERVER_VERIFY", default="0"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
+            timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
         )
 
 
@@ -73,6 +77,17 @@ def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> b
     if text.lower() not in BOOLEANS:
         raise SettingsError(f"{name}={text!r}: expected 1 or 0")
     return BOOLEANS[text.lower()]
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: str) -> float:
+    text = environment.get(name, default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise SettingsError(f"{name}={text!r}: expected a number of seconds")
+    return seconds
 
 
 def _absolute(environment: Mapping[str, str], name: str) -> str | None:

@@ -10,7 +10,6 @@ import pytest
 import jitclient
 from jitclient import errors
 from jitclient.sessions import process
-from jitclient.wire import stream
 
 SLOW = """
     import jax
@@ -153,32 +152,57 @@ def stop(daemon: Any, until: Any) -> None:
     until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the daemon to hang")
 
 
-def test_a_daemon_that_hangs_is_given_up(
+def test_a_daemon_that_hangs_is_given_up_and_asked_again_later(
     serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @jitclient.jit
     def add(x: Any) -> Any:
         return x + 1
 
-    with serve() as daemon, client_of(daemon.address):
+    with serve() as daemon, client_of(daemon.address) as session:
         big = add(np.zeros((1000, 1000), np.float32))  # too large to come unasked
         assert float(add(np.float32(1))) == 2
         reached = process.session().connection
         assert reached is not None
         reached._channel.stream.set_patience(0.3)
-        monkeypatch.setattr("jitclient.wire.connection.SILENCE_SECONDS", 0.3)  # of those that follow
         monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
         stop(daemon, until)
         try:
-            with pytest.raises(errors.DaemonSilent, match="said nothing"):
+            with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
                 add(np.float32(1))
-            with pytest.raises(errors.DaemonSilent, match="said nothing"):
-                np.asarray(big)
+            with monkeypatch.context() as patch:
+                patch.setattr("jitclient.sessions.handshake.reach", None)  # it is not asked again for a while
+                for _ in range(3):
+                    with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
+                        add(np.float32(1))
+                with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
+                    np.asarray(big)
         finally:
             daemon.process.send_signal(signal.SIGCONT)
-        monkeypatch.undo()
+        session._finder._until = 0.0  # the while is over
         assert np.asarray(big)[0, 0] == 1  # it woke up in time, and the session with it
         assert np.asarray(add(np.ones((300, 300), np.float32)))[0, 0] == 2
+
+
+def test_calls_run_in_the_process_while_the_daemon_hangs(serve: Any, start_client: Any, until: Any) -> None:
+    source = """
+    import warnings
+    warnings.simplefilter("always")
+    f = jitclient.jit(lambda x: x + 1)
+    print(f(np.float32(1)))
+    sys.stdin.readline()
+    print([float(f(np.float32(n))) for n in range(50)])
+    """
+    with serve() as daemon:
+        client = start_client(daemon, source, JITSERVER_TIMEOUT="5", JITSERVER_FALLBACK="local")
+        client.says("2.0")
+        stop(daemon, until)
+        try:
+            client.goes_on()
+            client.says(str([n + 1.0 for n in range(50)]))
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert client.ends().count("runs in this process, on the cpu: the daemon said nothing for 5 s") == 1
 
 
 def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, start_client: Any, until: Any) -> None:
@@ -205,12 +229,12 @@ def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, sta
 def test_a_daemon_that_takes_nothing_is_given_up(
     serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "STALL_SECONDS", 0.3)
     monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
-    with serve("--shared-memory", "0") as daemon, client_of(daemon.address):
+    with serve("--shared-memory", "0") as daemon, client_of(daemon.address) as session:
+        session.connection._channel.stream.set_patience(0.3)
         stop(daemon, until)
         try:
-            with pytest.raises(errors.DaemonSilent, match="took nothing"):
+            with pytest.raises(errors.DaemonError, match="took nothing"):
                 jitclient.device_put(np.zeros((2000, 2000), np.float32))
         finally:
             daemon.process.send_signal(signal.SIGCONT)

@@ -204,6 +204,55 @@ def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypa
         handshake.reach(Settings())
 
 
+def test_the_time_to_reach_a_daemon_is_without_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+
+    def greeted(*_: Any) -> Any:
+        nonlocal now
+        now += 50  # a start
+        if now < 200:
+            raise errors.DaemonLost("it ended as soon as it had started")
+        return "reached"
+
+    monkeypatch.setattr(handshake, "_reach", greeted)
+    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 60)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert handshake.reach(Settings()) == "reached"  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), MemoryError()])
+def test_a_process_at_its_limits_has_no_daemon(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def limited(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(handshake, "_reach", limited)
+    with pytest.raises(errors.DaemonUnavailable, match=r"Too many open files|no memory is left"):
+        handshake.reach(Settings())
+
+
+def test_a_daemon_that_hung_is_asked_again_with_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: list[float] = []
+    answers = [errors.DaemonSilent("silence")] * 2
+    now = 100.0
+
+    def asked(_: Any, __: Any, seconds: float) -> Any:
+        patience.append(seconds)
+        if answers:
+            raise answers.pop()
+        return "reached"
+
+    monkeypatch.setattr(handshake, "reach", asked)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    finder = handshake.Finder(Settings(timeout=30))
+    for _ in range(20):
+        with pytest.raises(errors.DaemonUnavailable, match="silence"):
+            finder.reach(handshake.ClientId())
+        now += 0.9
+    assert patience == [30, 1]
+    assert [finder.reach(handshake.ClientId()) for _ in range(2)] == ["reached"] * 2
+    assert patience == [30, 1, 1, 30]
+
+
 def test_a_question_that_an_ending_daemon_leaves_open_is_asked_of_what_follows(short_path: Path) -> None:
     path = short_path / "s"
     with socket.create_server(str(path), family=socket.AF_UNIX) as door:

@@ -1,8 +1,15 @@
-"""A daemon whose process has no descriptors left: it stays up, and serves again once there are some."""
+"""Processes at their limits: a daemon stays up and serves again; a client runs its calls or raises errors of ours."""
 
 import resource
+import threading
 from typing import Any
 
+import pytest
+
+from jitclient.errors import DaemonUnavailable, loading
+from jitclient.local_jax import memory, trace_state
+from jitclient.notices import progress
+from jitclient.notices.tracebacks import is_of_loading
 from jitclient.wire.address import Address
 
 DESCRIPTORS = 64
@@ -26,3 +33,104 @@ def test_the_limit_of_descriptors_is_survived(serve: Any, client_of: Any, until:
         with client_of(daemon.address):
             works()
         daemon.settles(before, until)
+
+
+FULL = """
+    import json, os, resource, warnings, numpy as np, jitclient
+    from jitclient import errors
+    {before}
+    f = jitclient.jit(lambda x: x + 1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        pass
+    found = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for act in {calls}:
+            try:
+                found.append(act())
+            except errors.DaemonUnavailable as error:
+                found.append(str(error))
+    for descriptor in taken:
+        os.close(descriptor)
+    print(json.dumps([found, [str(warning.message) for warning in caught], float(f(np.float32(2)))]))
+"""
+
+CALL = "lambda: float(f(np.float32(1)))"
+PUT = "lambda: float(jitclient.device_put(np.float32(3)))"
+
+
+def test_a_first_call_without_descriptors_raises_an_error_of_ours(daemon: str, run_script: Any) -> None:
+    found, told, after = run_script(
+        FULL.format(before="", calls=f"[{CALL}, {PUT}]"), env={"JITSERVER_FALLBACK": "local"}
+    )
+    assert all("Too many open files" in error for error in found)
+    assert told == []
+    assert after == 3
+
+
+def test_without_descriptors_for_a_connection_calls_run_in_the_process(serve: Any, run_script: Any) -> None:
+    before = "import jax; jax.numpy.zeros(1) + 1; jitclient.jit(lambda x: x)(np.float32(0))"
+    before += "; jitclient.sessions.process.session().disconnect()"
+    with serve() as daemon:
+        env = {"JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": daemon.address}
+        found, told, after = run_script(FULL.format(before=before, calls=f"[{CALL}]"), env=env)
+    assert found == [2]
+    assert ["Too many open files" in text for text in told] == [True]
+    assert after == 3
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many"), MemoryError("Too many"), ImportError("Too many")])
+def test_code_that_cannot_be_loaded_is_an_error_of_ours(error: Exception) -> None:
+    with pytest.raises(DaemonUnavailable, match="Too many"), loading():
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("needs", "is_ours"),
+    [
+        (["jitclient.lazy", "importlib"], True),
+        (["jitclient.lazy", "library", "importlib"], True),  # what a module needs that ours needs
+        (["jitclient.lazy", "user"], False),
+        (["user", "importlib"], False),
+    ],
+)
+def test_an_error_of_loading_is_told_from_one_of_the_users_code(needs: list[str], is_ours: bool) -> None:
+    source, inner = "raise OSError(24, 'Too many open files')", {}
+    for name in reversed(needs):  # each runs the next one
+        code, inner = compile(source, f"<frozen {name}>", "exec"), {"__name__": name, **inner}
+        source, inner = "exec(code, inner)", {"code": code, "inner": inner}
+    with pytest.raises(OSError, match="Too many") as raised:
+        exec(source, inner)
+    assert is_of_loading(raised.value) == is_ours
+
+
+def test_errors_of_ours_and_missing_modules_are_raised_as_they_are() -> None:
+    for error in (DaemonUnavailable("none"), ModuleNotFoundError("No module named 'flax'")):
+        with pytest.raises(type(error)) as raised, loading():
+            raise error
+        assert raised.value is error
+
+
+def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    def none(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = jax.numpy.zeros(3) + 1
+    monkeypatch.setattr(threading.Thread, "start", none)
+    for cached in (trace_state._state_of_a_fresh_thread, memory._results_are_new):
+        cached.cache_clear()
+    assert trace_state.is_under_way()  # so that the call runs here
+    assert not memory.is_of_xla(made)
+    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    with progress.shown("f()", enabled=True) as say:
+        say("tracing")
+    monkeypatch.undo()
+    assert not trace_state.is_under_way()
+    assert memory.is_of_xla(made)

@@ -24,7 +24,15 @@ def test_all_of_them() -> None:
     assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, True, "keep")
 
 
-NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "VERIFY")
+def test_the_timeout() -> None:
+    assert Settings().timeout == 60
+    assert Settings.from_environment({"JITSERVER_TIMEOUT": "2.5"}).timeout == 2.5
+    for wrong in ("0", "-1", "nan", "inf", ""):
+        with pytest.raises(SettingsError, match="number of seconds"):
+            Settings.from_environment({"JITSERVER_TIMEOUT": wrong})
+
+
+NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "TIMEOUT", "VERIFY")
 
 
 @pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])

@@ -9,7 +9,7 @@ import numpy as np
 
 from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
-from jitclient.errors import ArrayLost, DaemonDraining, DaemonUnavailable, ProgramLost
+from jitclient.errors import ArrayLost, DaemonDraining, DaemonHangs, DaemonUnavailable, ProgramLost
 from jitclient.local_jax import interop
 from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.local_jax.placement import Placement
@@ -225,6 +225,8 @@ class Array(Placement, Conversions, Operations):
         try:
             # A fetch changes nothing, so it may be repeated while the session exists.
             done, values = session.retrying(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
+        except DaemonHangs:
+            raise
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
         for array, value in zip(arrays, values, strict=False):  # no values if we only wait

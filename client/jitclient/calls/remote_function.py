@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
-from jitclient.errors import DaemonLost
+from jitclient.errors import DaemonLost, DaemonUnavailable, loading
 from jitclient.notices.hints import add_hint
-from jitclient.notices.tracebacks import without_machinery
+from jitclient.notices.tracebacks import is_of_loading, without_machinery
 from jitclient.tracing.options import JitOptions
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class RemoteFunction(Generic[P, R]):
             made: R = path.call(args, kwargs, lost)
             return made
         except Exception as error:
+            if is_of_loading(error):
+                raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
         finally:
@@ -71,7 +73,8 @@ class RemoteFunction(Generic[P, R]):
     def general_path(self) -> "GeneralPath":
         """The general path, created on first use."""
         if self._path is None:
-            from jitclient.calls.general_path import GeneralPath
+            with loading():
+                from jitclient.calls.general_path import GeneralPath
 
             self._path = GeneralPath(self._fun, self.__name__, self._options, self._deps)
         return self._path

@@ -26,7 +26,12 @@ def is_of_xla(array: Any) -> bool:
         return False
     libraries = tuple([f"{within_jax}_src{os.sep}{name}{end}" for name in _LIBRARIES for end in (os.sep, ".py")])
     is_computed = not path.startswith(within_jax) or path.startswith(libraries)
-    return (is_computed or innermost.function_name in _EXECUTIONS) and _results_are_new()
+    if not is_computed and innermost.function_name not in _EXECUTIONS:
+        return False
+    try:
+        return _results_are_new()
+    except RuntimeError:  # no thread is available
+        return False
 
 
 @functools.cache

@@ -8,8 +8,16 @@ from typing import Any
 
 
 def is_under_way() -> bool:
-    """Whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation."""
-    return "jax" in sys.modules and bool(_state() != _state_of_a_fresh_thread())
+    """Whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation.
+
+    It may be if no thread is available to compare with; then the call runs in this process, which is right in any case.
+    """
+    if "jax" not in sys.modules:
+        return False
+    try:
+        return bool(_state() != _state_of_a_fresh_thread())
+    except RuntimeError:
+        return True
 
 
 def _state() -> Any:

@@ -18,7 +18,8 @@ def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
     line = _Line(label)
     timer = threading.Timer(PATIENCE_SECONDS, line.start)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # no thread is available
+        timer.start()
     try:
         yield line.say
     finally:

@@ -14,6 +14,7 @@ import msgspec
 
 from jitclient.errors import (
     DaemonDraining,
+    DaemonHangs,
     DaemonLost,
     DaemonSilent,
     DaemonUnavailable,
@@ -35,6 +36,8 @@ _Answer = TypeVar("_Answer")
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 _RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
+_SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
+_CONNECT_SECONDS = 5.0
 
 MUST_AGREE = ("jax", "jaxlib")
 """Packages that must have the daemon's version if the client has loaded them."""
@@ -64,51 +67,72 @@ class Finder:
         self._settings = chosen
         self._refusal: DaemonUnavailable | Incompatible | None = None
         self._until = 0.0  # when to try again
+        self._patience = chosen.timeout
 
     def reach(self, who: ClientId) -> Reached:
-        """As the function `reach`, or raise its last error again."""
+        """As the function `reach`, or raise its last error again.
+
+        Raises:
+            DaemonHangs: instead of DaemonSilent.
+        """
         start = time.monotonic()
         if self._refusal is not None and start < self._until:
             raise type(self._refusal)(*self._refusal.args)
         try:
-            reached = reach(self._settings, who)
+            reached = reach(self._settings, who, self._patience)
+        except DaemonSilent as error:
+            raise self.give_up(error) from error
         except (DaemonUnavailable, Incompatible) as error:
             now = time.monotonic()
             self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
             raise
-        self._refusal = None
+        self._refusal, self._patience = None, self._settings.timeout
         return reached
 
+    def give_up(self, error: DaemonSilent) -> DaemonHangs:
+        """Note that the daemon hangs: it is asked again now and then, with little patience."""
+        self._patience = min(self._settings.timeout, _SHORT_SECONDS)
+        refusal = self._refusal = DaemonHangs(str(error))
+        self._until = time.monotonic() + _RETRY_SHARE * self._patience
+        return refusal
 
-def reach(chosen: Settings, who: "ClientId | None" = None) -> Reached:
+
+def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | None = None) -> Reached:
     """Connect to a daemon, starting one if none answers, and open a session, or resume that of `who`.
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
-        DaemonSilent: it is there, but does not answer.
+        DaemonSilent: it is there, but has not answered for `patience` seconds (by default the setting `timeout`).
         Incompatible: it has other versions of Python, jax or the protocol.
     """
-    return _retry_while_ending(lambda: _reach(chosen, who or ClientId()))
+    try:
+        return _retry_while_ending(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
+    except JitserverError:
+        raise
+    except (OSError, MemoryError) as error:  # this process lacks descriptors or memory
+        raise DaemonUnavailable(f"no daemon can be reached: {str(error) or 'no memory is left'}") from error
 
 
 def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
     """Retry while a daemon is stopping: its socket disappears a moment later."""
-    deadline = time.monotonic() + _ENDING_SECONDS
+    deadline = None
     while True:
         try:
             return attempt()
         except DaemonSilent:
             raise
         except (DaemonLost, DaemonDraining) as error:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            deadline = deadline or now + _ENDING_SECONDS  # not from the beginning: an attempt may start a daemon
+            if now >= deadline:
                 raise DaemonUnavailable(f"the daemon is ending: {error}") from error
             time.sleep(_POLL_SECONDS)
 
 
-def _reach(chosen: Settings, who: ClientId) -> Reached:
+def _reach(chosen: Settings, who: ClientId, patience: float) -> Reached:
     started = None
     try:
-        connection, address = _connect(chosen)
+        connection, address = _connect(chosen, patience)
     except DaemonUnavailable:
         from jitclient.sessions import launch  # not needed if a daemon answers
 
@@ -119,9 +143,9 @@ def _reach(chosen: Settings, who: ClientId) -> Reached:
             sock = address.connect()
         else:
             raise
-        connection = _over(sock)
+        connection = _over(sock, chosen.timeout)
     try:
-        welcome = _greet(connection, who)
+        welcome = _greet(connection, who, patience)
     except BaseException:
         connection.close()
         raise
@@ -148,7 +172,7 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: no daemon answers.
         Incompatible: it is of another version.
     """
-    connection = _connect(chosen)[0]
+    connection = _connect(chosen, chosen.timeout)[0]
     try:
         payload = msgspec.msgpack.encode(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
@@ -164,20 +188,20 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         connection.close()
 
 
-def _connect(chosen: Settings) -> "tuple[ClientConnection, Address]":
+def _connect(chosen: Settings, patience: float) -> "tuple[ClientConnection, Address]":
     addresses = _addresses(chosen)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
-            return _over(address.connect()), address
+            return _over(address.connect(min(patience, _CONNECT_SECONDS)), chosen.timeout), address
     raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
 
 
-def _over(sock: socket.socket) -> "ClientConnection":
+def _over(sock: socket.socket, patience: float) -> "ClientConnection":
     from jitclient.wire.channel import WireChannel  # loads rpyc, which is not needed if no daemon answers
     from jitclient.wire.connection import ClientConnection
     from jitclient.wire.stream import WireStream
 
-    return ClientConnection(WireChannel(WireStream(sock)))
+    return ClientConnection(WireChannel(WireStream(sock)), patience)
 
 
 def _addresses(chosen: Settings) -> list[Address]:
@@ -187,7 +211,7 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: "ClientConnection", who: ClientId) -> Welcome:
+def _greet(connection: "ClientConnection", who: ClientId, patience: float) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
@@ -197,7 +221,7 @@ def _greet(connection: "ClientConnection", who: ClientId) -> Welcome:
         client=who.client,
     )
     try:
-        welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello)), Welcome)
+        welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
         raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
     try:

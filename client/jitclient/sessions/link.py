@@ -111,7 +111,7 @@ class Link:
                 with self._guarded() as connection:
                     self.drops.extend(self._pipeline.resume(connection, welcome.begun))
             except BaseException as error:  # retry later: unanswered Runs must be the first that the connection carries
-                self.disconnect()
+                self.disconnect(error)
                 if isinstance(error, DaemonLost) and not isinstance(error, DaemonSilent):
                     raise NotSent(str(error)) from error  # of the request that needs this connection
                 raise
@@ -128,15 +128,17 @@ class Link:
             self._exchanging = True
             try:
                 yield connection
-            except BaseException:
-                self.disconnect()
+            except BaseException as error:
+                self.disconnect(error)
                 raise
             finally:
                 self._exchanging = False
 
-    def disconnect(self) -> None:
-        """Close the connection; the next exchange reconnects."""
+    def disconnect(self, why: BaseException | None = None) -> None:
+        """Close the connection; the next exchange reconnects, but not at once to a daemon that hangs."""
         with self.lock:
+            if isinstance(why, DaemonSilent):
+                self._finder.give_up(why)
             connection, self.connection = self.connection, None
             self._pipeline.blocks = None
             if connection is not None:
@@ -257,8 +259,8 @@ class Link:
             if blocks is None or self._exchanging:
                 return False, pause
             return blocks.tidy(time.monotonic()), pause
-        except JitserverError:
-            self.disconnect()  # half a message may have been sent
+        except JitserverError as error:
+            self.disconnect(error)  # half a message may have been sent
             return False, pause
         finally:
             self.lock.release()

@@ -36,10 +36,15 @@ def session() -> "Session":
         return current
 
 
-def connect(address: str | None = None) -> "Session":
-    """Connect to the daemon now, at `address` if given; start one if none answers.
+def connect(address: str | None = None, *, timeout: float | None = None) -> "Session":
+    """Connect to the daemon now; start one if none answers.
 
     Handles of an earlier session stay valid at its daemon.
+
+    Args:
+        address: instead of that in JITSERVER_ADDRESS.
+        timeout: after how many seconds without a sign of life a daemon counts as hanging, instead of those in
+            JITSERVER_TIMEOUT. A working daemon gives a sign every second.
 
     Raises:
         SettingsError: the address is invalid.
@@ -49,7 +54,11 @@ def connect(address: str | None = None) -> "Session":
         >>> jitclient.connect("unix:/run/user/1000/jitserver/other.sock")
     """
     global current
-    chosen = settings() if address is None else dataclasses.replace(settings(), address=address)
+    chosen = settings()
+    if address is not None:
+        chosen = dataclasses.replace(chosen, address=address)
+    if timeout is not None:
+        chosen = dataclasses.replace(chosen, timeout=timeout)
     made = _begun(chosen)
     with made, _lock:
         current = made

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jitclient.errors import DaemonDraining, DaemonLost, DaemonSilent, NotSent
+from jitclient.errors import DaemonDraining, DaemonLost, NotSent
 
 ATTEMPTS = 5  # to reach a daemon that is there long enough
 
@@ -11,7 +11,7 @@ class RetryPolicy:
     """Decides after each failed attempt of one operation whether there is another.
 
     What no daemon has begun is retried. What a daemon may have begun is retried only if it changes nothing, and at most
-    `repeats` times, as it may be what ended the daemon. After a timeout there is no retry: it would time out as well.
+    `repeats` times, as it may be what ended the daemon. A daemon that hangs is not asked again, see `Finder.give_up`.
     """
 
     __slots__ = ("_attempts", "_disconnect", "_repeats")
@@ -31,8 +31,7 @@ class RetryPolicy:
             return True
         if isinstance(error, NotSent):
             return True
-        is_lost = isinstance(error, DaemonLost) and not isinstance(error, DaemonSilent) and error.may_repeat
-        if not is_lost or not self._repeats:
+        if not (isinstance(error, DaemonLost) and error.may_repeat and self._repeats):
             return False
         self._repeats -= 1
         return True

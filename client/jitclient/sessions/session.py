@@ -118,7 +118,7 @@ class Session(Link):
                 try:
                     drops.extend(dropped)
                 finally:
-                    self.disconnect()
+                    self.disconnect(error)
                     self._exchanging = False
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
                     raise NotSent(f"the daemon ended before it began the call: {error}") from error
@@ -201,7 +201,7 @@ class Session(Link):
             else:
                 self._pipeline.advance(connection)
         except BaseException as error:
-            self.disconnect()
+            self.disconnect(error)
             if not isinstance(error, JitserverError):  # else the next exchange resends what was lost
                 raise
         finally:

@@ -89,7 +89,10 @@ class Address:
             DaemonUnavailable: there is no daemon, or it belongs to another user.
             DaemonSilent: a daemon listens, but does not accept the connection.
         """
-        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock = socket.socket(socket.AF_UNIX)
+        except OSError as error:  # no descriptors are left
+            raise DaemonUnavailable(f"no connection to {self} is possible: {error.strerror or error}") from error
         try:
             self._connect(sock, timeout)
         except DaemonSilent:
@@ -112,7 +115,7 @@ class Address:
                 return sock.connect(os.fspath(self.path))
             except BlockingIOError as error:  # the backlog is full
                 if time.monotonic() > deadline:
-                    raise DaemonSilent(f"the daemon at {self} has taken no connection for {timeout:.0f} s") from error
+                    raise DaemonSilent(f"the daemon at {self} has taken no connection for {timeout:g} s") from error
             time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:

@@ -43,8 +43,6 @@ _RUN = bytes((RUN,))
 
 HANDLE_VERB = 64
 _VERBS = frozenset(map(str, Verb))
-SILENCE_SECONDS = 60.0
-"""A working daemon sends BUSY every second: one that is silent for so long is gone, or hangs."""
 
 
 class WireConnection(Connection):  # type: ignore[misc]
@@ -118,13 +116,15 @@ class WireConnection(Connection):  # type: ignore[misc]
 class ClientConnection(WireConnection):
     """The client's end: sends requests, and waits for answers as long as the daemon is alive."""
 
-    def __init__(self, channel: WireChannel) -> None:
+    def __init__(self, channel: WireChannel, patience: float = STALL_SECONDS) -> None:
+        """A working daemon sends BUSY every second: one that is silent for `patience` seconds is gone, or hangs."""
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
         self.on_callback: Callable[[bytes], None] | None = None
         self._answers: collections.deque[bytes] = collections.deque()
         self._leased: Leased | None = None
-        channel.stream.set_patience(SILENCE_SECONDS)
+        self._patience = patience
+        channel.stream.set_patience(patience)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
         """Send a verb; return its answer.
@@ -132,13 +132,13 @@ class ClientConnection(WireConnection):
         Raises:
             NotSent: the connection was broken before.
             DaemonLost: the connection broke.
-            DaemonSilent: nothing came for `timeout` seconds (SILENCE_SECONDS by default).
+            DaemonSilent: nothing came for `timeout` seconds (by default the connection's patience).
             ProtocolError: the daemon refused the request.
         """
         try:
             pending = self.async_request(HANDLE_VERB, str(verb), payload)
         except (EOFError, OSError) as error:
-            raise _lost(error, NotSent) from error
+            raise self._lost(error, NotSent) from error
         while not pending._is_ready:  # .ready would serve by itself
             self._serve_within(timeout)
         answer: bytes = pending.value
@@ -158,7 +158,7 @@ class ClientConnection(WireConnection):
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(body) + 1) + bytes((kind,)) + body)
         except (EOFError, OSError) as error:
-            raise _lost(error, NotSent) from error
+            raise self._lost(error, NotSent) from error
 
     def answer(self, run: bytes = b"") -> bytes:
         """Send a Run, if given, and wait for the next answer to a Run: mostly one write and one read.
@@ -175,12 +175,12 @@ class ClientConnection(WireConnection):
                 else:
                     channel.send(_RUN + run)  # raises ProtocolError
             except (EOFError, OSError) as error:
-                raise _lost(error, NotSent) from error
+                raise self._lost(error, NotSent) from error
         while not self._answers:
             try:
                 message = channel.recv_at_once()
             except (EOFError, OSError) as error:
-                raise _lost(error) from error
+                raise self._lost(error) from error
             if message is None:
                 self._serve_within()
             elif message[0] == DONE:
@@ -199,7 +199,7 @@ class ClientConnection(WireConnection):
             try:
                 message = self._channel.recv_if_ready()
             except (EOFError, OSError) as error:
-                raise _lost(error) from error
+                raise self._lost(error) from error
             if message is None:
                 return None
             if message[0] == DONE:
@@ -228,7 +228,7 @@ class ClientConnection(WireConnection):
         try:
             self._channel.recv_into(raw.data)
         except (EOFError, OSError) as error:
-            raise _lost(error) from error
+            raise self._lost(error) from error
         return raw
 
     def lease(self, nbytes: int) -> "Block | None":
@@ -276,16 +276,16 @@ class ClientConnection(WireConnection):
             if not self.serve(timeout):
                 raise TimeoutError
         except (EOFError, OSError) as error:
-            raise _lost(error, seconds=timeout) from error
+            raise self._lost(error, seconds=timeout) from error
 
-
-def _lost(error: EOFError | OSError, kind: type[DaemonLost] = DaemonLost, seconds: float | None = None) -> DaemonLost:
-    """The exception for an error of the socket: `kind`, or DaemonSilent after a timeout."""
-    if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:  # TCP keepalive
-        return kind(f"the connection to the daemon broke: {error}")
-    if kind is NotSent:
-        return DaemonSilent(f"the daemon took nothing for {STALL_SECONDS:.0f} s")
-    return DaemonSilent(f"the daemon said nothing for {SILENCE_SECONDS if seconds is None else seconds:.0f} s")
+    def _lost(
+        self, error: EOFError | OSError, kind: type[DaemonLost] = DaemonLost, seconds: float | None = None
+    ) -> DaemonLost:
+        """The exception for an error of the socket: `kind`, or DaemonSilent after a timeout."""
+        if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:  # TCP keepalive
+            return kind(f"the connection to the daemon broke: {error}")
+        what = "took" if kind is NotSent else "said"
+        return DaemonSilent(f"the daemon {what} nothing for {self._patience if seconds is None else seconds:g} s")
 
 
 def _ignore(phase: str) -> None:

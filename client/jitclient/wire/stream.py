@@ -27,22 +27,24 @@ _MOST_PARTS = 512  # the kernel takes 1,024 at once
 class WireStream(SocketStream):  # type: ignore[misc]
     """A blocking socket that reads directly into the caller's memory."""
 
-    __slots__ = ("_descriptors", "_patience")
+    __slots__ = ("_descriptors", "_patience", "_stall")
 
     def __init__(self, sock: socket.socket) -> None:
         self._descriptors: list[int] | None = None  # receives them in `taking_descriptors`
         sock.settimeout(None)
         self._patience: float | None = None
-        _set_limit(sock, socket.SO_SNDTIMEO, STALL_SECONDS)
+        self._stall = STALL_SECONDS
+        _set_limit(sock, socket.SO_SNDTIMEO, self._stall)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _notice_loss(sock)
         super().__init__(sock)
 
     def set_patience(self, seconds: float) -> None:
-        """Limit how long a read waits for its first byte."""
-        self._patience = seconds
+        """Limit how long a read waits for its first byte, and how long the peer may stall."""
+        self._patience = self._stall = seconds
         _set_limit(self.sock, socket.SO_RCVTIMEO, seconds)
+        _set_limit(self.sock, socket.SO_SNDTIMEO, seconds)
 
     def poll(self, timeout: float | None) -> bool:
         """Wait up to `timeout` seconds for bytes or the end of the stream."""
@@ -113,8 +115,8 @@ class WireStream(SocketStream):  # type: ignore[misc]
         done = 0
         while done < len(view):
             done += self.read_now(view[done:])
-            if done < len(view) and not self.poll(STALL_SECONDS):
-                raise EOFError(f"the peer stopped in the middle of a frame for {STALL_SECONDS:.0f} s")
+            if done < len(view) and not self.poll(self._stall):
+                raise TimeoutError(f"the peer stopped in the middle of a frame for {self._stall:.0f} s")
 
     def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
         """Write all parts in order, and a descriptor with the first.
@@ -129,7 +131,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
             else:
                 self._write_parts(parts, descriptor)
         except BlockingIOError as error:
-            raise TimeoutError(f"the peer took nothing for {STALL_SECONDS:.0f} s") from error
+            raise TimeoutError(f"the peer took nothing for {self._stall:.0f} s") from error
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
 

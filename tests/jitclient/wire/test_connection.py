@@ -168,7 +168,7 @@ def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monk
     ends.serve()
     ends.client._channel.stream.write(struct.pack("<I", 100) + b"half")
     ends.thread.join(10)
-    assert isinstance(ends.error, EOFError)
+    assert isinstance(ends.error, TimeoutError)
     assert "stopped in the middle" in str(ends.error)
 
 
