@@ -86,6 +86,7 @@ def kept(name: str) -> Any:
 
     Raises:
         KeyError: there is no such name.
+        ArrayLost: its arrays could not be saved for a restart, or not be read after it; the message says why.
         CaptureError: its tree has classes that this program cannot identify; `keep` with the function that made it
             can find it.
 

@@ -26,6 +26,7 @@ class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
     ttl: float | None
     created: float
     last_used: float
+    why_lost: str = ""
 
 
 @dataclasses.dataclass
@@ -39,6 +40,7 @@ class NamedTree:
         label: describes the tree for people.
         ttl: time to live in seconds since the last use; None: for ever.
         on_disk: the arrays that the previous daemon saved, until they are loaded at the first request.
+        why_lost: why there are no arrays, if a daemon could not save or load them. The name stays, to say so.
     """
 
     key: str
@@ -50,6 +52,7 @@ class NamedTree:
     created: float = 0.0
     last_used: float = 0.0
     on_disk: OnDisk | None = None
+    why_lost: str = ""
 
     @classmethod
     def restored(cls, state: TreeState, on_disk: OnDisk) -> "NamedTree":
@@ -69,7 +72,7 @@ class NamedTree:
 
 
 class NamedArrays:
-    """All named trees. A name holds a whole tree or nothing. Thread-safe."""
+    """All named trees. A name holds a whole tree or nothing, or says why its tree is lost. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock  # wall-clock time, which advances while no daemon runs
@@ -78,7 +81,8 @@ class NamedArrays:
         self._loading = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._trees)
+        """The number of names that hold a tree."""
+        return sum(not tree.why_lost for tree in self.all().values())
 
     def find(self, name: str, key: str, ttl: float | None) -> NamedTree | None:
         """The tree of a name if it has this key. Counts as a use, and sets the time to live."""
@@ -105,21 +109,23 @@ class NamedArrays:
         _discard(before)
 
     def load(self, name: str, tree: NamedTree) -> bool:
-        """Loads the arrays of a tree that is on the disk. If they are lost, removes the name and returns False."""
+        """Loads the arrays of a tree that is on the disk. If they are lost, notes why and returns False."""
         with self._loading:
             if tree.on_disk is not None:
                 if self._trees.get(name) is not tree:  # it was removed, or handed over to the next daemon
                     return False
+                if tree.why_lost:
+                    return False
                 found = tree.on_disk.load()
-                if not any(isinstance(array, Failed) for array in found.values()):
+                lost = [array.failure.text for array in found.values() if isinstance(array, Failed)]
+                if lost:
+                    tree.why_lost = lost[0]
+                    log.warning("the arrays kept as %r are lost: %s", name, lost[0])
+                else:
                     tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
                 tree.on_disk.discard()
                 tree.on_disk = None
-            if len(tree.arrays) == len(tree.specs):
-                return True
-        log.warning("the arrays kept as %r are lost", name)
-        self._remove(name, tree)
-        return False
+        return not tree.why_lost and len(tree.arrays) == len(tree.specs)
 
     def restore(self, name: str, tree: NamedTree) -> None:
         """Put a tree from the previous daemon under its name."""

@@ -49,6 +49,8 @@ class Store(Tier[Stored]):
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None
         self._uses: dict[str, Use] = {}
+        self.beside: Callable[[], int] = int
+        """The bytes that others have on the disk, for which programs leave, down to a quarter of the bound."""
 
     # ---- reading
 
@@ -126,13 +128,14 @@ class Store(Tier[Stored]):
 
     def trim(self) -> None:
         """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
-        if self.nbytes <= self.most_bytes:
+        most = max(self.most_bytes // 4, self.most_bytes - self.beside())
+        if self.nbytes <= most:
             return
         self._read(lambda catalog, _: len(catalog.blobs()), 0)  # damaged sizes are removed
         total, now = self.nbytes, time.time()
         leaving = []
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
-            if total <= self.most_bytes * _AFTER_TRIM:
+            if total <= most * _AFTER_TRIM:
                 break
             if not info.pinned and self._take_over(info.key):
                 total -= info.disk_bytes

@@ -50,6 +50,10 @@ class Checkpoint:
                 shutil.rmtree(old, ignore_errors=True)
         return cls(folder_of(address))
 
+    def nbytes(self) -> int:
+        """The bytes of the arrays on the disk."""
+        return self._manifests.nbytes()
+
     def restore(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
         """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
         sessions.lost |= self._manifests.lost

@@ -12,6 +12,7 @@ import msgspec
 from jitclient.digests import digest
 from jitclient.errors import SettingsError
 from jitclient.wire.address import private_folder
+from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
@@ -87,6 +88,12 @@ class Manifests:
         """All manifests in the folder."""
         with self.lock:
             return list(self._found.values())
+
+    def nbytes(self) -> int:
+        """The bytes of the arrays that the manifests name."""
+        with self.lock:
+            files = {stored.file: nbytes_of(stored.spec) for found in self._found.values() for stored in found.stored()}
+        return sum(files.values())
 
     def write(self, manifest: Manifest) -> None:
         """Write a manifest whose arrays are on the disk; it replaces that of the same session or name.

@@ -4,6 +4,7 @@ The smallest arrays come first, and those that are still being computed last, as
 which there is no room or time become failures that say so.
 """
 
+import contextlib
 import logging
 from typing import Any
 
@@ -43,6 +44,10 @@ class Saving:
 
     def run(self, deadline: float) -> None:
         """Write everything, as far as there is room, and time until `deadline`."""
+        for manifest, _ in self._drafts:
+            if isinstance(manifest.owner, TreeState):
+                with contextlib.suppress(OSError):  # what the next daemon finds if this one does not get to the end
+                    self._manifests.write(_without_arrays(manifest.owner, "the daemon ended while it saved them"))
         self._find_written()
         for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
             self._done[number] = self._write(self._left.pop(number), deadline)
@@ -91,14 +96,16 @@ class Saving:
             failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
             if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree or nothing
                 log.warning("the arrays kept as %r are lost: %s", manifest.owner.name, failures[0])
-                self._manifests.discard(manifest)
-                self._drafts.remove(draft)
-                continue
+                manifest = _without_arrays(manifest.owner, failures[0])
             try:
                 self._manifests.write(manifest)
             except OSError as error:
                 errors.append(error)
         return errors
+
+
+def _without_arrays(tree: TreeState, why: str) -> Manifest:
+    return Manifest(msgspec.structs.replace(tree, why_lost=tree.why_lost or why), [], [])
 
 
 def _turn(value: Any) -> tuple[bool, int]:

@@ -41,14 +41,19 @@ def rm(names: tuple[str, ...]) -> None:
 
 def _print(found: Holdings) -> None:
     now = time.time()
-    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in found.kept]
+    there = [one for one in found.kept if not one.why_lost]
+    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in there]
+    lost = [[one.name, one.label, one.why_lost] for one in found.kept if one.why_lost]
     held = [[str(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
     if kept:
         print_table(["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
+    if lost:
+        print_table(["lost", "tree", "why"], lost)
     if held:
         print_table(["held by pid", "program", "arrays", "bytes"], held)
     most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
-    click.echo(f"{size(found.nbytes)}{most} in use")
+    disk = f", {size(found.disk_nbytes)} on the disk" if found.disk_nbytes else ""
+    click.echo(f"{size(found.nbytes)}{most} in use{disk}")
 
 
 def _times(one: KeptInfo, now: float) -> list[str]:

@@ -10,16 +10,18 @@ from typing import Any
 
 import click
 
-from jitclient.errors import DaemonLost, DaemonUnavailable
+from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.sessions import handshake, launch
 from jitclient.settings import settings
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
+from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, home, json_option, report
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
 
 _STOP_SECONDS = 120.0
+_ASKING_SECONDS = 5.0
 
 
 @click.command()
@@ -63,15 +65,19 @@ def stop() -> None:
 def restart() -> None:
     """Restart the daemon, or start one.
 
-    The new daemon restores the arrays of running programs.
+    The new daemon restores the arrays of running programs. Exits with 1 if named arrays are lost.
     """
-    unit = installed()
+    before, unit = _names(), installed()
     if unit is not None:
         give_way(unit)
         systemctl.start(unit, "restart")
-        _report("restarted", **_facts(unit))
-        return
-    _report("restarted", pid=launched(home(), first=_give_over), address=str(home()))
+        facts = _facts(unit)
+    else:
+        facts = {"pid": launched(home(), first=_give_over), "address": str(home())}
+    lost = sorted(before - _names()) if before else []
+    _report("restarted", **facts, **({"lost": lost} if lost else {}))
+    if lost:
+        raise click.ClickException(f"{', '.join(lost)}: these named arrays are lost; `jitserver arrays ls` says why")
 
 
 @click.command()
@@ -106,6 +112,16 @@ def give_way(unit: Target) -> None:
         return
     with contextlib.suppress(DaemonUnavailable):
         _end(unit.address, _terminate)
+
+
+def _names() -> set[str]:
+    """The names that hold arrays, as far as a daemon runs and says so."""
+    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _ASKING_SECONDS))
+    try:
+        found: Holdings = handshake.ask_once(chosen, Verb.ARRAYS, None, Holdings)
+    except JitserverError:  # it must be possible to restart a daemon that hangs, or is of another version
+        return set()
+    return {one.name for one in found.kept if not one.why_lost}
 
 
 def _give_over() -> None:

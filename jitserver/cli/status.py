@@ -23,6 +23,7 @@ def _print(found: Status) -> None:
         ["devices", ", ".join(found.devices)],
         ["memory", size(found.memory_bytes)],
         ["sessions", f"{found.sessions}, holding {found.arrays} arrays ({size(found.array_bytes)})"],
+        ["named arrays", _names(found)],
         [
             "programs",
             f"{found.entries} in memory; {found.hits} hits ({found.restores} from the disk), {found.misses} misses",
@@ -35,3 +36,8 @@ def _print(found: Status) -> None:
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
     print_table(["jitserver", "is running"], rows)
+
+
+def _names(found: Status) -> str:
+    lost = ", ".join(map(repr, found.lost_names))
+    return f"{found.names} trees" + (f"; lost: {lost}, see `jitserver arrays ls`" if lost else "")

@@ -45,11 +45,12 @@ def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
         created=tree.created,
         last_used=tree.last_used,
         ttl=tree.ttl,
+        why_lost=tree.why_lost,
     )
 
 
 def _nbytes(engine: Engine, tree: NamedTree) -> int:
-    if tree.on_disk is not None:
+    if tree.on_disk is not None and not tree.why_lost:
         return sum(map(nbytes_of, tree.specs))
     return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
 

@@ -115,6 +115,7 @@ class Daemon:
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
+            engine.cache.store.beside = self._checkpoint.nbytes
             self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)

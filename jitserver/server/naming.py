@@ -3,7 +3,7 @@
 import logging
 import time
 
-from jitclient.errors import ProtocolError
+from jitclient.errors import ArrayLost, ProtocolError
 from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.engine import context
@@ -24,10 +24,18 @@ class Naming:
         self._sessions = sessions
 
     def find(self, session: Session, find: Find) -> Found | None:
-        """Gives a session handles on the tree under a name, if its key matches."""
+        """Gives a session handles on the tree under a name, if its key matches.
+
+        Raises:
+            ArrayLost: the name is asked for whatever its key, and its tree is lost.
+        """
         kept = self.named
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
-        if found is None or not self._is_here(find.name, found):
+        if found is None:
+            return None
+        if not self._is_here(find.name, found):
+            if find.key is None and found.why_lost:
+                raise ArrayLost(f"the arrays kept as {find.name!r} are lost: {found.why_lost}")
             return None
         session.keep(find.first, found.arrays)
         return Found(found.specs, found.tree)
@@ -60,7 +68,9 @@ class Naming:
 
     def holdings(self) -> Holdings:
         """Who holds the arrays on this daemon."""
-        return array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
+        found = array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
+        found.disk_nbytes = self._engine.cache.store.beside()
+        return found
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:
         """Loads a tree that the previous daemon saved; False if its arrays are lost."""

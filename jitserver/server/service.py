@@ -228,6 +228,8 @@ class JitService(Service):  # type: ignore[misc]
             lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.cache.memory),
             classes=context.class_count(),
+            names=len(self.naming.named),
+            lost_names=tuple(name for name, tree in self.naming.named.all().items() if tree.why_lost),
             **dataclasses.asdict(self.counters),
         )
 

@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import jitclient
+from jitclient import errors
 
 EXACT = """
     import pathlib
@@ -507,6 +511,48 @@ def test_what_is_kept_stays_where_another_name_was_forgotten_between_restarts(
         client.goes_on()
         client.says("True True")
         client.ends()
+
+
+def test_a_restart_that_cannot_save_what_is_kept_says_so(serve: Any, cli: Any, client_of: Any) -> None:
+    with serve() as daemon:
+        env = {"JITSERVER_ADDRESS": daemon.address}
+        with client_of(daemon.address):
+            jitclient.keep("gone", np.arange(3))
+        [folder] = Path(os.environ["JITSERVER_CACHE_DIR"]).glob("*/checkpoint/*/arrays")
+        folder.rmdir()
+        folder.touch()  # where no array can be written
+        done = cli("restart", "--json", env=env)
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["lost"] == ["gone"]
+        assert "gone: these named arrays are lost" in done.stderr
+        assert cli("restart", "--json", env=env).returncode == 0  # nothing more is lost
+
+
+def test_what_is_kept_and_cannot_be_read_says_why_until_it_is_kept_again(
+    serve: Any, restart: Any, cli: Any, client_of: Any
+) -> None:
+    with serve() as daemon:
+        env = {"JITSERVER_ADDRESS": daemon.address}
+        with client_of(daemon.address):
+            jitclient.keep("whole", np.arange(3))
+            jitclient.keep("gone", np.arange(50_000))
+        restart(daemon)
+        assert "195 KiB on the disk" in cli("arrays", "ls", env=env).stdout
+        max(left("arrays"), key=lambda path: path.stat().st_size).write_bytes(b"damaged")
+        assert (daemon.counts().names, daemon.counts().lost_names) == (2, ())
+        for _ in range(2):
+            with client_of(daemon.address):
+                assert jitclient.kept("whole").tolist() == [0, 1, 2]
+                with pytest.raises(errors.ArrayLost, match=r"'gone' are lost: .*not those that were written"):
+                    jitclient.kept("gone")
+            assert (daemon.counts().names, daemon.counts().lost_names) == (1, ("gone",))
+            restart(daemon)
+        assert "lost: 'gone'" in cli("status", env=env).stdout
+        assert "not those that were written" in cli("arrays", "ls", env=env).stdout
+        with client_of(daemon.address):
+            assert jitclient.keep("gone", lambda: np.arange(2)).tolist() == [0, 1]
+            assert jitclient.kept("gone").tolist() == [0, 1]
+        assert daemon.counts().lost_names == ()
 
 
 def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_client: Any, restart: Any) -> None:

@@ -485,3 +485,7 @@ class Status(Message):
     local_runs: int
     compile_seconds: float
     compile_seconds_saved: float
+    names: int = 0
+    """Named trees of arrays."""
+    lost_names: tuple[str, ...] = ()
+    """Names whose trees a daemon could not save or load."""

@@ -51,6 +51,7 @@ class KeptInfo(Message):
     created: float  # seconds since the epoch
     last_used: float
     ttl: float | None
+    why_lost: str = ""  # why it holds nothing, if so
 
 
 class Owned(Message):
@@ -63,9 +64,12 @@ class Owned(Message):
 
 
 class Holdings(Message):
-    """Who holds the arrays on the daemon, largest first, and the memory budget."""
+    """Who holds the arrays on the daemon, largest first, and the memory budget. `disk_nbytes` are those of arrays that
+    an earlier daemon saved.
+    """
 
     nbytes: int
     most_nbytes: int | None
     kept: list[KeptInfo]
     sessions: list[Owned]
+    disk_nbytes: int = 0

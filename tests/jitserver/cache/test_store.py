@@ -75,6 +75,18 @@ def test_over_its_bound_what_is_worth_least_leaves(tmp_path: Path, stored: Calla
     store.close()
 
 
+def test_programs_leave_for_what_is_beside_them_but_not_all(tmp_path: Path, stored: Callable[..., Any]) -> None:
+    store = Store(tmp_path, 16 * MIB)  # 12 of them for programs
+    for number in range(10):
+        store.put(stored(f"{number}"), os.urandom(MIB), b"")
+    assert len(keys(store)) == 10
+    for beside, most in ((5 * MIB, 7 * MIB), (1 << 40, 3 * MIB)):
+        store.beside = lambda beside=beside: beside
+        store.trim()
+        assert most // 2 < store.nbytes <= most
+    store.close()
+
+
 def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 8 * MIB, "needed".__ne__)
     store.put(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")

@@ -65,6 +65,18 @@ class Daemon:
         assert self.kept.load(name, tree)
         return list(tree.arrays)
 
+    def names(self) -> list[str]:
+        """The names that hold trees."""
+        return [name for name, tree in self.kept.all().items() if not tree.why_lost]
+
+    def lost(self) -> dict[str, str]:
+        """The names whose trees are lost, and why. It forgets them."""
+        lost = {name: tree.why_lost for name, tree in self.kept.all().items() if tree.why_lost}
+        assert not any(self.kept.load(name, self.kept.all()[name]) for name in lost)
+        for name in lost:
+            self.kept.forget(name)
+        return lost
+
     def files(self, folder: str) -> list[Path]:
         return sorted((self.root / folder).iterdir())
 

@@ -68,7 +68,8 @@ def filled(daemon: Daemon) -> list[Session]:
 def found(daemon: Daemon, sessions: list[Session]) -> list[bool]:
     """Which of the name and the sessions exist; asserts that they are correct, and the disk is empty afterwards."""
     assert {path.name for path in daemon.files("arrays")} == daemon.checkpoint._manifests._named()
-    there, shared = ["data" in daemon.kept.all()], set()
+    there, shared = [daemon.names() == ["data"]], set()
+    assert daemon.lost() in ({}, {"data": "the daemon ended while it saved them"})
     if there[0]:
         x, y = daemon.leaves("data")
         assert (x.tolist(), y.tolist()) == (list(range(10)), [0, 0, 0])

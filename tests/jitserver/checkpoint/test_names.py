@@ -83,8 +83,12 @@ def test_only_the_damaged_tree_is_lost(damage: str, daemon: Daemon) -> None:
     tree = following.kept.all().get("a")
     assert (tree is not None) == (damage == "an array")  # it is read at the first request
     assert tree is None or not following.kept.load("a", tree)
-    assert list(following.kept.all()) == ["b"]
+    assert following.names() == ["b"]
     assert following.leaves("b")
+    following = following.restart()
+    assert following.leaves("b")
+    [why] = following.lost().values() if damage == "an array" else ["not those that were written"]  # no name is left
+    assert "not those that were written" in why
     assert following.is_empty()
 
 
@@ -98,7 +102,11 @@ def test_only_the_tree_that_cannot_be_written_is_lost(
     daemon.leave()
     assert "the arrays kept as 'a' are lost: the daemon restarted, and could not write" in caplog.text
     assert [path.stat().st_size for path in daemon.files("arrays")] == [80], "nothing of what is lost is left"
-    assert list(Daemon(daemon.root).kept.all()) == ["b"]
+    following = Daemon(daemon.root).restart()
+    assert following.names() == ["b"]
+    assert following.checkpoint.nbytes() == 80
+    assert "could not write this array to the disk" in following.lost()["a"], "until it is replaced or forgotten"
+    assert following.restart().lost() == {}
 
 
 def test_a_tree_is_lost_if_there_is_no_time_to_write_it(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -107,7 +115,20 @@ def test_a_tree_is_lost_if_there_is_no_time_to_write_it(daemon: Daemon, caplog: 
     fill(following, "b")
     following = following.restart(time.monotonic() - 1)
     assert "the arrays kept as 'b' are lost: the daemon restarted, and had no time left" in caplog.text
-    assert list(following.kept.all()) == ["a"]
+    assert following.names() == ["a"]
+    following.kept.put("b", NamedTree("", (), b"", "", (), None))
+    assert following.names() == ["a", "b"]
+    assert following.lost() == {}
+
+
+def test_a_lost_tree_expires_as_it_would_have(daemon: Daemon) -> None:
+    fill(daemon, "a")
+    following = daemon.restart(time.monotonic() - 1)
+    assert len(following.kept) == 0
+    assert following.kept.expire(lambda tree: False) == []
+    following.kept._clock = lambda: 1e12
+    assert following.kept.expire(lambda tree: False) == ["a"]
+    assert following.is_empty()
 
 
 def test_a_tree_that_is_requested_during_a_save_is_not_removed(daemon: Daemon) -> None:
@@ -226,7 +247,7 @@ def test_a_damaged_shared_array_is_lost_to_both(shared: Shared) -> None:
     tree = shared.daemon.kept.all()["data"]
     assert not shared.daemon.kept.load("data", tree)
     assert tree.arrays == (), "others may be counting them"
-    assert shared.daemon.kept.all() == {}
+    assert "not those that were written" in shared.daemon.lost()["data"]
     assert shared.daemon.is_empty()
 
 
