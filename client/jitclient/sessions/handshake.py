@@ -177,7 +177,7 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         payload = msgspec.msgpack.encode(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
         if is_large:  # the daemon takes such messages in sessions only
-            _greet(connection, ClientId())
+            _greet(connection, ClientId(), chosen.timeout)
         reply = connection.request(verb, payload)
         if is_large:
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
