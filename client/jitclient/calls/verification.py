@@ -1,5 +1,7 @@
 """JITSERVER_VERIFY=1: each program that the daemon makes is also traced and lowered here, and compared."""
 
+import contextlib
+import io
 import itertools
 import warnings
 from collections.abc import Sequence
@@ -32,7 +34,14 @@ def verify(
         BaseException: what the function raises here.
     """
     jitted = own_jit(wanted.over_leaves().function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
-    with client_trace.without_locations(), backend_view.of(devices), warnings.catch_warnings():
+    quiet = io.StringIO()  # what the daemon's trace printed is printed once
+    with (
+        client_trace.without_locations(),
+        backend_view.of(devices),
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+    ):
         warnings.simplefilter("ignore")  # the daemon's trace has reported them
         traced = jitted.trace(*map(abstract, wanted.specs_sent))
         text = traced.lower(lowering_platforms=(platform,)).as_text()
