@@ -114,6 +114,10 @@ class _FilterJitted(Generic[P, R]):
         bound = self._signature.bind(*args, **kwargs)
         return self._module(), bound.args[:1], bound.args[1:], bound.kwargs
 
+    def on_daemon(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call is on the daemon, for `explain`: a function, its arguments and its keywords."""
+        return self._jitted, self._given(args, kwargs), {}
+
     def _marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         marked, _ = self._jitted.general_path().marked(self._given(args, kwargs), {})
         return marked  # type: ignore[no-any-return]

@@ -74,7 +74,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     Does not trace or compile, and starts no daemon. (If systemd listens for one, connecting starts it.)
 
     Args:
-        fun: a `jitclient.jit` function, or a plain one, as if it were jitted without keywords.
+        fun: a function of `jitclient.jit`, `nnx.jit` or `eqx.filter_jit`, or a plain one, as if it were jitted without
+            keywords.
         *args: the arguments of the call.
         **kwargs: the keyword arguments of the call.
 
@@ -88,6 +89,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     """
     if isinstance(fun, types.MethodType) and isinstance(fun.__func__, RemoteFunction):
         args, fun = (fun.__self__, *args), fun.__func__
+    if hasattr(fun, "on_daemon"):
+        fun, args, kwargs = fun.on_daemon(args, kwargs)
     remote: RemoteFunction[..., Any] = fun if isinstance(fun, RemoteFunction) else jit(fun)
     if context.jit_is_disabled():
         return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")

@@ -251,3 +251,15 @@ def test_the_next_process_traces_nothing(run_script: Any, counts: Any) -> None:
 def test_a_pickle_keeps_what_it_was_given() -> None:
     again = pickle.loads(pickle.dumps(jitclient.eqx.filter_jit(len, donate="warn", deps=["HOME"])))
     assert (again.__wrapped__, again._donate, again._deps) == (len, "warn", ("HOME",))
+
+
+def test_explain_knows_its_functions() -> None:
+    @jitclient.eqx.filter_jit
+    def explained(model: Any, x: Any) -> Any:
+        return jax.vmap(model)(x).sum()
+
+    model = eqx.nn.Linear(2, 1, key=jax.random.key(0))
+    assert not jitclient.explain(explained, model, jnp.ones((3, 2))).hit
+    explained(model, jnp.ones((3, 2)))
+    assert jitclient.explain(explained, model, jnp.ones((3, 2))).hit
+    assert "float32[3,2] -> float32[4,2]" in str(jitclient.explain(explained, model, jnp.ones((4, 2))))

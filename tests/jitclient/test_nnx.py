@@ -607,3 +607,15 @@ def test_variables_of_references_cannot_leave_the_process() -> None:
         model = Counter()
     with pytest.raises(jitclient.CaptureError, match="Ref, which lives in this process only"):
         jitclient.nnx.jit(Counter.add)(model, 1)
+
+
+def test_explain_knows_its_functions() -> None:
+    @jitclient.nnx.jit
+    def explained(model: Any, x: Any) -> Any:
+        return model(x).sum()
+
+    model = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+    assert not jitclient.explain(explained, model, jnp.ones((3, 2))).hit
+    explained(model, jnp.ones((3, 2)))
+    assert jitclient.explain(explained, model, jnp.ones((3, 2))).hit
+    assert "float32[3,2] -> float32[4,2]" in str(jitclient.explain(explained, model, jnp.ones((4, 2))))

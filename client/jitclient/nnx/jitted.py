@@ -80,6 +80,20 @@ class Jitted(Generic[P, R]):
             return self._own(*args, **kwargs)  # type: ignore[no-any-return]
         with nnx.update_context(self):  # takes what `nnx.cached_partial` left for its function
             pass
+        nodes, graph, pure_args, pure_kwargs = self._pure(args, kwargs)
+        *changed, result = self._jitted(*pure_args, **pure_kwargs)
+        after = _made_in(changed)
+        if not _made_in(result) and graph.update(after):
+            return result  # type: ignore[no-any-return]
+        return _merge(nodes, after, result)  # type: ignore[no-any-return]
+
+    def on_daemon(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call is on the daemon, for `explain`: a function, its arguments and its keywords."""
+        _, _, pure_args, pure_kwargs = self._pure(args, kwargs)
+        return self._jitted, pure_args, pure_kwargs
+
+    def _pure(self, args: Any, kwargs: Any) -> tuple[list[Any], Graph, Any, Any]:
+        """The nodes of the arguments, their graph, and the arguments with the leaves of nodes in their places."""
         leaves, shape = jax.tree.flatten((args, kwargs), is_leaf=is_node)
         nodes = [leaf for leaf in leaves if is_node(leaf)]
         graph = self._known_graph(nodes)
@@ -89,12 +103,7 @@ class Jitted(Generic[P, R]):
             graph = self._new_graph(nodes)
         given = iter(graph.leaves())
         pure = [next(given) if is_node(leaf) else leaf for leaf in leaves]
-        pure_args, pure_kwargs = jax.tree.unflatten(shape, pure)
-        *changed, result = self._jitted(*pure_args, **pure_kwargs)
-        after = _made_in(changed)
-        if not _made_in(result) and graph.update(after):
-            return result  # type: ignore[no-any-return]
-        return _merge(nodes, after, result)  # type: ignore[no-any-return]
+        return nodes, graph, *jax.tree.unflatten(shape, pure)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
