@@ -13,9 +13,11 @@ from jitclient.sessions import process
 
 SLOW = """
     import jax
+    from jax.experimental import io_callback
 
     def wait(x):
         import pathlib, time
+        print("waiting")
         while pathlib.Path("GATE").exists():
             time.sleep(0.01)
         return x
@@ -33,6 +35,20 @@ SLOW = """
     @jitclient.jit(donate_argnums=0)
     def donating(x):
         return jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), x) + 1
+
+    @jitclient.jit
+    def changing(x):
+        return io_callback(wait, jax.ShapeDtypeStruct((), "float32"), x) + 1
+
+    @jitclient.jit
+    def changing_in_order(x):
+        return io_callback(wait, jax.ShapeDtypeStruct((), "float32"), x, ordered=True) + 1
+
+    @jitclient.jit
+    def printing(x):
+        y = jax.pure_callback(wait, jax.ShapeDtypeStruct((), "float32"), x) + 1
+        jax.debug.print("once at most: {}", y)
+        return y
 
     big = jitclient.device_put(np.zeros(1000, np.float32))
     print("ready")
@@ -56,22 +72,20 @@ ONE_CALL = (
 
 
 class Scene:
-    """A daemon, and a client whose call waits for a gate to open."""
+    """A daemon, and a client whose call waits, in its callback, for a gate to open."""
 
     def __init__(self, daemon: Any, start_client: Any, until: Any, gate: Path, function: str, **env: str) -> None:
         gate.touch()
         self.gate = gate
         self.daemon = daemon
-        before = daemon.counts()
+        traces = daemon.counts().traces
         source = ONE_CALL.replace("GATE", str(gate))
         self.client = start_client(daemon, source, FUNCTION=function, **env)
         self.client.says("ready")
-
-        def under_way() -> bool:
-            now = daemon.counts()
-            return now.calls > before.calls or (function == "slow_to_trace" and now.traces > before.traces)
-
-        until(under_way, "the call to be under way")
+        if function == "slow_to_trace":
+            until(lambda: daemon.counts().traces > traces, "the trace to be under way")
+        else:
+            self.client.says("waiting")
 
 
 @pytest.fixture
@@ -87,6 +101,8 @@ def test_kill_9_in_the_middle_with_no_daemon_to_be_had(serve: Any, scene: Any, f
     with serve() as daemon:
         made = scene(daemon, function)
         daemon.process.kill()
+        daemon.process.wait()
+        made.gate.unlink()
         made.client.says("DaemonUnavailable", "lost")
         made.client.ends()
 
@@ -97,13 +113,16 @@ def test_kill_9_in_the_middle_and_a_new_daemon_runs_it_again(serve: Any, scene: 
         daemon.process.kill()
         daemon.process.wait()
         made.gate.unlink()
-        made.client.says("2.0", "lost")
+        made.client.says("waiting", "2.0", "lost")
         assert "started a daemon" in made.client.ends()
 
 
-def test_kill_9_in_the_middle_of_a_call_that_takes_its_inputs_is_not_run_again(serve: Any, scene: Any) -> None:
+@pytest.mark.parametrize("function", ["donating", "changing", "changing_in_order", "printing"])
+def test_kill_9_in_the_middle_of_a_call_that_must_not_happen_twice_is_not_run_again(
+    serve: Any, scene: Any, function: str
+) -> None:
     with serve() as daemon:
-        made = scene(daemon, "donating", JITSERVER_AUTOSTART="1")
+        made = scene(daemon, function, JITSERVER_AUTOSTART="1")
         daemon.process.kill()
         daemon.process.wait()
         made.gate.unlink()
@@ -116,8 +135,9 @@ def test_kill_9_and_a_local_run_after_one_warning(serve: Any, scene: Any) -> Non
     with serve() as daemon:
         made = scene(daemon, "slow", JITSERVER_FALLBACK="local")
         daemon.process.kill()
+        daemon.process.wait()
         made.gate.unlink()
-        made.client.says("2.0", "lost")
+        made.client.says("waiting", "2.0", "lost")
         assert made.client.ends().count("RuntimeWarning") == 1
 
 
@@ -296,6 +316,7 @@ def test_what_takes_longer_than_the_drain_is_given_up(serve: Any, scene: Any, fu
         made = scene(daemon, function)
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(30) == 0
+        made.gate.unlink()
         made.client.says("DaemonUnavailable", "lost")
         made.client.ends()
         assert not daemon.path.exists()

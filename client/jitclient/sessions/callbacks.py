@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from jitclient.errors import DaemonLost, NotSent
 from jitclient.sessions.session import Session
 from jitclient.wire.array_transport import HostArray, inline_most, pack, unpack_value
 from jitclient.wire.decoders import decoded
@@ -45,7 +46,10 @@ class Callbacks:
                     answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
             except BaseException as error:  # whatever it is, the daemon must hear of it
                 raised.append(error)
-            connection.send_frame(CALLED_BACK, _encode(answer), attachments)
+            try:
+                connection.send_frame(CALLED_BACK, _encode(answer), attachments)
+            except NotSent as error:  # the answer was not, but the Run was
+                raise DaemonLost(str(error)) from error
 
         connection.on_callback = on_callback
         try:
