@@ -58,7 +58,9 @@ def slot_of(function: Function) -> Slot:
         CaptureError: this version of JAX makes such callbacks in another way.
     """
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    holds = {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or (), strict=True)}
+    holds = {
+        name: cell.cell_contents for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True)
+    }
     if "callback_without_token" in holds:
         return Slot(slot_of(holds["callback_without_token"]).results, takes_token=True)
     if "result_avals" not in holds:

@@ -37,13 +37,19 @@ def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]
         compiled: jax.stages.Compiled = serialize_executable.deserialize_and_load(
             payload, in_tree, out_tree, execution_devices=devices
         )
+        _check_count(getattr(compiled._executable, "_unloaded_executable", None), callbacks)
         return compiled
     unpickler: Any = _Unpickler(io.BytesIO(payload), devices[0].client, devices)
     unpickler.callbacks = list(callbacks)
     unloaded, arguments, no_kwargs = unpickler.load()
-    if len(unloaded.host_callbacks) != len(callbacks):
-        raise ValueError(f"it calls {len(unloaded.host_callbacks)} functions, not {len(callbacks)}")
+    _check_count(unloaded, callbacks)
     return jax.stages.Compiled(unloaded.load(), [], in_tree.unflatten(arguments), out_tree, no_kwargs=no_kwargs)
+
+
+def _check_count(unloaded: Any, callbacks: Sequence[Callable[..., Any]]) -> None:
+    count = len(getattr(unloaded, "host_callbacks", callbacks))
+    if count != len(callbacks):
+        raise ValueError(f"it calls {count} functions, not {len(callbacks)}")
 
 
 _Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)
