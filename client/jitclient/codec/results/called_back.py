@@ -1,5 +1,6 @@
 """Functions that a daemon calls in the client: of whatever is installed, they use only what the capture mentions."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ class CalledBack(Remade):
 
     def _named(self, module: str, name: str) -> Any:
         found = values.resolve(module, name)
-        is_mentioned = name.rpartition(".")[2].encode() in self._capture.payload
+        is_mentioned = any(_pickled(part) in self._capture.payload for part in (name, name.rpartition(".")[2]))
         if callable(found) and not is_mentioned and (module, name) not in _PARTS_OF_JAX:
             raise CaptureError(f"a callback uses {module}.{name}, which the function does not mention")
         return found
@@ -61,6 +62,12 @@ class CalledBack(Remade):
             if not is_known or "<locals>" not in qualname:
                 raise CaptureError(f"a callback has code of {module}, which the function does not use")
         return super()._place(module, owner, part, qualname)
+
+
+def _pickled(name: str) -> bytes:
+    """A name as captures have it, and not as a part of another, such as `call` in `pure_callback`."""
+    data = name.encode()[:255]
+    return pickle.SHORT_BINUNICODE + bytes((len(data),)) + data
 
 
 def _no_token(number: int) -> Any:
