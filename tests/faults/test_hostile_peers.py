@@ -2,8 +2,10 @@
 
 import random
 import struct
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -19,16 +21,22 @@ from jitclient.trees import tree
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import (
     BUSY,
+    CALLBACK,
+    CALLED_BACK,
     DONE,
     FIRST_FRAME_BYTES,
+    LEASE,
     MAX_FRAME_BYTES,
     RUN,
     UPLOAD_BYTES,
     Attached,
     Call,
+    Callback,
+    CalledBack,
     DeviceInfo,
     Done,
     Failure,
+    Lease,
     Listed,
     Lookup,
     Match,
@@ -187,8 +195,9 @@ def peer_run(peer: Any, run: Run) -> Done:
 TREE = tree.encode(tree.structure_of(tree.flatten(((), {}))[1]))
 
 
-def preparing(key: str) -> Prepare:
-    lookup = Lookup(key, key, (), Signature(tree=TREE, leaves=(), statics=(), donated=(), options=(), context=()))
+def preparing(key: str, arguments: bytes = TREE, leaves: tuple[Spec, ...] = ()) -> Prepare:
+    signature = Signature(tree=arguments, leaves=leaves, statics=(), donated=(), options=(), context=())
+    lookup = Lookup(key, key, (), signature)
     return Prepare(lookup, "function", "nowhere.py:1")
 
 
@@ -305,3 +314,85 @@ def test_connections_are_bounded_and_those_beyond_are_told(
             peer.close()
         with client_of(daemon.address):
             works()
+
+
+# ---- answers to callbacks
+
+F3 = Spec((3,), "float32")
+GOOD = np.float32([1, 2, 3]).tobytes()
+CALLS_BACK = capture(lambda x: jax.pure_callback(lambda v: v, x, x) * 2)
+
+
+def called(peer: Any) -> Callback:
+    """The callback of a call that it makes."""
+    upload(peer, CALLS_BACK.key, CALLS_BACK.payload)
+    arguments = tree.encode(tree.structure_of(tree.flatten(((0.0,), {}))[1]))
+    prepared = peer.ask(Verb.PREPARE, preparing(CALLS_BACK.key, arguments, (F3,)), Prepared)
+    run = Run(calls=[Call(prepared.executable, [GOOD], 7)], fetch=(7,))
+    peer.connection.send_frame(RUN, encode(run))
+    return msgspec.msgpack.decode(next_frame(peer, CALLBACK), type=Callback)
+
+
+def next_frame(peer: Any, kind: int) -> bytes:
+    while (data := peer.channel.recv())[0] == BUSY:
+        pass
+    assert data[0] == kind
+    return data[1:]
+
+
+def answered_rightly(peer: Any) -> Any:
+    """What its call returns."""
+    peer.connection.send_frame(CALLED_BACK, encode(CalledBack(called(peer).number, [GOOD])))
+    return msgspec.msgpack.decode(next_frame(peer, DONE), type=Done).values[0]
+
+
+def frame(kind: int, message: Any) -> bytes:
+    return bytes((kind,)) + encode(message)
+
+
+FAILING_ANSWERS: dict[str, Callable[[int], bytes]] = {
+    "that it failed": lambda n: frame(CALLED_BACK, CalledBack(n, failed=True)),
+    "too few arrays": lambda n: frame(CALLED_BACK, CalledBack(n)),
+    "too many arrays": lambda n: frame(CALLED_BACK, CalledBack(n, [GOOD, GOOD])),
+    "too few bytes": lambda n: frame(CALLED_BACK, CalledBack(n, [GOOD[:-4]])),
+    "too many bytes": lambda n: frame(CALLED_BACK, CalledBack(n, [GOOD + bytes(4)])),
+    "an attachment too short": lambda n: frame(CALLED_BACK, CalledBack(n, [Attached(8)])),
+    "an attachment beyond all memory": lambda n: frame(CALLED_BACK, CalledBack(n, [Attached(1 << 60)])),
+    "an attachment below zero": lambda n: frame(CALLED_BACK, CalledBack(n, [Attached(-12)])),
+    "no message": lambda n: bytes((CALLED_BACK,)) + b"\xc1",
+    "another message": lambda n: frame(CALLED_BACK, ["x"]),
+    "a run": lambda n: frame(RUN, Run()),
+    "a lease": lambda n: frame(LEASE, Lease(1)),
+    "an answer to no question": lambda n: frame(DONE, Done(1)),
+    "a request": lambda n: request("status", b"")[4:],
+}
+
+
+@pytest.mark.parametrize("name", FAILING_ANSWERS)
+def test_a_wrong_answer_to_a_callback_fails_the_call_alone(peer: Any, unharmed: Any, name: str) -> None:
+    peer.hello()
+    callback = called(peer)
+    assert (callback.specs, callback.arguments) == ([F3], [GOOD])
+    peer.stream.write(framed(FAILING_ANSWERS[name](callback.number)))
+    done = msgspec.msgpack.decode(next_frame(peer, DONE), type=Done)
+    assert [handle for handle, _ in done.failures] == [7]
+    assert answered_rightly(peer) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
+
+
+def test_a_peer_that_hangs_up_in_a_callback_leaves_its_program_to_others(peer: Any, unharmed: Any) -> None:
+    peer.hello()
+    called(peer)
+    peer.connection.close()
+    other = type(peer)(unharmed.address)
+    other.hello()
+    assert answered_rightly(other) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
+    other.close()
+
+
+def test_an_answer_that_no_call_waits_for_is_taken_and_what_is_none_cuts_the_peer_off(peer: Any) -> None:
+    peer.hello()
+    assert answered_rightly(peer)
+    peer.connection.send_frame(CALLED_BACK, encode(CalledBack(100)))
+    assert answered_rightly(peer)
+    peer.stream.write(framed(bytes((CALLED_BACK,)) + b"\xc1"))
+    assert peer.is_cut_off()

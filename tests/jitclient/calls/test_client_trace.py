@@ -151,7 +151,7 @@ def test_with_the_setting_it_is_an_error_instead(own: Any, run_script: Callable[
         env=own.env,
     )
     assert name == "CaptureError"
-    assert "cannot leave this process" in text
+    assert "where its callbacks stay: pure_callback of calls_back.<locals>.<lambda>" in text
 
 
 @pytest.mark.parametrize("use", ["environment", "file"])
@@ -219,7 +219,7 @@ def test_the_key_of_an_ambient_function_is_an_error_that_names_the_way(tmp_path:
         jitclient.function_key(lambda: open("/etc/hostname"))  # noqa: SIM115
 
 
-def test_side_effects_happen_here(own: Any, run_script: Callable[..., Any]) -> None:
+def test_side_effects_happen_here_and_their_programs_run_there(own: Any, run_script: Callable[..., Any]) -> None:
     printed = run_script(
         """
         import json, jax, numpy as np, jitclient, warnings
@@ -240,7 +240,9 @@ def test_side_effects_happen_here(own: Any, run_script: Callable[..., Any]) -> N
         """,
         env={**own.env, "JITSERVER_FALLBACK": "local"},
     )
-    assert printed == [[2, 6], [1, 5], 1]
+    assert printed == [[2, 6], [1, 5], 0]
+    made = own()
+    assert (made["traces"], made["client_traces"], made["local_runs"]) == (1, 0, 0)
 
 
 def test_effects_under_a_loop_are_those_of_jax_in_their_order(own: Any, run_script: Callable[..., Any]) -> None:

@@ -16,7 +16,6 @@ from jax.experimental import io_callback
 
 import jitclient
 from jitclient.sessions import process
-from jitclient.sessions.session import Session
 
 X = np.arange(3, dtype=np.float32)
 
