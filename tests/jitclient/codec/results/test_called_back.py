@@ -28,7 +28,7 @@ def own(x: Any) -> Any:
     return np.sin(x)
 
 
-CAPTURED = capture(lambda x: jax.pure_callback(own, x, x))
+CAPTURED = capture(lambda x: jax.pure_callback(own, x, x) + jax.pure_callback(np.sin, x, x))
 
 
 def called_back(*steps: Reduced, root: Any = FIRST) -> Any:
