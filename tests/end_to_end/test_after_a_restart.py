@@ -17,6 +17,7 @@ PROGRAM = """
     import json, sys
     import jax, jax.numpy as jnp, numpy as np
     import jitclient
+    from jax.experimental import io_callback
 
     @jitclient.jit
     def plain(x, y):
@@ -46,16 +47,25 @@ PROGRAM = """
     def called_back(x):
         return jax.pure_callback(lambda v: v * 2, x, x)
 
+    noted = []
+
+    @jitclient.jit
+    def changes(x):
+        jax.debug.callback(lambda v: noted.append(float(v.sum())), x)
+        jax.debug.callback(lambda v: noted.append(float(v.max())), x, ordered=True)
+        return io_callback(lambda v: v * 3, x, x, ordered=True)
+
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     given = jitclient.device_put(x)
     results = [
-        plain(x, x.T), eigen(x), keys(jax.random.key(1)), half(x), donated(given, 3), warned(x), called_back(x)
+        plain(x, x.T), eigen(x), keys(jax.random.key(1)), half(x), donated(given, 3), warned(x), called_back(x),
+        changes(x),
     ]
     flat = [str(np.asarray(jax.random.key_data(leaf) if leaf.dtype.name.startswith("key") else leaf).tolist())
             + str(leaf.dtype) + str(leaf.weak_type) for leaf in jax.tree.leaves(results)]
-    print(json.dumps([*flat, given.is_deleted()]))
+    print(json.dumps([*flat, given.is_deleted(), sorted(noted)]))
 """
-FUNCTIONS = 7
+FUNCTIONS = 8
 
 
 @pytest.fixture
@@ -97,16 +107,13 @@ def test_nothing_is_traced_again(
     env = {"JITSERVER_ADDRESS": address, "PYTHONWARNINGS": "ignore"}
     with serving():
         first = run_script(PROGRAM, env=env)
+        assert first[-1] == [5, 15]
         assert counts(address)["traces"] == FUNCTIONS
     with serving(*options):
         assert run_script(PROGRAM, env=env) == first
         after = counts(address)
-    assert after["traces"] == after["captures_loaded"] == 1  # the callback, whose executable holds a Python object
-    assert after["restores"] == FUNCTIONS - 1
-    assert after["misses"] == 1
-    with serving(*options):
-        assert run_script(PROGRAM, env=env) == first
-        assert counts(address)["restores"] == FUNCTIONS - 1
+    assert after["traces"] == after["captures_loaded"] == after["misses"] == 0
+    assert after["restores"] == FUNCTIONS
 
 
 ONE = """
@@ -192,6 +199,51 @@ def test_a_damaged_executable_is_made_again(
     with serving(**compiles):
         assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
         assert counts(address)["traces"] == 0
+
+
+CALLBACKS = """
+    import json
+    import jax, jitclient, numpy as np
+
+    def doubled(x):
+        return jax.pure_callback(lambda v: v * 2, x, x)
+
+    @jitclient.jit
+    def none(x):
+        return x + 1
+
+    @jitclient.jit
+    def one(x):
+        return doubled(x) + 1
+
+    @jitclient.jit
+    def two(x):
+        return doubled(doubled(x)) + 1
+
+    x = np.arange(3, dtype=np.float32)
+    print(json.dumps([np.asarray(f(x)).tolist() for f in (none, one, two)]))
+"""
+
+
+def test_executables_with_another_number_of_callbacks_are_made_again(
+    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": address}
+    right = [[1, 2, 3], [1, 3, 5], [1, 5, 9]]
+    with serving():
+        assert run_script(CALLBACKS, env=env) == right
+    [catalog] = folder.glob("*/catalog.sqlite")
+    with sqlite3.connect(catalog) as connection:
+        of = dict(connection.execute("SELECT name, executable FROM programs"))
+        for name, other in (("none", "one"), ("one", "two"), ("two", "none")):
+            connection.execute("UPDATE programs SET executable = ? WHERE name = ?", (of[other], name))
+    connection.close()
+    with serving():
+        assert run_script(CALLBACKS, env=env) == right
+        assert counts(address)["traces"] == 3
+    with serving():
+        assert run_script(CALLBACKS, env=env) == right
+        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 3)
 
 
 def test_all_blobs_gone_is_an_ordinary_miss(

@@ -204,6 +204,45 @@ def test_a_running_call_ends_first_and_its_result_is_there(
         client.ends()
 
 
+PRINTS = """
+    import jax
+
+    @jitclient.jit
+    def traced(x):
+        print("traced with", x.shape)
+        jax.debug.print("ran")
+        return x + 1
+
+    x = np.ones(3, np.float32)
+    traced(x), traced(x), traced(np.ones(2, np.float32))
+    print("ready")
+    sys.stdin.readline()
+    traced(x), traced(np.ones(2, np.float32)), traced(np.ones(1, np.float32))
+    print("over")
+"""
+
+
+def test_what_a_trace_prints_is_printed_once_by_each_process_also_after_a_restart(
+    serve: Any, start_client: Any, restart: Any
+) -> None:
+    first_calls = ["traced with (3,)", "ran", "ran", "traced with (2,)", "ran", "ready"]
+    with serve() as daemon:
+        client = start_client(daemon, PRINTS)
+        client.says(*first_calls)
+        restart(daemon)
+        client.goes_on()
+        client.says("ran", "ran", "traced with (1,)", "ran", "over")
+        client.ends()
+        counts = daemon.counts()
+        assert (counts.traces, counts.restores) == (1, 2)  # that of (1,) is new
+        other = start_client(daemon, PRINTS)
+        other.says(*first_calls)
+        other.goes_on()
+        other.says("ran", "ran", "traced with (1,)", "ran", "over")
+        other.ends()
+        assert daemon.counts().traces == 1
+
+
 def test_what_takes_longer_than_the_drain_is_lost_and_the_rest_is_not(
     serve: Any, start_client: Any, restart: Any, until: Any, tmp_path: Path
 ) -> None:
@@ -226,6 +265,7 @@ def test_what_takes_longer_than_the_drain_is_lost_and_the_rest_is_not(
         client.says("ready")
         until(lambda: daemon.counts().calls > 2, "the call to be under way")
         restart(daemon)
+        gate.unlink()
         client.says("lost", "4.0")
         client.ends()
 
