@@ -14,7 +14,7 @@ import jax
 
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import spec_of_aval
-from jitclient.tracing.callbacks import calls_back
+from jitclient.tracing.callbacks import calls_back, looks_at_shardings
 from jitclient.wire.array_transport import HostArray, host_form
 from jitclient.wire.messages import Slot
 from jitserver.engine import executables
@@ -24,20 +24,32 @@ Ask = Callable[[int, Slot, Sequence[HostArray]], Sequence[HostArray]]
 
 Function = Callable[..., tuple[Any, ...]]
 
+_MOST_IDLE = 4
+"""Executables of a program that wait for a run."""
+
 _EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedIOEffect"})
 """Those of callbacks, which have no public names."""
+
+
+def refuse_others(jaxpr: Any) -> None:
+    """Raises if a program has effects that must happen in the client's process, but are no callbacks.
+
+    Raises:
+        CaptureError: it has.
+    """
+    others = sorted(str(effect) for effect in jaxpr.effects if type(effect).__name__ not in _EFFECTS)
+    if others:
+        raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
+    if looks_at_shardings(jaxpr):
+        raise CaptureError("its program tells this process of shardings (jax.debug.inspect_array_sharding)")
 
 
 def functions_of(traced: Any, lowered: Any) -> tuple[Function, ...]:
     """The callbacks of a lowered program, in the order of their positions.
 
     Raises:
-        CaptureError: it has effects that must happen in the client's process, but are no callbacks; or this version of
-            JAX keeps callbacks elsewhere.
+        CaptureError: this version of JAX keeps them elsewhere.
     """
-    others = sorted(str(effect) for effect in traced.jaxpr.effects if type(effect).__name__ not in _EFFECTS)
-    if others:
-        raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
     try:
         return tuple(_compile_arguments(lowered)["host_callbacks"])
     except (AttributeError, KeyError) as error:
@@ -98,7 +110,8 @@ class Executables:
                 return results
         finally:
             with self._lock:
-                self._idle.append(one)
+                if len(self._idle) < _MOST_IDLE:
+                    self._idle.append(one)
 
     def to_bytes(self) -> bytes:
         """The executable, for `Executables` in any process with the same devices.

@@ -249,6 +249,7 @@ def _lowered(
     ):
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+    callbacks.refuse_others(traced.jaxpr)
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return _Lowered(traced, lowered, tuple(printed))

@@ -14,6 +14,11 @@ def calls_back(jaxpr: Any) -> bool:
     return next(_callbacks(jaxpr), None) is not None
 
 
+def looks_at_shardings(jaxpr: Any) -> bool:
+    """Whether compiling it calls a function of the user's (`jax.debug.inspect_array_sharding`)."""
+    return any(equation.primitive.name == "inspect_sharding" for equation in _equations(jaxpr, set()))
+
+
 def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
     """The callbacks of a jaxpr in order, as text that is equal in all processes for equal functions.
 
@@ -30,7 +35,7 @@ def callbacks_for_people(jaxpr: Any) -> str:
 
 def _callbacks(jaxpr: Any) -> Iterator[Any]:
     for equation in _equations(jaxpr, set()):
-        if "callback" in equation.primitive.name or equation.primitive.name == "debug_print":
+        if "callback" in equation.primitive.name or equation.primitive.name in ("debug_print", "inspect_sharding"):
             yield equation
 
 

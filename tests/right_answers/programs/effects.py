@@ -480,7 +480,73 @@ def case_results_that_do_not_fit(jit):
     return {name: _raised(jit(lambda x, fn=fn: io_callback(fn, _like(x), x)), X)[0] for name, fn in wrong.items()}
 
 
+def case_a_look_at_shardings(jit):
+    found = []
+
+    @jit
+    def f(x):
+        jax.debug.inspect_array_sharding(x, callback=lambda sharding: found.append(type(sharding).__name__))
+        return x + 1
+
+    return f(X), found
+
+
+class Trainer:
+    def __init__(self, jit):
+        self.lines = []
+        self.scale = 2
+        self.step = functools.partial(jit(Trainer._step, static_argnums=0), self)
+
+    def log(self, x):
+        self.lines.append(float(x))
+
+    def _step(self, x):
+        jax.debug.callback(self.log, x.sum())
+        return x * self.scale
+
+
+def case_a_method_of_a_static_argument(jit):
+    trainer = Trainer(jit)
+    values = trainer.step(X), trainer.step(X + 1)
+    jax.effects_barrier()
+    return values, trainer.lines
+
+
+def case_stages(jit):
+    compiled = jit(lambda x: io_callback(lambda v: np.asarray(v) + 1, x, x)).lower(X).compile()
+    return compiled(X), compiled(compiled(X))
+
+
+def case_donated_arguments(jit, device_put):
+    seen = []
+    f = jit(lambda x: (jax.debug.callback(lambda v: seen.append(np.asarray(v).copy()), x), x * 2)[1], donate_argnums=0)
+    x = device_put(X)
+    for _ in range(4):
+        x = f(x)
+    jax.effects_barrier()
+    return x, seen
+
+
+def case_keys_and_results_that_are_handles(jit):
+    inner = jit(lambda x: x * 2)
+    dtypes = []
+
+    @jit
+    def f(key, x):
+        jax.debug.callback(lambda key: dtypes.append(str(key.dtype)), key)
+        return jax.random.normal(key, (2,)), io_callback(lambda v: inner(np.asarray(v)), x, x)
+
+    values = f(jax.random.key(3), X)
+    jax.effects_barrier()
+    return values, dtypes
+
+
+LOCAL = ["case_a_look_at_shardings"]
 WARM = [
+    "case_a_method_of_a_static_argument",
+    "case_stages",
+    "case_donated_arguments",
+    "case_keys_and_results_that_are_handles",
     "case_a_print",
     "case_prints_in_the_order_of_a_scan",
     "case_prints_under_cond_while_and_vmap",
