@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: runs the benchmarks, all by default; `programs` has options of its own."""
+"""`python -m benchmarks [NAME ...]`: runs the benchmarks, all by default; `programs` and `faults` have options."""
 
 import importlib
 import json
@@ -11,6 +11,7 @@ import click
 
 from benchmarks import scenarios, table
 from benchmarks.corpus.command import main as programs
+from benchmarks.faults.command import main as faults
 from benchmarks.machine import machine
 from benchmarks.measure import Effort
 from benchmarks.result import OURS
@@ -63,6 +64,8 @@ def _conformance(as_json: bool) -> tuple[dict[str, Any], bool]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["faults"]:
+        faults(sys.argv[2:], prog_name="python -m benchmarks faults")
     if sys.argv[1:2] == ["programs"]:
         programs(sys.argv[2:], prog_name="python -m benchmarks programs")
     main(prog_name="python -m benchmarks")

@@ -1,0 +1,117 @@
+"""A daemon that is started again when it has ended, and a client, both under the control of the benchmark."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults.client import DEADLINE_SECONDS
+from benchmarks.faults.shim import Control
+from benchmarks.processes import TOP, end, environment
+from benchmarks.rivals.ours import answers
+
+_START_SECONDS = 60.0
+
+
+class Stage:
+    """The processes, in a folder of their own."""
+
+    def __init__(self, folder: Path, library: Path | None = None, options: Sequence[str] = ()) -> None:
+        self.folder, self.library, self.options = folder, library, options
+        self.path = folder / "d.sock"
+        self.controls = {who: Control(folder / f"{who}.control") for who in ("daemon", "client")}
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.deaths = 0
+        self._client: subprocess.Popen[str] | None = None
+        self._number = 0
+
+    def environment(self, who: str) -> dict[str, str]:
+        """What a process of this stage has in its environment."""
+        paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(TOP)]))
+        shim = self.controls[who].environment(self.library)
+        more = {"JITSERVER_ADDRESS": f"unix:{self.path}", "JITSERVER_FALLBACK": "local", "JITSERVER_TIMEOUT": "10"}
+        return environment(self.folder, PYTHONPATH=paths, **more, **shim)
+
+    def serve(self) -> None:
+        """Starts the daemon unless it runs.
+
+        Raises:
+            RuntimeError: it does not start.
+        """
+        if self.daemon is not None and self.daemon.poll() is None:
+            return
+        self.deaths += self.daemon is not None
+        with open(self.folder / "log", "ab") as log:
+            self.daemon = subprocess.Popen(
+                [sys.executable, "-P", "-m", "jitserver", "serve", "--address", f"unix:{self.path}", *self.options],
+                env=self.environment("daemon"),
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not answers(self.path):
+            if self.daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the daemon does not start:\n{(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def turn(self, call: str = "", nth: int = 0) -> dict[str, Any]:
+        """Has a fork of the client do all that a client does, with that failure; see client.py."""
+        if self._client is None or self._client.poll() is not None:
+            self._client = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.faults.client"],
+                env=self.environment("client"),
+                cwd=self.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=(self.folder / "client.log").open("ab"),
+                text=True,
+            )
+        self._number += 1
+        assert self._client.stdin is not None
+        assert self._client.stdout is not None
+        self._client.stdin.write(json.dumps({"number": self._number, "call": call, "nth": nth}) + "\n")
+        self._client.stdin.flush()
+        while not select.select([self._client.stdout], [], [], 0.05)[0]:
+            self.serve()  # as a supervisor would
+        line = self._client.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the client has died:\n{(self.folder / 'client.log').read_text()[-2000:]}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def stop(self) -> int | None:
+        """Ends the daemon in order; returns its status, or None if it had to be killed."""
+        assert self.daemon is not None
+        self.daemon.terminate()
+        try:
+            return self.daemon.wait(DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+            return None
+        finally:
+            self.daemon = None
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for each in (self._client, self.daemon):
+            if each is not None:
+                end(each)
+
+
+@contextlib.contextmanager
+def stage(folder: Path, library: Path | None = None, options: Sequence[str] = ()) -> Iterator[Stage]:
+    """A stage whose daemon runs, until the block ends."""
+    made = Stage(folder, library, options)
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.close()
