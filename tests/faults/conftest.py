@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -23,11 +24,12 @@ from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import ask
 from jitclient.sessions.session import Session
 from jitclient.settings import Settings
-from jitclient.wire.address import Address
+from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
 from jitclient.wire.stream import WireStream
+from jitserver.crashes.journal import SLOT, read
 
 
 @dataclasses.dataclass
@@ -64,6 +66,12 @@ class Daemon:
             "threads": sum(1 for _ in (process / "task").iterdir()),
             "descriptors": len(self.descriptors()),
         }
+
+    def phases(self) -> list[str]:
+        """What its threads do with programs, as its crash journal has it."""
+        data = b"".join(path.read_bytes() for path in runtime_folder().glob("*.journal"))
+        noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
+        return [work.phase for work in noted if work is not None]
 
     def pids(self) -> list[int]:
         return daemons_at(self.address)
@@ -154,10 +162,11 @@ def _client_of(address: str) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def victim(serve: Serve) -> Iterator[Daemon]:
-    """One daemon for all tests of a module, which has compiled and run something."""
+    """One daemon for all tests of a module, which has compiled and run something, and has its compiler's threads."""
     with serve() as daemon:
         with _client_of(daemon.address):
             assert_works()
+            np.asarray(loop(np.zeros((2, 2), np.float32)))
         yield daemon
 
 
@@ -180,6 +189,11 @@ def works() -> Callable[[], None]:
 @jitclient.jit
 def double(x: Any) -> Any:
     return x * 2
+
+
+@jitclient.jit
+def loop(x: Any) -> Any:
+    return jax.lax.fori_loop(0, 2, lambda _, c: jax.numpy.tanh(c @ c), x)
 
 
 def assert_works() -> None:

@@ -1,7 +1,6 @@
 """Clients that die, leave, or are interrupted: what they held goes, and what they still need stays."""
 
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +10,15 @@ HOLDS = """
 """
 
 BUSY = """
-    import jax
+    import jax, jax.numpy as jnp
 
     @jitclient.jit
     def quick(x):
         return x + 1
 
-    def wait(x):
-        import time
-        time.sleep(SECONDS)
-        return x
-
     @jitclient.jit
     def slow(x):
-        return jax.pure_callback(wait, jax.ShapeDtypeStruct((1000, 1000), "float32"), x)
+        return jax.lax.fori_loop(0, 500_000, lambda _, c: jnp.tanh(c @ c), x[:8, :8])  # seconds, in one thread
 
     @jitclient.jit
     def slow_to_trace(x):
@@ -54,43 +48,28 @@ def test_a_clean_end_frees_before_it_is_over(unharmed: Any, start_client: Any) -
     assert (counts.sessions, counts.arrays) == (0, 0)
 
 
-@pytest.mark.parametrize("function", ["slow", "slow_to_trace"])
+PHASES = {"slow": "running", "slow_to_trace": "tracing"}
+
+
+@pytest.mark.parametrize("function", PHASES)
 def test_a_client_killed_in_the_middle_of_a_call_frees_its_arrays_at_once(
     unharmed: Any, start_client: Any, until: Any, function: str
 ) -> None:
     source = BUSY.replace("SECONDS", "3") + HOLDS
-    before = unharmed.counts()
     client = start_client(unharmed, source + f"    print('held')\n    {function}(np.zeros((1000, 1000), np.float32))")
     client.says("held")
-    until(lambda: unharmed.counts().traces > before.traces, "the call to be under way")
+    phase = PHASES[function]
+    until(lambda: unharmed.phases() == [phase], "the call to be under way")
     client.kill()
-    until(lambda: unharmed.counts().sessions == 0, "the session to end", seconds=2.5)  # while the call goes on
+    until(lambda: unharmed.counts().sessions == 0, "the session to end")
+    assert unharmed.phases() == [phase]  # the call goes on
     assert unharmed.counts().arrays == 0
+    until(lambda: unharmed.phases() == [], "the call to end")
 
 
-INTERRUPTED = """
-    import jax
-
-    @jitclient.jit
-    def quick(x):
-        return x + 1
-
-    def wait(x):
-        import pathlib, time
-        while pathlib.Path("GATE").exists():
-            time.sleep(0.01)
-        return x
-
-    @jitclient.jit
-    def slow(x):
-        return jax.pure_callback(wait, jax.ShapeDtypeStruct((1000, 1000), "float32"), x)
-
-    @jitclient.jit
-    def slow_to_trace(x):
-        import time
-        time.sleep(2)
-        return x * 3
-
+INTERRUPTED = (
+    BUSY
+    + """
     held = quick(np.ones((1000, 1000), np.float32))  # too large to come with the answer
     x = np.zeros((1000, 1000), np.float32)
     print("ready")
@@ -105,42 +84,119 @@ INTERRUPTED = """
     print("works")
     sys.stdin.readline()
 """
+)
 
 
 def test_ctrl_c_in_a_long_call_leaves_the_session_and_nothing_of_the_call(
-    unharmed: Any, start_client: Any, until: Any, tmp_path: Path
+    unharmed: Any, start_client: Any, until: Any
 ) -> None:
-    gate = tmp_path / "gate"
-    gate.touch()
-    client = interrupted(unharmed, start_client, until, gate, "slow", "calls")
-    during = unharmed.holdings()["descriptors"]
-    gate.unlink()
-    until(lambda: unharmed.holdings()["descriptors"] < during, "the connection of the interrupted call to end")
-    assert unharmed.counts().arrays == 1  # what is held is all there is
+    client = interrupted(unharmed, start_client, until, "slow")
+    until(lambda: unharmed.phases() == [], "the interrupted call to end")
+    until(lambda: unharmed.counts().arrays == 1, "what is held to be all there is")
     client.goes_on()
     client.ends()
 
 
-def test_ctrl_c_in_a_long_trace_leaves_the_session(
-    unharmed: Any, start_client: Any, until: Any, tmp_path: Path
-) -> None:
-    client = interrupted(unharmed, start_client, until, tmp_path / "gate", "slow_to_trace", "traces")
+def test_ctrl_c_in_a_long_trace_leaves_the_session(unharmed: Any, start_client: Any, until: Any) -> None:
+    client = interrupted(unharmed, start_client, until, "slow_to_trace")
     assert unharmed.counts().arrays == 1
     client.goes_on()
     client.ends()
 
 
-def interrupted(daemon: Any, start_client: Any, until: Any, gate: Path, function: str, counter: str) -> Any:
-    client = start_client(daemon, INTERRUPTED.replace("GATE", str(gate)).replace("FUNCTION", function))
+def interrupted(daemon: Any, start_client: Any, until: Any, function: str) -> Any:
+    """A client that was interrupted in a call of a function."""
+    client = start_client(daemon, INTERRUPTED.replace("SECONDS", "2").replace("FUNCTION", function))
     client.says("ready")
-    before = getattr(daemon.counts(), counter)
     client.goes_on()
-    until(lambda: getattr(daemon.counts(), counter) > before, "the call to be under way")
+    until(lambda: daemon.phases() == [PHASES[function]], "the call to be under way")
     client.kill(signal.SIGINT)
     client.says("interrupted", "works")
     until(lambda: daemon.counts().arrays == 1, "what was dropped to go")
     assert daemon.counts().sessions == 1
     return client
+
+
+INTERRUPTED_IN_A_CALLBACK = """
+    import jax
+    from jitclient.sessions import process
+
+    held = jitclient.device_put(np.zeros(10, np.float32))
+    connection = process.session().connection
+
+    def wait(x):
+        print("in the callback")
+        while HELD:
+            time.sleep(0.01)
+        return x
+
+    HELD = [True]
+
+    @jitclient.jit
+    def called_back(x):
+        return jax.pure_callback(wait, x, x) + 1
+
+    try:
+        called_back(np.float32(1))
+        print("finished")
+    except KeyboardInterrupt:
+        print("interrupted")
+    assert process.session().connection is connection
+    HELD.clear()
+    print(float(called_back(np.float32(1))))
+    assert np.asarray(held)[3] == 0
+    sys.stdin.readline()
+"""
+
+
+def test_ctrl_c_in_a_callback_leaves_the_session_and_its_connection(
+    unharmed: Any, start_client: Any, until: Any
+) -> None:
+    client = start_client(unharmed, INTERRUPTED_IN_A_CALLBACK)
+    client.says("in the callback")
+    client.kill(signal.SIGINT)
+    client.says("interrupted", "in the callback", "2.0")
+    until(lambda: unharmed.counts().arrays == 1, "what is held to be all there is")
+    assert unharmed.counts().sessions == 1
+    client.goes_on()
+    client.ends()
+
+
+KILLED_IN_A_CALLBACK = """
+    import jax
+
+    def wait(x):
+        print("in the callback")
+        sys.stdin.readline()
+        return x
+
+    held = jitclient.device_put(np.zeros(10, np.float32))
+
+    @jitclient.jit
+    def called_back(x):
+        return jax.pure_callback(wait, x, x) + 1
+
+    print(float(called_back(np.float32(1))))
+"""
+
+
+def test_a_client_killed_in_a_callback_leaves_the_program_to_others(
+    unharmed: Any, start_client: Any, until: Any
+) -> None:
+    first = start_client(unharmed, KILLED_IN_A_CALLBACK)
+    first.says("in the callback")
+    assert unharmed.phases() == ["running"]
+    traces = unharmed.counts().traces
+    first.kill()
+    until(lambda: unharmed.phases() == [], "its run to end")
+    until(lambda: unharmed.counts().sessions == 0, "its session to end")
+    assert unharmed.counts().arrays == 0
+    second = start_client(unharmed, KILLED_IN_A_CALLBACK)
+    second.says("in the callback")
+    second.goes_on()
+    second.says("2.0")
+    second.ends()
+    assert unharmed.counts().traces == traces
 
 
 def test_handles_dropped_in_an_interrupted_exchange_are_freed_by_the_next(

@@ -17,12 +17,14 @@ import pytest
 import jitclient
 from jitclient.wire.address import runtime_folder
 from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.crashes.journal import SLOT, read
 from jitserver.crashes.strikes import Strikes, Work
 
 FUNCTIONS = """
-    import ctypes, functools, json, pathlib
+    import ctypes, functools, json, pathlib, select
     import jax
+    from jitclient.sessions.handshake import ask
+    from jitclient.settings import settings
+    from jitclient.wire.messages import Status, Verb
 
     def exits(x):
         os._exit(7)
@@ -39,10 +41,13 @@ FUNCTIONS = """
 
     def calls_back(x):
         def ends(x):
-            while pathlib.Path("GATE").exists():
+            pid = ask(settings(), Verb.STATUS, None, Status).pid
+            ended = os.pidfd_open(pid)
+            pathlib.Path("CALLED").touch()
+            while pathlib.Path("GATE").exists() and not select.select([ended], [], [], 0.01)[0]:
                 if not pathlib.Path("WAIT").exists():
-                    os._exit(7)
-                time.sleep(0.01)
+                    os.kill(pid, signal.SIGKILL)
+            os.close(ended)
             return x
         return jax.pure_callback(ends, jax.ShapeDtypeStruct((), "float32"), x) + 1
 
@@ -93,6 +98,7 @@ def start(start_client: Any, short_path: Path) -> Any:
 
     def started(daemon: Any, source: str = CALLS, **env: str) -> Any:
         functions = FUNCTIONS.replace("GATE", str(short_path / "gate")).replace("WAIT", str(short_path / "wait"))
+        functions = functions.replace("CALLED", str(short_path / "called"))
         client = start_client(daemon, functions + source, **env)
         client.says("ready")
         return client
@@ -113,13 +119,6 @@ def suspects(short_path: Path) -> Callable[[], dict[str, list[str]]]:
 
 def journals() -> list[Path]:
     return list(runtime_folder().glob("*.journal"))
-
-
-def under_way() -> list[str]:
-    """What the threads of the daemons are at."""
-    data = b"".join(path.read_bytes() for path in journals())
-    noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
-    return [work.phase for work in noted if work is not None]
 
 
 @jitclient.jit
@@ -175,7 +174,7 @@ def test_who_only_ran_beside_it_is_forgiven_when_it_runs_through(
     one_call = "    print(float(crashing(x)))"
     with serve() as daemon:
         bystander = start(daemon, one_call, JITSERVER_AUTOSTART="1")
-        until(lambda: daemon.counts().calls, "the call to be under way")
+        until((short_path / "called").exists, "the call to be under way")
         guilty = start(daemon, FUNCTION="exits")
         until(lambda: daemon.process.poll() is not None, "the daemon to end")
         guilty.kill()  # before it tries again, with the daemon that the other client starts
@@ -189,7 +188,7 @@ def test_who_only_ran_beside_it_is_forgiven_when_it_runs_through(
 def test_a_compiler_that_ends_the_daemon_is_noted_as_such(serve: Any, start: Any, until: Any, suspects: Any) -> None:
     with serve() as daemon:
         start(daemon, FUNCTION="takes_long_to_compile")
-        until(lambda: under_way() == ["compiling"], "the compile to be under way")
+        until(lambda: daemon.phases() == ["compiling"], "the compile to be under way")
         daemon.process.kill()
         daemon.process.wait()
     with serve():
@@ -242,7 +241,7 @@ def test_a_daemon_that_means_to_end_leaves_no_strike(
     (short_path / "wait").touch()
     with serve("--drain", "0.2") as daemon:
         client = start(daemon)
-        until(lambda: daemon.counts().calls, "the call to be under way")
+        until((short_path / "called").exists, "the call to be under way")
         os.kill(daemon.process.pid, number)
         client.says("DaemonUnavailable")
         daemon.process.wait(30)
