@@ -11,6 +11,7 @@ from jitclient.version import __version__
 _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
+    "cancel": "cancel",
     "demo": "demo",
     "doctor": "doctor",
     "install": "install",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitclient.wire.introspection import Called, DeviceMemory, Making, Snapshot
+from jitclient.wire.introspection import Called, DeviceMemory, Making, Running, Snapshot
 from jitserver.cli.common import seconds, size, table
 from jitserver.cli.rates import Busy, Rates
 from jitserver.platform.process_watch import command_line
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+RUNNING_COLUMNS = ["running for", "function", "client", ""]
 _MOST_ROWS = 10
 _WIDEST = 48
 
@@ -46,6 +47,7 @@ def _device(device: DeviceMemory) -> str:
 def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
     told = [
         ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
+        ("long calls", RUNNING_COLUMNS, [running_row(running) for running in found.running]),
         (
             "sessions",
             ["pid", "program", "calls/s", "arrays", "holding"],
@@ -63,6 +65,12 @@ def _title(title: str, rows: list[list[str]]) -> str:
 def _making(making: Making) -> list[str]:
     first, *others = making.pids
     return [making.label, making.phase, seconds(making.seconds), str(first), ", ".join(map(str, others)) or "nobody"]
+
+
+def running_row(running: Running) -> list[str]:
+    """A row of RUNNING_COLUMNS."""
+    label = running.label or "(waits for results)"
+    return [seconds(running.seconds), label, str(running.pid), "has gone" if running.gone else "waits"]
 
 
 def _session(busy: Busy) -> list[str]:

@@ -35,6 +35,8 @@ def _print(found: Status) -> None:
         ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
+    if found.abandoned:
+        rows.append(["abandoned", f"{found.abandoned} calls run whose clients have gone; see `jitserver cancel`"])
     print_table(["jitserver", "is running"], rows)
 
 

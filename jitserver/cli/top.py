@@ -84,7 +84,7 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
         for busy in rates.sessions
     ]
     told = {field.name: getattr(rates, field.name) for field in dataclasses.fields(rates)}
-    inside = {"making": found.making, "devices": found.devices, "status": found.status}
+    inside = {"making": found.making, "running_calls": found.running, "devices": found.devices, "status": found.status}
     return {"running": True, **told, "sessions": sessions, **inside}
 
 

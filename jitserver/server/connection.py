@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import select
 import socket
 from collections.abc import Callable, Sequence
 
@@ -31,6 +32,7 @@ from jitclient.wire.messages import (
     Run,
 )
 from jitclient.wire.stream import WireStream
+from jitserver.crashes.journal import NOTHING
 from jitserver.engine.readers import monotonic
 from jitserver.engine.scratch import Scratches
 from jitserver.platform.shared_memory import Lent, Pool
@@ -74,6 +76,7 @@ class DaemonConnection(WireConnection):
         self.incoming = Incoming()
         self.scratches = Scratches()
         self.busy_since: float | None = None
+        self.slot = memoryview(NOTHING)  # of the crash journal, where this thread says what it runs
         self.is_surplus = False  # it may ask, but not begin a session
         self._phase = "running"
         self._answer = answer
@@ -171,7 +174,18 @@ class DaemonConnection(WireConnection):
 
     def has_waiting_client(self) -> bool:
         """Whether a living client waits for an answer."""
-        return self.busy_since is not None and not (self.session is not None and self.session.ended)
+        return self.busy_since is not None and not self.is_abandoned()
+
+    def is_abandoned(self) -> bool:
+        """Whether the client has ended or hung up."""
+        if self.session is not None and self.session.ended:
+            return True
+        poller = select.poll()
+        try:
+            poller.register(self._channel.stream.sock, 0)  # hanging up is always reported
+        except (EOFError, ValueError):  # closed at this end
+            return True
+        return bool(poller.poll(0))
 
     def send_busy(self, since: float, now: float) -> None:
         """Send BUSY, without blocking, and only if the client has read what was sent before."""

@@ -121,6 +121,7 @@ class Daemon:
         plain = functools.partial(plain_runs.answer, self._service)
         listener, most = self._place.listen(), self.options.most_connections
         self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, most)
+        self._service.connections = self._listener.heartbeat.connections
         self._listener.start()
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())

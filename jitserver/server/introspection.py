@@ -3,20 +3,26 @@
 import bisect
 import itertools
 import time
+from collections.abc import Iterable
 
-from jitclient.wire.introspection import Called, SessionInfo, Snapshot
+from jitclient.wire.introspection import Called, Running, SessionInfo, Snapshot
 from jitclient.wire.messages import MAX_FRAME_BYTES, EntryInfo, Listed, Status
 from jitserver.cache.entry import Entry
+from jitserver.crashes import journal
 from jitserver.engine.context import device_memory
 from jitserver.engine.engine import Engine
+from jitserver.server.connection import DaemonConnection
 from jitserver.server.in_progress import InProgress
 from jitserver.sessions.session import Session
 
 _MOST_BYTES = MAX_FRAME_BYTES // 2
 _SHORT_FIELDS = 512
+_LONG_SECONDS = 1.0
 
 
-def snapshot(engine: Engine, sessions: list[Session], making: InProgress, status: Status, since: float) -> Snapshot:
+def snapshot(
+    engine: Engine, sessions: list[Session], making: InProgress, running: list[Running], status: Status, since: float
+) -> Snapshot:
     """The state of the daemon, with the programs called after the moment `since`."""
     return Snapshot(
         now=time.monotonic(),
@@ -25,7 +31,23 @@ def snapshot(engine: Engine, sessions: list[Session], making: InProgress, status
         making=making.now(),
         devices=device_memory(),
         programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
+        running=running,
     )
+
+
+def long_runs(connections: Iterable[DaemonConnection]) -> list[Running]:
+    """The calls that take long, the longest first."""
+    found = [_running(connection, time.monotonic()) for connection in list(connections)]
+    return sorted(filter(None, found), key=lambda running: -running.seconds)
+
+
+def _running(connection: DaemonConnection, now: float) -> Running | None:
+    since, order = connection.busy_since, connection.order
+    if since is None or now - since < _LONG_SECONDS or order is None or connection not in order.running:
+        return None
+    work = journal.read(bytes(connection.slot))
+    key, label = (work.key, work.label) if work is not None else ("", "")
+    return Running(key, label, now - since, connection.pid, connection.is_abandoned())
 
 
 def listed(found: list[EntryInfo], after: str) -> Listed:

@@ -31,7 +31,7 @@ from jitserver.platform.memory_limits import resident_bytes
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
 from jitserver.server.in_progress import InProgress
-from jitserver.server.introspection import listed, snapshot
+from jitserver.server.introspection import listed, long_runs, snapshot
 from jitserver.server.naming import Naming
 from jitserver.sessions.registry import Sessions
 from jitserver.sessions.session import Session
@@ -83,6 +83,7 @@ class JitService(Service):  # type: ignore[misc]
         self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings)
         self.pool = pool
         self.address = ""
+        self.connections: set[DaemonConnection] = set()
         self.draining = False
         self.refuses_calls = False
         self._stop = stop
@@ -103,6 +104,7 @@ class JitService(Service):  # type: ignore[misc]
             raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has as many connections as it may have")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.order = connection.session.order(hello.client)
+        connection.slot = self.engine.journal.here.slot  # of this thread, which serves the connection
         return messages.Welcome(
             protocol=PROTOCOL,
             version=__version__,
@@ -207,7 +209,8 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(introspection.Top)
     def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
-        return snapshot(self.engine, self.sessions.all(), self.in_progress, self.status(), request.since)
+        running = long_runs(self.connections)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), request.since)
 
     def status(self) -> messages.Status:
         """The counters, and the size of what the daemon holds."""
@@ -230,6 +233,7 @@ class JitService(Service):  # type: ignore[misc]
             classes=context.class_count(),
             names=len(self.naming.named),
             lost_names=tuple(name for name, tree in self.naming.named.all().items() if tree.why_lost),
+            abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )
 

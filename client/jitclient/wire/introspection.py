@@ -43,6 +43,18 @@ class Making(Message):
     pids: tuple[int, ...]
 
 
+class Running(Message):
+    """A call that takes long: its program, as far as the thread that waits is in one, its duration, and its client,
+    which is `gone` if it hung up or ended.
+    """
+
+    key: str
+    label: str
+    seconds: float
+    pid: int
+    gone: bool
+
+
 class Called(Message):
     """A program that was called: how often, and the total seconds. With an asynchronous device, these are the seconds
     of dispatch.
@@ -71,3 +83,4 @@ class Snapshot(Message):
     making: list[Making]
     devices: list[DeviceMemory]
     programs: list[Called]
+    running: list[Running] = []

@@ -489,3 +489,4 @@ class Status(Message):
     """Named trees of arrays."""
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
+    abandoned: int = 0  # calls that still run, and whose clients have gone

@@ -1,0 +1,55 @@
+"""Programs that never end, whose clients have gone: they are shown, and hold nothing up."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+ENDLESS = """
+    import jax
+
+    @jitclient.jit
+    def endless(x):
+        return jax.lax.while_loop(lambda y: y > 0, lambda y: y + 1, x)
+
+    print("ready")
+    try:
+        float(endless(np.float32(1)))
+    except KeyboardInterrupt:
+        print("interrupted")
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_an_endless_call_whose_client_has_gone_is_shown_and_holds_nothing_up(
+    serve: Any, start_client: Any, until: Any, cli: Any, end: signal.Signals
+) -> None:
+    with serve("--drain", "600") as daemon:
+        env = {"JITSERVER_ADDRESS": daemon.address}
+
+        def calls() -> Any:
+            done = cli("cancel", "--json", env=env)
+            found = json.loads(done.stdout)["running_calls"]
+            assert done.returncode == bool(found)
+            return found
+
+        assert calls() == []
+        assert "no call" in cli("cancel", env=env).stdout
+        client = start_client(daemon, ENDLESS)
+        client.says("ready")
+        [call] = until(calls, "the call to run for long")
+        assert (call["label"], call["pid"], call["gone"]) == ("endless(f32[])", client.pid, False)
+        assert daemon.counts().abandoned == 0
+        client.kill(end)
+        until(lambda: daemon.counts().abandoned == 1, "the call to be abandoned")
+        [call] = json.loads(cli("top", "--json", env=env).stdout)["running_calls"]
+        assert call["gone"]
+        shown = {command: cli(command, env=env).stdout for command in ("top", "status", "cancel")}
+        assert "has gone" in shown["top"]
+        assert "see `jitserver cancel`" in shown["status"]
+        assert "endless(f32[])" in shown["cancel"]
+        assert "jitserver restart" in shown["cancel"]
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(60) == 0
