@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jitclient.errors import DaemonError as DaemonError
     from jitclient.errors import DaemonLost as DaemonLost
     from jitclient.errors import DaemonUnavailable as DaemonUnavailable
+    from jitclient.errors import HostUnreachable as HostUnreachable
     from jitclient.errors import Incompatible as Incompatible
     from jitclient.errors import JitserverError as JitserverError
     from jitclient.errors import ProgramLost as ProgramLost
@@ -73,6 +74,7 @@ _ERRORS = (
     "DaemonError",
     "DaemonLost",
     "DaemonUnavailable",
+    "HostUnreachable",
     "Incompatible",
     "JitserverError",
     "ProgramLost",

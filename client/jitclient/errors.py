@@ -6,7 +6,8 @@ JitserverError
 │   └── AmbientInput                   it reads something outside Python's objects (a file, the environment)
 ├── DaemonError (ConnectionError)
 │   ├── DaemonUnavailable              no daemon answers, and none could be started
-│   │   └── DaemonHangs                the daemon did not answer for too long, and is asked again later
+│   │   ├── DaemonHangs                the daemon did not answer for too long, and is asked again later
+│   │   └── HostUnreachable            ssh does not reach the daemon's machine now
 │   ├── DaemonLost                     the daemon ended during a request
 │   │   ├── DaemonSilent               the daemon runs, but did not answer for too long
 │   │   └── NotSent                    the daemon ended before the request was sent: nothing was done
@@ -53,6 +54,10 @@ class DaemonUnavailable(DaemonError):  # noqa: N818
 
 class DaemonHangs(DaemonUnavailable):
     """The daemon runs, but did not answer for too long; what it holds is not lost, and it is asked again later."""
+
+
+class HostUnreachable(DaemonUnavailable):
+    """ssh does not reach the daemon's machine; it may do so later. The message has what ssh said."""
 
 
 class DaemonLost(DaemonError):  # noqa: N818

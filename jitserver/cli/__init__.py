@@ -12,6 +12,7 @@ _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
     "cancel": "cancel",
+    "connect-stdio": "connect_stdio",
     "demo": "demo",
     "doctor": "doctor",
     "install": "install",
@@ -36,7 +37,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"jitserver.cli.{_COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

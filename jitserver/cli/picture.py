@@ -75,10 +75,10 @@ def running_row(running: Running) -> list[str]:
 
 def _session(busy: Busy) -> list[str]:
     session = busy.session
-    program = program_of(session.pid)
+    program = session.program or program_of(session.pid)
     short = program if len(program) <= _WIDEST else f"{program[: _WIDEST - 1]}…"
     rate = f"{busy.calls_per_second:,.1f}"
-    return [str(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
+    return [str(session.pid or ""), short, rate, str(session.arrays), size(session.array_bytes)]
 
 
 def _hot(hot: Called) -> list[str]:

@@ -74,7 +74,7 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
     sessions = [
         {
             "pid": busy.session.pid,
-            "program": program_of(busy.session.pid),
+            "program": busy.session.program or program_of(busy.session.pid),
             "age_s": found.now - busy.session.begun,
             "calls": busy.session.calls,
             "calls_per_second": busy.calls_per_second,

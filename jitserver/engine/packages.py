@@ -44,6 +44,12 @@ class Packages:
         behind = {each for name in found for each in self._behind(name)}
         return found | {each: self._met[each][0] for each in sorted(behind)}
 
+    def installed(self) -> dict[str, str]:
+        """The versions of all distributions in this environment now; of those that were loaded, the loaded ones."""
+        found = [(each.name, each.version) for each in importlib.metadata.distributions()]
+        now = dict(reversed(found))  # of two with one name, Python imports the first
+        return now | {each: self.version(name) for name in self._loaded for each in self._distributions.get(name, ())}
+
     def _behind(self, name: str) -> tuple[str, ...]:
         """The distributions of a package and all that they require, directly or not."""
         if name not in self._required:

@@ -26,7 +26,7 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: 
     for session in sessions:
         arrays, nbytes = count(session.held())
         total += nbytes
-        owners.append(Owned(session.pid, _program(session.pid), arrays, nbytes))
+        owners.append(Owned(session.pid, session.program or _program(session.pid), arrays, nbytes))
     return Holdings(
         nbytes=total,
         most_nbytes=most,

@@ -86,6 +86,10 @@ class DaemonConnection(WireConnection):
         self.lends = pool.lends and self.can_share()
         self._lane = Lane(self._channel, Lent(pool), self.say)
 
+    def leave_machine(self) -> None:
+        """The client is on another machine: the process at the other end of the socket only passes on what it says."""
+        self.pid, self.lends = 0, False
+
     def serve_all(self) -> None:
         """Serve until the connection ends. A peer that violates the protocol is disconnected."""
         try:

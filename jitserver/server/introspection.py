@@ -64,7 +64,8 @@ def _size(info: EntryInfo) -> int:
 
 
 def _session(session: Session) -> SessionInfo:
-    return SessionInfo(session.pid, session.begun, session.calls, len(session.arrays), session.array_bytes())
+    arrays, nbytes = len(session.arrays), session.array_bytes()
+    return SessionInfo(session.pid, session.begun, session.calls, arrays, nbytes, session.program)
 
 
 def _called(entry: Entry) -> Called:

@@ -175,4 +175,4 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             if connection is not None:
                 self.heartbeat.connections.discard(connection)
                 if connection.session is not None:
-                    self._sessions.leave(connection.session, pid)
+                    self._sessions.leave(connection.session, connection.pid)

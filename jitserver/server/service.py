@@ -99,10 +99,13 @@ class JitService(Service):  # type: ignore[misc]
             raise ProtocolError("this connection has a session already")
         self._check_open()
         self._check_packages()
+        if hello.program:
+            connection.leave_machine()
         resumed = self.sessions.resume(hello.token, connection.pid)
         if resumed is None and connection.is_surplus:
             raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has as many connections as it may have")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
+        connection.session.program = hello.program
         connection.order = connection.session.order(hello.client)
         connection.slot = self.engine.journal.here.slot  # of this thread, which serves the connection
         return messages.Welcome(
@@ -119,6 +122,7 @@ class JitService(Service):  # type: ignore[misc]
             lends=connection.lends,
             process=self._process,
             lost="" if resumed else self.sessions.lost.get(hello.token, ""),
+            installed=context.packages().installed() if hello.program else {},
         )
 
     @verb(None)

@@ -9,6 +9,9 @@ from jitserver.platform.process_watch import Process, Watch, named
 LINGER_SECONDS = 60.0
 """How long a session outlives its last connection while its client lives."""
 
+LINGER_REMOTELY_SECONDS = 600.0
+"""The same for a client on another machine: nobody can tell whether it lives, and networks come back later."""
+
 _POLL_SECONDS = 0.2
 
 
@@ -41,7 +44,7 @@ class Presence:
         presence._client = Watch.again(client)
         presence._expected = [Watch.again(process) for process in others]
         if not client.born and not presence._client.is_over():
-            presence._waits_until = time.monotonic() + LINGER_SECONDS
+            presence._waits_until = time.monotonic() + presence._linger()
         return presence
 
     def attach(self, pid: int) -> int:
@@ -64,7 +67,7 @@ class Presence:
         Returns:
             Whether the session lives on, for others or because its client returned.
         """
-        deadline = time.monotonic() + LINGER_SECONDS
+        deadline = time.monotonic() + self._linger()
         with self._changed:
             self._connected.remove(pid)
             attached = self._attached
@@ -75,6 +78,9 @@ class Presence:
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
+
+    def _linger(self) -> float:
+        return LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS
 
     def part(self) -> bool:
         """The client said goodbye; True if nobody else is connected."""

@@ -45,6 +45,8 @@ class Session:
     def __init__(self, pid: int, budget: ArrayBudget) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
+        self.program = ""
+        """Its client, if that is on another machine."""
         self.begun = time.monotonic()
         self.calls = 0
         self.budget = budget

@@ -18,29 +18,31 @@ from jitclient.errors import (
     DaemonLost,
     DaemonSilent,
     DaemonUnavailable,
+    HostUnreachable,
     Incompatible,
     JitserverError,
     ProtocolError,
 )
 from jitclient.notices.stderr import say
+from jitclient.sessions import agreement
 from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
-from jitclient.wire.address import Address, default_addresses
+from jitclient.wire.address import Address, default_addresses, remote
 from jitclient.wire.messages import FIRST_FRAME_BYTES, PROTOCOL, Hello, Verb, Welcome
 
 if TYPE_CHECKING:
     from jitclient.wire.connection import ClientConnection
+    from jitclient.wire.ssh import SshAddress
 
 _Answer = TypeVar("_Answer")
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+_RESUME_SECONDS = 60.0  # for a link that broke to come back
+_RECONNECT_SECONDS = 1.0
 _RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
 _SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
 _CONNECT_SECONDS = 5.0
-
-MUST_AGREE = ("jax", "jaxlib")
-"""Packages that must have the daemon's version if the client has loaded them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Reached:
     """A daemon that completed the handshake."""
 
     connection: "ClientConnection"
-    address: Address
+    address: "Address | SshAddress"
     welcome: Welcome
 
 
@@ -70,7 +72,7 @@ class Finder:
         self._patience = chosen.timeout
 
     def reach(self, who: ClientId) -> Reached:
-        """As the function `reach`, or raise its last error again.
+        """As the function `reach`, or raise its last error again. Waits for a while if a link to resume on is down.
 
         Raises:
             DaemonHangs: instead of DaemonSilent.
@@ -78,16 +80,22 @@ class Finder:
         start = time.monotonic()
         if self._refusal is not None and start < self._until:
             raise type(self._refusal)(*self._refusal.args)
-        try:
-            reached = reach(self._settings, who, self._patience)
-        except DaemonSilent as error:
-            raise self.give_up(error) from error
-        except (DaemonUnavailable, Incompatible) as error:
-            now = time.monotonic()
-            self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
-            raise
-        self._refusal, self._patience = None, self._settings.timeout
-        return reached
+        waits_until = start + (_RESUME_SECONDS if who.token and self._refusal is None else 0)
+        while True:
+            start = time.monotonic()
+            try:
+                reached = reach(self._settings, who, self._patience)
+            except DaemonSilent as error:
+                raise self.give_up(error) from error
+            except (DaemonUnavailable, Incompatible) as error:
+                now = time.monotonic()
+                if isinstance(error, HostUnreachable) and now < waits_until:
+                    time.sleep(_RECONNECT_SECONDS)
+                    continue
+                self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
+                raise
+            self._refusal, self._patience = None, self._settings.timeout
+            return reached
 
     def give_up(self, error: DaemonSilent) -> DaemonHangs:
         """Note that the daemon hangs: it is asked again now and then, with little patience."""
@@ -130,28 +138,44 @@ def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
 
 
 def _reach(chosen: Settings, who: ClientId, patience: float) -> Reached:
-    started = None
+    sock, address, started = dial(chosen, patience)
+    connection = _over(sock, chosen.timeout)
     try:
-        connection, address = _connect(chosen, patience)
-    except DaemonUnavailable:
-        from jitclient.sessions import launch  # not needed if a daemon answers
-
-        address = _addresses(chosen)[0]
-        if chosen.autostart:
-            sock, started = launch.start(address)
-        elif launch.awaited(address):
-            sock = address.connect()
-        else:
-            raise
-        connection = _over(sock, chosen.timeout)
-    try:
-        welcome = _greet(connection, who, patience)
+        welcome = _greet(connection, who, remote(chosen.address), patience)
     except BaseException:
         connection.close()
         raise
     if started is not None:
         say(f"started a daemon (pid {started}, {address})")
     return Reached(connection, address, welcome)
+
+
+def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress, int | None]":
+    """Connect to a daemon, starting one if none answers and the settings allow it.
+
+    Returns:
+        The connection, the daemon's address, and its process id if this call started it.
+
+    Raises:
+        DaemonUnavailable: no daemon answers, and none could be started.
+        DaemonSilent: it is there, but takes no connection for `patience` seconds.
+    """
+    far = remote(chosen.address)
+    if far is not None:
+        over_ssh, started = far.connect(chosen.autostart)
+        return over_ssh, far, started
+    try:
+        return *_dialled(chosen, patience), None
+    except DaemonUnavailable:
+        from jitclient.sessions import launch  # not needed if a daemon answers
+
+        address = _addresses(chosen)[0]
+        if chosen.autostart:
+            sock, started = launch.start(address)
+            return sock, address, started
+        if launch.awaited(address):
+            return address.connect(), address, None
+        raise
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
@@ -172,12 +196,12 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: no daemon answers.
         Incompatible: it is of another version.
     """
-    connection = _connect(chosen, chosen.timeout)[0]
+    connection = _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
     try:
         payload = msgspec.msgpack.encode(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
         if is_large:  # the daemon takes such messages in sessions only
-            _greet(connection, ClientId(), chosen.timeout)
+            _greet(connection, ClientId(), remote(chosen.address), chosen.timeout)
         reply = connection.request(verb, payload)
         if is_large:
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
@@ -188,11 +212,15 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         connection.close()
 
 
-def _connect(chosen: Settings, patience: float) -> "tuple[ClientConnection, Address]":
+def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":
+    """A connection to a running daemon."""
+    far = remote(chosen.address)
+    if far is not None:
+        return far.connect()[0], far
     addresses = _addresses(chosen)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
-            return _over(address.connect(min(patience, _CONNECT_SECONDS)), chosen.timeout), address
+            return address.connect(min(patience, _CONNECT_SECONDS)), address
     raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
 
 
@@ -211,21 +239,22 @@ def _addresses(chosen: Settings) -> list[Address]:
         raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
-def _greet(connection: "ClientConnection", who: ClientId, patience: float) -> Welcome:
+def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | None", patience: float) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
         python=platform.python_version(),
-        loaded={name: sys.modules[name].__version__ for name in MUST_AGREE if name in sys.modules},
+        loaded={name: sys.modules[name].__version__ for name in agreement.MUST_AGREE if name in sys.modules},
         token=who.token,
         client=who.client,
+        program="" if far is None else _this_program(),
     )
     try:
         welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
         raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
     try:
-        check_agreement(hello, welcome)
+        agreement.check(hello, welcome, far)
     except Incompatible:
         with contextlib.suppress(JitserverError):  # else the daemon would keep the session for us to resume
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
@@ -233,19 +262,6 @@ def _greet(connection: "ClientConnection", who: ClientId, patience: float) -> We
     return welcome
 
 
-def check_agreement(hello: Hello, welcome: Welcome) -> None:
-    """Compare the versions of both sides of a handshake.
-
-    Raises:
-        Incompatible: they differ; the message names both.
-    """
-    ours = {"protocol": str(hello.protocol), "Python": _minor(hello.python), **hello.loaded}
-    theirs = {"protocol": str(welcome.protocol), "Python": _minor(welcome.python), **welcome.packages}
-    differ = [name for name, version in ours.items() if theirs.get(name, version) != version]
-    if differ:
-        lines = ", ".join(f"{name} is {ours[name]} here and {theirs[name]} there" for name in differ)
-        raise Incompatible(f"this program and the daemon (pid {welcome.pid}) differ: {lines}; `jitserver restart` it")
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+def _this_program() -> str:
+    """What people on the daemon's machine see of this process."""
+    return f"{' '.join(sys.orig_argv):.200} (pid {os.getpid()} on {socket.gethostname()})"

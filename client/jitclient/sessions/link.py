@@ -6,10 +6,11 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
+from jitclient.sessions import agreement
 from jitclient.sessions.background import SOON_SECONDS, Background
 from jitclient.sessions.blocks import IDLE_SECONDS, Blocks
 from jitclient.sessions.drops import Drops
@@ -17,9 +18,12 @@ from jitclient.sessions.handshake import ClientId, Finder
 from jitclient.sessions.pipeline import Pipeline
 from jitclient.sessions.retry import ATTEMPTS, RetryPolicy
 from jitclient.settings import Settings
-from jitclient.wire.address import Address
+from jitclient.wire.address import Address, remote
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import Run
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
 
 _DRAIN_SECONDS = 2.0
 _LATER_SECONDS = 0.005
@@ -42,7 +46,8 @@ class Link:
         self.generation = 0
         self.program_generation = 0
         self.why_lost = _FORGOTTEN
-        self.address: Address | None = None
+        self.address: Address | SshAddress | None = None
+        self._installed: Mapping[str, str] = {}  # packages of the daemon's environment, if it is on another machine
         self.platform = ""
         self.connection: ClientConnection | None = None
         self.next_handle = 1
@@ -101,6 +106,7 @@ class Link:
                 self.drops = Drops()
                 self._pipeline = Pipeline()
             self.address, self.platform = reached.address, welcome.platform
+            self._installed = welcome.installed
             self._process, self._begun = welcome.process, welcome.begun
             self._identity = dataclasses.replace(self._identity, token=welcome.token)
             self.next_handle = welcome.first_handle
@@ -118,6 +124,17 @@ class Link:
             if self.drops:
                 self.background.wake()
         return self.connection
+
+    def check_packages(self, names: Iterable[str]) -> None:
+        """Compare packages with those of the daemon, if it is on another machine and has an environment of its own.
+
+        Raises:
+            Incompatible: they differ.
+        """
+        with self:
+            far = remote(self.settings.address)
+            if far is not None:
+                agreement.check_packages(names, self._installed, far)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:

@@ -50,6 +50,8 @@ class Session(Link):
     ) -> Any:
         """As `ask`, without retries. Gives up after `timeout` seconds of silence."""
         payload = _encode(message)
+        if names := getattr(message, "packages", ()):
+            self.check_packages(names)
         with self._guarded() as connection:
             reply = connection.request(verb, payload, timeout)
         return answered(reply, answer, deref)

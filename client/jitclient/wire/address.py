@@ -12,10 +12,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from jitclient.digests import digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
 
 PROCESS_SETTINGS = (
     "CUDA_VISIBLE_DEVICES",
@@ -55,8 +58,8 @@ class Address:
             SettingsError: it is invalid, or of a kind that this version cannot serve.
         """
         scheme, _, path = text.partition(":")
-        if scheme == "tcp":
-            raise SettingsError(f"address {text!r}: this version serves Unix sockets only; expected unix:PATH")
+        if scheme in ("ssh", "tcp"):
+            raise SettingsError(f"address {text!r}: a daemon listens on Unix sockets only; expected unix:PATH")
         if scheme != "unix" or not path.startswith("/"):
             raise SettingsError(f"address {text!r}: expected unix:PATH with an absolute path")
         if len(os.fsencode(path)) > _LONGEST_PATH:
@@ -197,6 +200,19 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
         return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise DaemonUnavailable(f"a lock cannot be opened: {error}") from error
+
+
+def remote(address: str | None) -> "SshAddress | None":
+    """The address as one of another machine, if it is.
+
+    Raises:
+        SettingsError: it is invalid.
+    """
+    if address is None or not address.startswith("ssh:"):
+        return None
+    from jitclient.wire.ssh import SshAddress  # loads subprocess, which most clients do not need
+
+    return SshAddress.parse(address)
 
 
 def runtime_folder() -> Path:

@@ -31,6 +31,7 @@ class SessionInfo(Message):
     calls: int
     arrays: int
     array_bytes: int
+    program: str = ""  # of a client on another machine
 
 
 class Making(Message):

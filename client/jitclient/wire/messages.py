@@ -142,6 +142,7 @@ class Hello(Message):
     loaded: dict[str, str]
     token: bytes = b""  # of the session to resume or join
     client: bytes = b""  # identifies the process that numbers Runs, across its connections
+    program: str = ""  # of a client on another machine: the process at the other end of the socket is not the client
 
 
 class Welcome(Message):
@@ -162,6 +163,7 @@ class Welcome(Message):
     lends: bool = False  # shared memory, if the socket supports descriptors
     process: bytes = b""  # identifies this daemon process
     lost: str = ""  # why the session of the token is not resumed, if the daemon knows
+    installed: dict[str, str] = {}  # for a client on another machine: the packages here
 
 
 # ---- programs

@@ -1,0 +1,72 @@
+"""The versions that client and daemon must share, and the command that mends it if they do not."""
+
+import functools
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from jitclient.errors import Incompatible
+from jitclient.wire.messages import Hello, Welcome
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
+
+MUST_AGREE = ("jax", "jaxlib")
+"""Packages that must have the daemon's version if the client has loaded them."""
+
+
+def check(hello: Hello, welcome: Welcome, far: "SshAddress | None" = None) -> None:
+    """Compare the versions of both sides of a handshake; `far`: the daemon is on another machine, at that address.
+
+    Raises:
+        Incompatible: they differ; the message names both, and the command that mends it.
+    """
+    ours = {"protocol": str(hello.protocol), "Python": _minor(hello.python), **hello.loaded}
+    theirs = {"protocol": str(welcome.protocol), "Python": _minor(welcome.python), **welcome.packages}
+    differ = [name for name, version in ours.items() if theirs.get(name, version) != version]
+    if not differ:
+        return
+    said = ", ".join(f"{name} is {ours[name]} here and {theirs[name]} there" for name in differ)
+    if far is None:
+        mends = "`jitserver restart` it"
+    elif "Python" in differ:
+        mends = f"make an environment with Python {ours['Python']} there, and name it in the address"
+    else:
+        wanted = {name: ours[name] for name in differ if name != "protocol"}
+        mends = _install(wanted if "protocol" not in differ else {"jitserver": hello.version, **wanted}, far)
+    raise Incompatible(f"this program and the daemon (pid {welcome.pid}) differ: {said}; {mends}")
+
+
+def check_packages(names: Iterable[str], there: Mapping[str, str], far: "SshAddress") -> None:
+    """Compare the packages that a function uses with those of another machine, by import name.
+
+    Raises:
+        Incompatible: they differ; the message names both, and the command that mends it.
+    """
+    here = {name: version for imported in names for name, version in _distributions(imported)}
+    differ = {name: version for name, version in here.items() if there.get(name) != version}
+    if differ:
+        said = ", ".join(
+            f"{name} is {version} here and {there.get(name, 'not installed')} there" for name, version in differ.items()
+        )
+        raise Incompatible(f"the packages of this function differ: {said}; {_install(differ, far)}")
+
+
+def _install(versions: Mapping[str, str], far: "SshAddress") -> str:
+    return f"`{far.shown('pip', 'install', *(f'{name}=={version}' for name, version in versions.items()))}`"
+
+
+@functools.cache
+def _distributions(imported: str) -> tuple[tuple[str, str], ...]:
+    """Name and version of the distributions that provide an import."""
+    names = sorted(set(_providers().get(imported, ())))
+    return tuple((name, importlib.metadata.version(name)) for name in names)
+
+
+@functools.cache
+def _providers() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,233 @@
+"""Another machine, reached through the system's ssh, as Docker's `DOCKER_HOST=ssh://` does.
+
+ssh runs `jitserver connect-stdio` there, which joins its standard input and output to the socket of the user's daemon.
+Here they are one end of a socket pair, so everything else sees an ordinary socket. ssh decides who may come in; agents,
+jump hosts and shared connections are as in the user's ssh configuration.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import select
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from typing import IO, Any, Self
+
+from jitclient.errors import DaemonUnavailable, HostUnreachable, SettingsError
+
+_FORM = re.compile(
+    r"ssh://(?:(?P<user>[^-@:/\s][^@:/\s]*)@)?(?P<host>\[[^-\[\]/\s][^\[\]/\s]*\]|[^-@:/\[\]\s][^@:/\[\]\s]*)"
+    r"(?::(?P<port>\d{1,5}))?(?P<path>/[^\0-\x1f]*)?"
+)
+_CONNECT_SECONDS = 15
+_PATIENCE_SECONDS = 180.0  # for a user who types a password, and a daemon that starts there
+_END_SECONDS = 2.0
+_ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_OPTIONS = (
+    *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
+    *_ALIVE,
+    *("-o", "ClearAllForwardings=yes"),  # another connection may have the ports already
+    *("-o", "RemoteCommand=none"),
+)
+_WITHOUT_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")  # which would end ssh, and with it the connection
+
+_GREETING = re.compile(rb"\0jitserver (\d+)\n")
+_READ_BYTES = 1 << 16
+_MOST_NOISE = 1 << 20  # bytes that start-up files of the shell there may print
+_FAILED, _NO_SUCH_COMMAND = 255, 127
+
+
+@dataclasses.dataclass(frozen=True)
+class SshAddress:
+    """The user's daemon on another machine, written `ssh://[user@]host[:port][/path/to/environment]`.
+
+    Attributes:
+        environment: the folder of the Python environment there; `~/NAME` if it was written `/~/NAME`; empty: the
+            `jitserver` on PATH.
+    """
+
+    host: str
+    user: str = ""
+    port: int | None = None
+    environment: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse an address.
+
+        Raises:
+            SettingsError: it is invalid.
+        """
+        found = _FORM.fullmatch(text)
+        port = int(found["port"]) if found and found["port"] else None
+        if found is None or port == 0 or (port or 1) > 65535:
+            raise SettingsError(
+                f"address {text!r}: expected ssh://[user@]host[:port][/path/to/environment], without a password"
+            )
+        path = (found["path"] or "").rstrip("/")
+        environment = path.removeprefix("/") if path.startswith("/~/") else path
+        return cls(found["host"].strip("[]"), found["user"] or "", port, environment)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        path = f"/{self.environment}" if self.environment.startswith("~") else self.environment
+        return f"ssh://{f'{self.user}@' if self.user else ''}{host}{'' if self.port is None else f':{self.port}'}{path}"
+
+    def program(self, name: str) -> str:
+        """A program of the environment there, as its shell finds it: commands of ssh start in the home folder."""
+        return f"{self.environment.removeprefix('~/')}/bin/{name}" if self.environment else name
+
+    def command(self, program: str, *arguments: str, terminal: bool = False) -> list[str]:
+        """What runs one of those programs there.
+
+        Raises:
+            DaemonUnavailable: there is no ssh here.
+        """
+        ssh = shutil.which("ssh")
+        if ssh is None:
+            raise DaemonUnavailable(f"{self} needs the program ssh, which is not on PATH: install OpenSSH's client")
+        who = [*(("-l", self.user) if self.user else ()), *(("-p", str(self.port)) if self.port is not None else ())]
+        asks = () if _has_terminal() else ("-o", "BatchMode=yes")
+        there = shlex.join([self.program(program), *arguments])
+        return [ssh, "-t" if terminal else "-T", *asks, *_OPTIONS, *who, "--", self.host, there]
+
+    def shown(self, program: str, *arguments: str) -> str:
+        """The same for people: what they can paste into a shell."""
+        port = f"-p {self.port} " if self.port is not None else ""
+        target = f"{self.user}@{self.host}" if self.user else self.host
+        words = [self.program(program), *arguments]
+        there = shlex.join(words)
+        return f"ssh {port}{target} {there if there == ' '.join(words) else shlex.quote(there)}"
+
+    def connect(self, start: bool = False) -> "tuple[SshSocket, int | None]":
+        """Connect to the daemon there; `start` one if none runs.
+
+        Returns:
+            A socket, and the process id of the daemon if this call started it.
+
+        Raises:
+            HostUnreachable: ssh did not get through.
+            DaemonUnavailable: there is no daemon, no jitserver, or no admission; the message says what ssh said.
+        """
+        words = ("connect-stdio", *(() if start else ("--no-start",)))
+        command = [*_WITHOUT_CTRL_C, *self.command("jitserver", *words)]
+        ours, theirs = socket.socketpair()
+        said = tempfile.TemporaryFile()  # noqa: SIM115  (not a pipe: a shared connection may keep it open)
+        try:
+            with theirs:
+                process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said)
+        except BaseException:
+            ours.close()
+            said.close()
+            raise
+        sock = SshSocket(ours, process, said)
+        try:
+            return sock, self._greeting(sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _greeting(self, sock: "SshSocket") -> int | None:
+        """Wait for what `connect-stdio` writes at first; return the process id of the daemon if that started it."""
+        heard = b""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while (found := _GREETING.search(heard)) is None:
+            if not sock.waits(deadline) or len(heard) > _MOST_NOISE:
+                what = f"it printed {heard[:200]!r}" if heard else f"it said nothing for {_PATIENCE_SECONDS:.0f} s"
+                raise DaemonUnavailable(f"no jitserver answers at {self}: {what}")
+            part = sock.recv(_READ_BYTES)
+            if not part:
+                raise self._refusal(*sock.ending())
+            heard += part
+        return int(found[1]) or None
+
+    def _refusal(self, status: int | None, said: str) -> DaemonUnavailable:
+        """The error for a connection that ended before `connect-stdio` there had greeted us."""
+        said = said.removeprefix("Error: ") or f"it ended with status {status} and said nothing"
+        if status == _FAILED:
+            final = next((do for text, do in _FINAL.items() if re.search(text, said, re.IGNORECASE)), None)
+            advice = (final or _UNREACHABLE).format(self.shown("jitserver", "--version"))
+            kind = HostUnreachable if final is None else DaemonUnavailable
+            return kind(f"ssh does not reach {self}: {said}\n-> {advice}")
+        if status == _NO_SUCH_COMMAND or "no such command" in said.lower():
+            return DaemonUnavailable(f"there is no {self.program('jitserver')} at {self}: {said}\n-> {_INSTALL}")
+        return DaemonUnavailable(f"no daemon answers at {self}: {said}")
+
+
+_FINAL = {
+    "host key|host identification": "run `{0}` in a terminal once, and compare the fingerprint that ssh shows",
+    "permission denied|too many authentication": "let your key in there (`ssh-copy-id`), until `{0}` works",
+    "could not resolve|name or service": "correct the name of the host; `{0}` must work",
+}
+_UNREACHABLE = "`{0}` must work; ssh's configuration (~/.ssh/config) applies"
+_INSTALL = "install the version of this machine there, and name its environment: ssh://host/path/to/environment"
+
+
+class SshSocket(socket.socket):
+    """The socket to an ssh process, which ends with it."""
+
+    def __init__(self, sock: socket.socket, process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
+        super().__init__(fileno=sock.detach())
+        self._process = process
+        self._said = said
+        self._owner = os.getpid()
+
+    def waits(self, deadline: float) -> bool:
+        """Wait for bytes or the end; False if neither came before the deadline."""
+        poller = select.poll()
+        poller.register(self, select.POLLIN)
+        return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+    def recv_into(self, *arguments: Any) -> int:
+        """As that of a socket; an end that ssh explains is an error.
+
+        Raises:
+            ConnectionResetError: the connection ended, and ssh said why.
+        """
+        count = super().recv_into(*arguments)
+        if not count and (said := self.ending()[1]):
+            raise ConnectionResetError(f"ssh ended: {said}")
+        return count
+
+    def ending(self) -> tuple[int | None, str]:
+        """How ssh has ended, and what it said, once it has closed its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        with contextlib.suppress(ValueError):  # another thread has closed it
+            self._said.seek(0)
+            return self._process.returncode, self._said.read().decode(errors="replace").strip()[-2000:]
+        return self._process.returncode, ""
+
+    def close(self) -> None:
+        """Close it and end ssh; in a forked child, only leave both to the parent."""
+        super().close()
+        process = self._process
+        if os.getpid() != self._owner:
+            process.returncode = 0  # not ours to wait for
+        elif process.returncode is None:
+            process.terminate()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:  # it was stopped
+                process.kill()
+                process.wait()
+        self._said.close()
+
+
+def greeting(started: int | None) -> bytes:
+    """What `connect-stdio` writes once it has reached the daemon, behind whatever the shell there has printed."""
+    return b"\0jitserver %d\n" % (started or 0)
+
+
+def _has_terminal() -> bool:
+    """Whether ssh can ask for a password."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True

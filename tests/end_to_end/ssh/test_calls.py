@@ -1,0 +1,384 @@
+"""Calls of a daemon on another machine, over ssh."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient.errors import HostUnreachable, Incompatible
+from jitclient.sessions import process
+from jitclient.sessions.session import Session
+from jitclient.wire.ssh import SshSocket
+
+MIB = 1 << 20
+
+PROGRAM = """
+import json, os, sys
+import numpy as np
+import jitclient
+
+@jitclient.jit
+def step(x):
+    return x * 2 + 1
+
+print(step(np.arange(3, dtype=np.float32)).tolist())
+"""
+
+
+@pytest.fixture
+def here(host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """Makes this process a client of that machine."""
+    with client_of(host, monkeypatch) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def client_of(host: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    before = process.current
+    for name, value in host.env.items():
+        monkeypatch.setenv(name, value)
+    session = jitclient.connect(host.address)
+    try:
+        yield session
+    finally:
+        session.close()
+        process.current = before
+
+
+@jitclient.jit
+def add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def noise(nbytes: int) -> Any:
+    return np.random.default_rng(7).integers(0, 256, nbytes, np.uint8)
+
+
+@contextlib.contextmanager
+def cut_while(host: Any, monkeypatch: pytest.MonkeyPatch, doing: str, least: int = 0) -> Iterator[None]:
+    """Breaks the connection in the middle of the next call of a method of the socket with that many bytes."""
+    method, before, opened = getattr(SshSocket, doing), [True], host.opened
+
+    def broken(self: SshSocket, data: Any, *more: Any) -> Any:
+        whole = b"".join(data) if doing == "sendmsg" else memoryview(data)
+        if not before or len(whole) <= least:
+            return method(self, data, *more)
+        before.pop()
+        if doing == "recv_into":
+            method(self, whole[: len(whole) // 2])
+        else:
+            socket.socket.sendall(self, whole[: len(whole) // 2])
+        host.cut()
+        return method(self, data, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SshSocket, doing, broken)
+        yield
+    assert not before, "nothing broke"
+    assert host.opened > opened
+
+
+def test_a_second_client_compiles_nothing(
+    host: Any, run_there: Callable[..., Any], counts: Callable[..., dict[str, Any]]
+) -> None:
+    for _ in range(2):
+        assert run_there(PROGRAM).stdout == "[1.0, 3.0, 5.0]\n"
+    found = counts(host.socket)
+    assert (found["traces"], found["compiles"], found["client_traces"], found["local_runs"]) == (1, 1, 0, 0)
+
+
+def test_two_clients_at_once(here: Session, run_there: Callable[..., Any]) -> None:
+    x = jitclient.device_put(np.float32(1))
+    other = threading.Thread(target=lambda: said.append(run_there(PROGRAM).stdout))
+    said: list[str] = []
+    other.start()
+    for _ in range(100):
+        x = add(x, np.float32(1))
+    other.join()
+    assert float(x) == 101
+    assert said == ["[1.0, 3.0, 5.0]\n"]
+
+
+@pytest.mark.parametrize("nbytes", [1, 65_537, 5 * MIB - 7, 32 * MIB])
+def test_arrays_there_and_back(here: Session, nbytes: int) -> None:
+    x = noise(nbytes)
+    assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
+    assert np.array_equal(np.asarray(jitclient.jit(add.__wrapped__)(x, np.uint8(1))), x + np.uint8(1))
+
+
+def test_no_memory_is_shared(host: Any, here: Session, counts: Callable[..., dict[str, Any]]) -> None:
+    np.asarray(add(noise(4 * MIB), np.uint8(1)))
+    assert here._pipeline.blocks is None
+    assert counts(host.socket)["shared_bytes"] == 0
+
+
+def test_its_people_see_who_is_connected(host: Any, here: Session, cli: Callable[..., Any]) -> None:
+    x = jitclient.device_put(np.float32(1))
+    shown = cli("top", "--once", env={"JITSERVER_ADDRESS": host.socket, "COLUMNS": "300"}).stdout
+    assert Path(sys.orig_argv[0]).name in shown
+    held = cli("arrays", "ls", env={"JITSERVER_ADDRESS": host.socket}).stdout
+    assert f"(pid {os.getpid()} on {socket.gethostname()})" in held
+    del x
+
+
+# ---- links that break
+
+
+def test_a_link_that_breaks_between_calls(host: Any, here: Session) -> None:
+    x, generation = jitclient.device_put(np.float32(41)), here.generation
+    host.cut()
+    assert float(add(x, np.float32(1))) == 42
+    assert here.generation == generation, "the session began anew"
+
+
+def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, generation = jitclient.device_put(np.float32(41)), here.generation
+    y = add(x, np.float32(1))
+    float(y)
+    with cut_while(host, monkeypatch, "sendall"):
+        assert float(add(x, np.float32(1))) == 42
+    assert float(x) == 41
+    assert here.generation == generation, "the session began anew"
+
+
+def test_a_link_that_breaks_while_an_array_is_sent(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, kept, generation = noise(8 * MIB), jitclient.device_put(noise(100)), here.generation
+    with cut_while(host, monkeypatch, "sendmsg", MIB):
+        assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
+    assert np.array_equal(np.asarray(kept), noise(100))
+    assert here.generation == generation, "the session began anew"
+
+
+def test_a_link_that_breaks_while_an_array_is_read(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, generation = noise(8 * MIB), here.generation
+    y = add(jitclient.device_put(x), np.uint8(1))
+    with cut_while(host, monkeypatch, "recv_into", MIB):
+        assert np.array_equal(np.asarray(y), x + np.uint8(1))
+    assert here.generation == generation, "the session began anew"
+
+
+def test_a_queue_in_which_the_link_breaks_is_run_once(
+    host: Any, here: Session, counts: Callable[..., dict[str, Any]]
+) -> None:
+    x = add(jitclient.device_put(np.float32(0)), np.float32(0))
+    float(x)
+    before = counts(host.socket)["calls"]
+    for number in range(100):
+        x = add(x, np.float32(1))
+        if number in (30, 60, 61):
+            host.cut()
+    assert float(x) == 100
+    assert counts(host.socket)["calls"] == before + 100
+
+
+def test_a_link_that_is_down_for_a_while(
+    new_host: Any, new_daemon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_host() as far, new_daemon(far.socket), client_of(far, monkeypatch):
+        x = jitclient.device_put(np.float32(41))
+        far.script("bin/ssh", "echo 'connect to host port 22: Network is unreachable' >&2; exit 255")
+        far.cut()
+        up = threading.Timer(1.5, far.write_ssh)
+        up.start()
+        assert float(add(x, np.float32(1))) == 42
+        up.join()
+
+
+def test_the_session_of_a_client_whose_link_broke_waits_for_it(
+    new_host: Any,
+    new_daemon: Callable[..., Any],
+    until: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with new_host() as far, new_daemon(far.socket), client_of(far, monkeypatch):
+        x = jitclient.device_put(np.float32(41))
+        for _, server in far._links:
+            server.send_signal(signal.SIGKILL)  # and with it connect-stdio, the process that the daemon sees
+        far.cut()
+        assert counts(far.socket)["sessions"] == 1
+        assert float(x) == 41
+
+
+def test_ctrl_c_does_not_end_the_link(host: Any, here: Session) -> None:
+    float(add(np.float32(1), np.float32(1)))
+    opened = host.opened
+    here.connection._channel.stream.sock._process.send_signal(signal.SIGINT)  # type: ignore[union-attr]
+    assert float(add(np.float32(1), np.float32(1))) == 2
+    assert host.opened == opened
+
+
+def test_a_client_that_ends_leaves_nothing(
+    new_host: Any,
+    new_daemon: Callable[..., Any],
+    until: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with new_host() as far, new_daemon(far.socket):
+        with client_of(far, monkeypatch) as session:
+            ssh = session.connection._channel.stream.sock._process  # type: ignore[union-attr]
+            assert ssh.poll() is None
+        assert ssh.returncode is not None
+        until(lambda: counts(far.socket)["sessions"] == 0, "the session to end")
+        for _, server in far._links:
+            server.wait(30)
+
+
+def test_a_forked_child_has_a_link_of_its_own(host: Any, run_there: Callable[..., Any]) -> None:
+    done = run_there(
+        PROGRAM
+        + """
+x = jitclient.device_put(np.float32(41))
+float(x)
+child = os.fork()
+if not child:
+    assert float(x) == 41
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+print(float(x))
+"""
+    )
+    assert done.stdout.endswith("41.0\n"), done.stderr
+
+
+# ---- what is refused, and why
+
+
+def refused(host: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch, address: str = "") -> str:
+    for name, value in host.env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(error) as caught:
+        jitclient.connect(address or host.address)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def test_a_key_that_is_not_known_there(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        (far.folder / "authorized_keys").write_text("")
+        said = refused(far, jitclient.DaemonUnavailable, monkeypatch)
+    assert "Permission denied (publickey" in said
+    assert "ssh-copy-id" in said
+    assert re.search(r"`ssh -p \d+ \w+@127\.0\.0\.1 \S+/environment/bin/jitserver --version`", said)
+
+
+def test_another_machine_than_the_known_one(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        far.know((far.folder / "user.pub").read_text())
+        said = refused(far, jitclient.DaemonUnavailable, monkeypatch)
+    assert "Host key verification failed" in said
+    assert "compare the fingerprint" in said
+
+
+def test_a_machine_that_does_not_answer(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        far.stop_listening()
+        assert "Connection refused" in refused(far, HostUnreachable, monkeypatch)
+
+
+def test_a_name_that_is_none(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        said = refused(far, jitclient.DaemonUnavailable, monkeypatch, "ssh://no-such-host.invalid")
+    assert "Could not resolve hostname no-such-host.invalid" in said
+
+
+@pytest.mark.parametrize("script", ["", "echo 'Error: No such command '\"'connect-stdio'.\" >&2; exit 2"])
+def test_no_jitserver_there_or_one_too_old(script: str, new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        (far.folder / "environment/bin/jitserver").unlink()
+        if script:
+            far.script("environment/bin/jitserver", script)
+        said = refused(far, jitclient.DaemonUnavailable, monkeypatch)
+    assert "/environment/bin/jitserver" in said
+    assert "install the version of this machine there" in said
+
+
+def test_no_daemon_there(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        assert "jitserver start" in refused(far, jitclient.DaemonUnavailable, monkeypatch)  # JITSERVER_AUTOSTART=0
+        assert not Path(far.socket.removeprefix("unix:")).exists()
+
+
+def test_a_client_starts_the_daemon_there(
+    new_host: Any, run_there: Callable[..., Any], cli: Callable[..., Any]
+) -> None:
+    with new_host() as far:
+        done = run_there(PROGRAM, **far.env, JITSERVER_AUTOSTART="1")
+        try:
+            assert done.stdout == "[1.0, 3.0, 5.0]\n", done.stderr
+            assert re.fullmatch(rf"jitserver: started a daemon \(pid \d+, {far.address}\)\n", done.stderr)
+            assert run_there(PROGRAM, **far.env).stderr == ""
+        finally:
+            assert cli("stop", env={"JITSERVER_ADDRESS": far.socket}).returncode == 0
+
+
+def test_shells_that_print_at_their_start(
+    new_host: Any, new_daemon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_host() as far, new_daemon(far.socket):
+        text = (far.folder / "environment/bin/jitserver").read_text()
+        far.script("environment/bin/jitserver", f"echo Welcome; seq 10000; echo hints >&2\n{text}")
+        with client_of(far, monkeypatch):
+            assert float(add(np.float32(1), np.float32(1))) == 2
+
+
+def test_another_jax(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    monkeypatch.setattr(jax, "__version__", "0.0.1")
+    said = refused(host, Incompatible, monkeypatch)
+    assert "jax is 0.0.1 here and" in said
+    assert re.search(r"`ssh -p \d+ \S+ \S+/environment/bin/pip install jax==0.0.1`$", said)
+
+
+def test_another_version_of_a_package_that_a_function_uses(
+    new_host: Any, new_daemon: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optax = pytest.importorskip("optax")
+    there = tmp_path / "optax-0.0.1.dist-info"
+    there.mkdir()
+    (there / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.0.1\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    @jitclient.jit
+    def loss(x: Any) -> Any:
+        return optax.l2_loss(x)
+
+    with new_host() as far, new_daemon(far.socket, env={"PYTHONPATH": path}), client_of(far, monkeypatch):
+        assert float(add(np.float32(1), np.float32(1))) == 2
+        with pytest.raises(Incompatible, match=rf"optax is {re.escape(optax.__version__)} here and 0\.0\.1 there"):
+            loss(np.float32(1))
+
+
+# ---- without what only Linux has
+
+
+def test_a_client_without_memfd_pidfd_and_credentials(host: Any, run_there: Callable[..., Any]) -> None:
+    absent = """
+import ctypes, fcntl, mmap, os, select, socket, subprocess, sys
+import jax, numpy  # which look at the system they were built for
+for module, names in {
+    os: ("memfd_create", "pidfd_open", "MFD_CLOEXEC", "MFD_ALLOW_SEALING", "eventfd", "splice", "sched_getaffinity"),
+    socket: ("SO_PEERCRED", "MSG_CMSG_CLOEXEC", "TCP_KEEPIDLE"),
+    fcntl: ("F_ADD_SEALS", "F_GET_SEALS", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_SEAL"),
+    mmap: ("MAP_POPULATE",),
+    select: ("epoll",),
+}.items():
+    for name in names:
+        if hasattr(module, name):
+            delattr(module, name)
+sys.platform = "darwin"
+"""
+    done = run_there(absent + PROGRAM + "x = numpy.ones(1 << 20, 'f4'); print(float(step(x)[-1]))")
+    assert done.stdout == "[1.0, 3.0, 5.0]\n3.0\n", done.stderr
