@@ -7,6 +7,7 @@ import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.version import __version__
+from jitserver.cli.elsewhere import WORDS, with_address
 
 _COMMANDS = {
     "arrays": "arrays",
@@ -38,7 +39,11 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"jitserver.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
+        return with_address(command)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -15,13 +15,15 @@ from jitclient.notices.labels import seconds as seconds
 from jitclient.notices.labels import size as size
 from jitclient.sessions import handshake
 from jitclient.settings import settings
-from jitclient.wire.address import Address, default_addresses
+from jitclient.wire.address import Address, default_addresses, remote
 from jitclient.wire.messages import Verb
 from jitserver.systemd import systemctl
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from jitclient.wire.ssh import SshAddress
 
 NOT_RUNNING = 3
 """Exit status of a command that needs a daemon if none runs (like systemctl's)."""
@@ -59,6 +61,11 @@ def home() -> Address:
     return default_addresses(settings().address)[0]
 
 
+def chosen() -> "Address | SshAddress":
+    """The same, or the address on another machine."""
+    return remote(settings().address) or home()
+
+
 def ask(verb: Verb, message: Any, answer: Any) -> Any:
     """Asks the running daemon, over a connection without a session.
 
@@ -74,7 +81,7 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
 def not_running(reason: str) -> NoReturn:
     """Says that no daemon runs, and ends the command."""
     report(
-        {"running": False, "address": str(home()), "reason": reason},
+        {"running": False, "address": str(chosen()), "reason": reason},
         lambda: click.echo(f"jitserver is not running: {reason}", err=True),
     )
     sys.exit(NOT_RUNNING)

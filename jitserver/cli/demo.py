@@ -13,7 +13,7 @@ import click
 from jitclient.sessions.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import examples
-from jitserver.cli.common import ask, home, json_option, print_table, report, seconds, wants_json
+from jitserver.cli.common import ask, chosen, json_option, print_table, report, seconds, wants_json
 from jitserver.cli.entries import listed
 from jitserver.cli.lifecycle import launched
 
@@ -63,7 +63,7 @@ def _run_example(name: str) -> None:
     example = examples.example(name)
     if example.missing:
         raise click.ClickException(f"the example {name} needs: {_pip(example)}")
-    launched(home(), IDLE_EXIT_SECONDS)
+    launched(chosen(), IDLE_EXIT_SECONDS)
     runs = [examples.run(name) for _ in ("first", "second")]
     report({"example": name, "runs": runs}, lambda: _print_example(example, runs))
     if any(runs[1][counted] for counted in examples.COUNTED):
@@ -81,7 +81,7 @@ def _print_example(example: examples.Example, runs: list[dict[str, Any]]) -> Non
 
 
 def _train(layers: int, steps: int) -> None:
-    address = home()
+    address = chosen()
     pid = launched(address, IDLE_EXIT_SECONDS)
     say = (lambda text: None) if wants_json() else click.echo
     say(f"daemon:  {'started' if pid else 'runs already'} at {address}")

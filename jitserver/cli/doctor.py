@@ -10,7 +10,7 @@ from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
 from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import NOT_RUNNING, ask, home, json_option, print_table, report
+from jitserver.cli.common import NOT_RUNNING, ask, chosen, json_option, print_table, report
 from jitserver.doctor.finding import DaemonState, Finding
 
 _FAILED = 1
@@ -28,11 +28,11 @@ def doctor(start: bool) -> None:
 
     Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
-    from jitserver.doctor.checks import findings_of  # imports much
+    from jitserver.doctor.checks import CHECKS, CHECKS_FROM_AFAR, findings_of  # imports much
 
     try:
         state = _daemon_state(start)
-        findings = list(findings_of(state))
+        findings = list(findings_of(state, CHECKS if isinstance(state.address, Address) else CHECKS_FROM_AFAR))
         runs = state.status is not None
     except (SettingsError, OSError) as error:  # there is no usable address
         runs, findings = False, [Finding("settings", "problem", str(error), "correct it, then run this again")]
@@ -47,17 +47,19 @@ def doctor(start: bool) -> None:
 
 
 def _daemon_state(start: bool) -> DaemonState:
-    begun = time.monotonic()
+    address, begun = chosen(), time.monotonic()
     try:
         if start:
-            launch.start(home())[0].close()
+            sock = launch.start(address)[0] if isinstance(address, Address) else address.connect(start=True)[0]
+            sock.close()
             begun = time.monotonic()
         status: Status = ask(Verb.STATUS, None, Status)
     except SettingsError:
         raise
     except JitserverError as error:
-        return DaemonState(home(), reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
-    return DaemonState(Address.parse(status.address), status, time.monotonic() - begun)
+        return DaemonState(address, reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
+    answers = Address.parse(status.address) if isinstance(address, Address) else address
+    return DaemonState(answers, status, time.monotonic() - begun)
 
 
 def _row(found: Finding) -> list[str]:

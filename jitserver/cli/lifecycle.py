@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,9 @@ from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, home, json_option, report
 from jitserver.systemd import systemctl
 from jitserver.systemd.target import Target, installed
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
 
 _STOP_SECONDS = 120.0
 _ASKING_SECONDS = 5.0
@@ -96,10 +100,16 @@ def logs(lines: int) -> None:
     report({**source, "lines": text}, lambda: click.echo("\n".join(text)))
 
 
-def launched(address: Address, idle_exit: float | None = None, first: Callable[[], None] | None = None) -> int | None:
+def launched(
+    address: "Address | SshAddress", idle_exit: float | None = None, first: Callable[[], None] | None = None
+) -> int | None:
     """Starts a daemon unless one runs (see `launch.start`); returns its process id if this call started it."""
+    sock: socket.socket
     try:
-        sock, pid = launch.start(address, idle_exit, first)
+        if isinstance(address, Address):
+            sock, pid = launch.start(address, idle_exit, first)
+        else:
+            sock, pid = address.connect(start=True)
     except DaemonUnavailable as error:  # not status 3: this is what failed
         raise click.ClickException(str(error)) from error
     sock.close()

@@ -16,7 +16,7 @@ _SECONDS = 120.0
 def call(state: DaemonState) -> Iterator[Finding]:
     """Whether a function can be sent, compiled and run, and how long that takes."""
     if state.status is not None:
-        yield _made(state.status.address)
+        yield _made(str(state.address))
 
 
 def _made(address: str) -> Finding:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from jitclient.errors import JitserverError
-from jitserver.doctor import daemon, environment, files, machine
+from jitserver.doctor import afar, daemon, environment, files, machine
 from jitserver.doctor.cache import cache
 from jitserver.doctor.call import call
 from jitserver.doctor.finding import DaemonState, Finding
@@ -31,6 +31,9 @@ CHECKS: tuple[Check, ...] = (
     daemon.devices,
     call,
 )
+
+CHECKS_FROM_AFAR: tuple[Check, ...] = (versions, environment.settings, daemon.answers, call, afar.there)
+"""Those for a daemon on another machine."""
 
 
 def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:

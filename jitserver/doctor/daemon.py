@@ -17,7 +17,7 @@ def answers(state: DaemonState) -> Finding:
             return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
         return Finding("daemon", "warning", f"none runs: {state.reason}", "jitserver start, or doctor --start")
     status = state.status
-    return Finding("daemon", "ok", f"pid {status.pid} answers at {status.address} in {state.seconds * 1000:.0f} ms")
+    return Finding("daemon", "ok", f"pid {status.pid} answers at {state.address} in {state.seconds * 1000:.0f} ms")
 
 
 def devices(state: DaemonState) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ _RENAMED = re.compile(r"\.([^/]+\.sock)\.\d+$")  # the name at first, which the 
 
 def folder_of_sockets(state: DaemonState) -> Finding:
     """The folder of the daemon's socket: no other user may put a socket there."""
-    folder = state.address.path.parent
+    folder = state.local.path.parent
     if not folder.exists():
         return Finding("socket folder", "ok", f"{folder}: the first daemon makes it")
     return of_folder("socket folder", folder)
@@ -24,7 +24,7 @@ def folder_of_sockets(state: DaemonState) -> Finding:
 
 def socket(state: DaemonState) -> Finding:
     """The socket: only its user may connect, and a daemon listens."""
-    path = state.address.path
+    path = state.local.path
     if not path.exists():
         return Finding("socket", "ok", f"{path}: none, as no daemon runs")
     found = path.stat()
@@ -42,11 +42,11 @@ def socket(state: DaemonState) -> Finding:
 
 def lock(state: DaemonState) -> Finding:
     """The lock: a daemon that holds it must answer."""
-    path = state.address.lock_path
+    path = state.local.lock_path
     if not path.exists():
         return Finding("lock", "ok", "not held: no daemon was started here")
     pid = path.read_text().strip() or "unknown"
-    if not state.address.is_held():
+    if not state.local.is_held():
         return Finding("lock", "ok", f"{path}: not held")
     return verdict(
         "lock",
@@ -61,7 +61,7 @@ def left_behind(state: DaemonState) -> Finding:
     """Sockets on which no process listens, from removed environments or daemons that died."""
     folder, heard = runtime_folder(), _listening()
     sockets = sorted(path for path in folder.iterdir() if path.is_socket())
-    dead = [path for path in sockets if str(path) not in heard and path != state.address.path]
+    dead = [path for path in sockets if str(path) not in heard and path != state.local.path]
     if not dead:
         return Finding("left behind", "ok", f"nothing in {folder}")
     names = " ".join(map(str, dead))
@@ -70,7 +70,7 @@ def left_behind(state: DaemonState) -> Finding:
 
 def log(state: DaemonState) -> Finding:
     """The log: a daemon in the background must be able to write it."""
-    path = launch.log_path(state.address)
+    path = launch.log_path(state.local)
     if not os.access(path.parent, os.W_OK):
         return Finding("log", "problem", f"{path.parent} is not writable", "make it writable, or no daemon can start")
     if not path.exists():

@@ -1,10 +1,13 @@
 """The input and the result of a check."""
 
 import dataclasses
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
 
 Level = Literal["ok", "warning", "problem"]
 
@@ -36,11 +39,17 @@ class DaemonState:
         is_broken: whether something is wrong, beyond that no daemon was started.
     """
 
-    address: Address
+    address: "Address | SshAddress"
     status: Status | None = None
     seconds: float = 0.0
     reason: str = ""
     is_broken: bool = False
+
+    @property
+    def local(self) -> Address:
+        """Its address, for checks on its own machine."""
+        assert isinstance(self.address, Address)
+        return self.address
 
     @property
     def process(self) -> str:

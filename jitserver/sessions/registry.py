@@ -46,7 +46,7 @@ class Sessions:
     def leave(self, session: Session, pid: int) -> None:
         """After a connection of the session broke: ends the session unless its client reconnects in time."""
         if not session.presence.detach(pid):
-            log.info("the session of process %d ends: its client did not reconnect", session.pid)
+            log.info("the session of %s ends: its client did not reconnect", session.client)
             self.end(session)
 
     def part(self, session: Session) -> None:
@@ -58,7 +58,7 @@ class Sessions:
         """Ends the sessions whose clients died, even during a call."""
         for session in self.all():
             if session.presence.is_orphaned():
-                log.info("the session of process %d ends: its client has ended", session.pid)
+                log.info("the session of %s ends: its client has ended", session.client)
                 self.end(session)
 
     def end(self, session: Session) -> None:

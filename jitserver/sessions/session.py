@@ -66,6 +66,11 @@ class Session:
         self._loading = threading.Lock()
         self._entry_of: EntryOf = _none
 
+    @property
+    def client(self) -> str:
+        """The client, for people."""
+        return self.program or f"process {self.pid}"
+
     # ---- programs and arrays
 
     def lease(self, entry: Entry, locations: bytes) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jitclient.errors import JitserverError
 from jitclient.settings import settings
-from jitclient.wire.address import Address, environment_digest, runtime_folder, user_address, user_name
+from jitclient.wire.address import Address, environment_digest, remote, runtime_folder, user_address, user_name
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")
@@ -105,6 +105,8 @@ def chosen(user: str | None) -> Target:
 def installed() -> Target | None:
     """The target whose units run the daemon of this environment for the current user, if they are installed."""
     named = settings().address
+    if remote(named) is not None:
+        return None
     name = user_name()
     for target in (Target(), *([] if name is None else [Target(name)])):
         is_meant = named is None or Address.parse(named) == target.address

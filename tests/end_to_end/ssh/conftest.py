@@ -52,7 +52,8 @@ class Host:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.socket = f"unix:{folder}/d.sock"
-        self.address = f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}{folder}/environment"
+        self.user = getpass.getuser()
+        self.address = f"ssh://{self.user}@127.0.0.1:{self.port}{folder}/environment"
         self.env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "JITSERVER_ADDRESS": self.address}
         self.opened = 0
         self._links: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []

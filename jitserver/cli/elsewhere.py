@@ -1,0 +1,82 @@
+"""`--address` of every command. With that of another machine, the command runs there, through ssh."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jitclient.errors import DaemonUnavailable
+from jitclient.settings import settings
+from jitclient.wire.address import remote
+
+if TYPE_CHECKING:
+    from jitclient.wire.ssh import SshAddress
+
+WORDS = "jitserver.words"
+"""In a context's `meta`: the command line, without the name of the program."""
+
+_OPTION = "--address"
+_HERE = ("connect-stdio", "demo", "doctor", "serve")
+"""Commands that run on this machine whatever the address is."""
+
+_SSH_FAILED, _NO_SUCH_COMMAND = 255, 127
+
+
+def with_address(command: click.Command) -> click.Command:
+    """Adds the option to a command, or to all commands of a group, unless it is there."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            with_address(one)
+    elif not any(_OPTION in option.opts for option in command.params):
+        command.params.append(
+            click.Option(
+                [_OPTION],
+                metavar="ADDRESS",
+                expose_value=False,
+                is_eager=True,
+                callback=_use,
+                help="Of the daemon: unix:PATH, or ssh://user@host/environment. [default: JITSERVER_ADDRESS, or yours]",
+            )
+        )
+        if command.name not in _HERE and command.callback is not None:
+            command.callback = _run_at_address(command.callback)
+    return command
+
+
+def _use(_: click.Context, __: click.Parameter, address: str | None) -> None:
+    if address is not None:
+        os.environ.update(JITSERVER_ADDRESS=address)  # programs that the command starts use it too
+        settings.cache_clear()
+
+
+def _run_at_address(callback: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(callback)
+    def run(*arguments: Any, **options: Any) -> Any:
+        far = remote(settings().address)
+        if far is None:
+            return callback(*arguments, **options)
+        return _run_there(far, _without_address(click.get_current_context().meta[WORDS]))
+
+    return run
+
+
+def _run_there(far: "SshAddress", words: Iterator[str]) -> None:
+    """Runs a command there, with this terminal, and ends with its status."""
+    command = far.command("jitserver", *words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    status = subprocess.run(command, check=False).returncode
+    if status in (_SSH_FAILED, _NO_SUCH_COMMAND):
+        raise DaemonUnavailable(f"`{far.shown('jitserver', '--version')}` must work, and see above")
+    sys.exit(status)
+
+
+def _without_address(words: list[str]) -> Iterator[str]:
+    left = iter(words)
+    for word in left:
+        if word == _OPTION:
+            next(left, None)
+        elif not word.startswith(f"{_OPTION}="):
+            yield word
