@@ -382,3 +382,51 @@ sys.platform = "darwin"
 """
     done = run_there(absent + PROGRAM + "x = numpy.ones(1 << 20, 'f4'); print(float(step(x)[-1]))")
     assert done.stdout == "[1.0, 3.0, 5.0]\n3.0\n", done.stderr
+
+
+# ---- links that are slow
+
+
+def test_a_thousand_calls_over_a_slow_link(
+    new_host: Any, new_daemon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, counts: Callable[..., Any]
+) -> None:
+    with new_host(delay=0.02) as far, new_daemon(far.socket), client_of(far, monkeypatch):
+        x = add(jitclient.device_put(np.float32(0)), np.float32(0))
+        for _ in range(1000):
+            x = add(x, np.float32(1))
+        assert float(x) == 1000
+        assert counts(far.socket)["calls"] == 1001
+        assert np.array_equal(np.asarray(jitclient.device_put(noise(4 * MIB))), noise(4 * MIB))
+
+
+def test_a_hot_call_is_one_round_trip(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(10):
+        assert float(add(np.float32(number), np.float32(1))) == number + 1
+    trips = list[str]()
+    for doing in ("sendall", "sendmsg", "recv_into"):
+        method = getattr(SshSocket, doing)
+
+        def noted(self: SshSocket, *more: Any, doing: str = doing, method: Any = method) -> Any:
+            done = method(self, *more)
+            trips.append(doing)
+            return done
+
+        monkeypatch.setattr(SshSocket, doing, noted)
+    for number in range(20):
+        assert float(add(np.float32(number), np.float32(1))) == number + 1
+    assert trips == ["sendall", "recv_into"] * 20
+
+
+def test_a_connection_that_the_users_ssh_shares(
+    new_host: Any, new_daemon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_host() as far, new_daemon(far.socket):
+        config = far.folder / "ssh_config"
+        shared = f"    ControlMaster auto\n    ControlPath {far.folder}/master\n    ControlPersist 60\n"
+        config.write_text(config.read_text() + shared)
+        for _ in range(2):
+            with client_of(far, monkeypatch):
+                assert float(add(np.float32(1), np.float32(1))) == 2
+        said = refused(far, jitclient.DaemonUnavailable, monkeypatch, f"{far.address}/none")
+        assert "there is no" in said
+        assert far.opened == 1
