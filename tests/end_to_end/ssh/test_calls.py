@@ -97,6 +97,17 @@ def test_a_second_client_compiles_nothing(
     assert (found["traces"], found["compiles"], found["client_traces"], found["local_runs"]) == (1, 1, 0, 0)
 
 
+def test_the_example_with_another_machine(
+    host: Any, run_there: Callable[..., Any], counts: Callable[..., dict[str, Any]]
+) -> None:
+    example = (Path(__file__).parents[3] / "examples" / "remote_worker.py").read_text()
+    first, before = run_there(example).stdout, counts(host.socket)
+    assert re.search(r"^final loss 0\.\d+$", first, re.MULTILINE)
+    assert run_there(example).stdout == first
+    after = counts(host.socket)
+    assert [after[name] - before[name] for name in ("traces", "compiles", "client_traces", "calls")] == [0, 0, 0, 500]
+
+
 def test_two_clients_at_once(here: Session, run_there: Callable[..., Any]) -> None:
     x = jitclient.device_put(np.float32(1))
     other = threading.Thread(target=lambda: said.append(run_there(PROGRAM).stdout))
