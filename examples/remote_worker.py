@@ -34,7 +34,7 @@ def loss_of(params, x, y):
 def step(params, x, y):
     """One step of gradient descent."""
     loss, gradients = jax.value_and_grad(loss_of)(params, x, y)
-    return jax.tree.map(lambda p, g: p - 0.05 * g, params, gradients), loss
+    return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), loss
 
 
 def main() -> None:
