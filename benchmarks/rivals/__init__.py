@@ -1,7 +1,8 @@
 """What is compared, one module each.
 
 A rival has
-- `NAME`, as tables show it, and `NEEDS`, the packages without which it cannot run;
+- `NAME`, as tables show it, and `NEEDS`, the packages without which it cannot run; perhaps `PROGRAMS`, those likewise,
+  by name, with their paths;
 - `serve(folder)`: a context manager around its server, which gives what the environment of its clients must say;
 - `connect()`: a context manager in the client's process, which gives a `Caller`.
 """
@@ -52,5 +53,8 @@ def no_server(folder: Path) -> Iterator[dict[str, str]]:
 
 def why_missing(rival: ModuleType) -> str:
     """Why a rival cannot run here; empty if it can."""
+    gone = [name for name, path in getattr(rival, "PROGRAMS", {}).items() if path is None]
+    if gone:
+        return f"not installed: {', '.join(gone)}"
     absent = [name for name in rival.NEEDS if importlib.util.find_spec(name) is None]
     return f"not installed: {', '.join(absent)} (the extra `bench` brings it)" if absent else ""

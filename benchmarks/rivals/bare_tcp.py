@@ -6,7 +6,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +31,32 @@ def serve(folder: Path) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def connect() -> Iterator[Caller]:
-    """A client. What it fetches is valid until it fetches again."""
+    """A client."""
     with socket.create_connection(("127.0.0.1", int(os.environ[_PORT]))) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        warm = np.empty(0, np.uint8)
+        yield caller_on(sock)
 
-        def put(x: Any) -> Any:
-            sock.sendall(_SIZE.pack(x.nbytes))
-            sock.sendall(x.data.cast("B"))
-            _fill(sock, memoryview(bytearray(1)))  # it is there
-            return x.dtype, x.nbytes
 
-        def look(remote: Any) -> Any:
-            nonlocal warm
-            dtype, nbytes = remote
-            if len(warm) != nbytes:
-                warm = np.zeros(nbytes, np.uint8)
-            sock.sendall(_SIZE.pack(0))
-            _fill(sock, warm.data)
-            return warm.view(dtype)
+def caller_on(sock: socket.socket) -> Caller:
+    """A client on a socket. What it fetches is valid until it fetches again."""
+    warm = np.empty(0, np.uint8)
 
-        yield Caller(same, put, same, look)
+    def put(x: Any) -> Any:
+        sock.sendall(_SIZE.pack(x.nbytes))
+        sock.sendall(x.data.cast("B"))
+        _fill(sock.recv_into, memoryview(bytearray(1)))  # it is there
+        return x.dtype, x.nbytes
+
+    def look(remote: Any) -> Any:
+        nonlocal warm
+        dtype, nbytes = remote
+        if len(warm) != nbytes:
+            warm = np.zeros(nbytes, np.uint8)
+        sock.sendall(_SIZE.pack(0))
+        _fill(sock.recv_into, warm.data)
+        return warm.view(dtype)
+
+    return Caller(same, put, same, look)
 
 
 def main(folder: Path) -> None:
@@ -60,29 +65,35 @@ def main(folder: Path) -> None:
         (folder / "port.new").write_text(str(listener.getsockname()[1]))
         (folder / "port.new").rename(folder / "port")
         while True:
-            threading.Thread(target=_keep, args=(listener.accept()[0],), daemon=True).start()
+            sock, _ = listener.accept()
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_keep, args=(sock,), daemon=True).start()
 
 
 def _keep(sock: socket.socket) -> None:
-    """A size, and so many bytes: keeps them. The size 0: sends them back."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with sock, contextlib.suppress(ConnectionError):
+        keep(sock.recv_into, sock.sendall)
+
+
+def keep(receive_into: Callable[[memoryview], int], send: Callable[[bytes | bytearray], Any]) -> None:
+    """A size, and so many bytes: keeps them. The size 0: sends them back. Until the other side has gone."""
     warm, size = bytearray(), bytearray(_SIZE.size)
-    with sock, contextlib.suppress(EOFError, ConnectionError):
+    with contextlib.suppress(EOFError):
         while True:
-            _fill(sock, memoryview(size))
+            _fill(receive_into, memoryview(size))
             (nbytes,) = _SIZE.unpack(size)
             if not nbytes:
-                sock.sendall(warm)
+                send(warm)
                 continue
             if len(warm) != nbytes:
                 warm = bytearray(nbytes)
-            _fill(sock, memoryview(warm))
-            sock.sendall(b".")
+            _fill(receive_into, memoryview(warm))
+            send(b".")
 
 
-def _fill(sock: socket.socket, view: memoryview) -> None:
+def _fill(receive_into: Callable[[memoryview], int], view: memoryview) -> None:
     while view:
-        got = sock.recv_into(view)
+        got = receive_into(view)
         if not got:
             raise EOFError("the other side has gone")
         view = view[got:]

@@ -10,6 +10,7 @@ NAMES = (
     "pipelined",
     "array_size",
     "remote",
+    "over_ssh",
     "leaves",
     "nnx",
     "effects",

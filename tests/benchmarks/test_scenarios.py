@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import scenarios
+from benchmarks.sshd import SSHD
 
 TOP = Path(__file__).parents[2]
 EXTRA = {"tutorial": "cloudpickle", "Ray actor": "ray", "Dask actor": "distributed", "cloudpickle": "cloudpickle"}
@@ -23,6 +24,7 @@ COMPARED = {
     "pipelined": {"plain jax.jit", "Ray actor"},
     "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "remote": {"bare TCP socket"},
+    "over_ssh": {"bare ssh"},
     "leaves": {"bare socket", "plain jax.jit", "tutorial"},
     "nnx": {"plain jax.jit"},
     "effects": {"plain jax.jit"},
@@ -115,6 +117,8 @@ def assert_measured(row: dict[str, Any]) -> None:
 
 
 def is_installed(rival: str) -> bool:
+    if rival == "bare ssh":
+        return SSHD is not None
     return rival not in EXTRA or importlib.util.find_spec(EXTRA[rival]) is not None
 
 
