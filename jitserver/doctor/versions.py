@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 
 from jitclient.version import __version__
+from jitclient.wire.address import Address
 from jitserver.doctor.finding import DaemonState, Finding
 
 _MUST_AGREE = ("Python", "jax", "jaxlib")
@@ -20,12 +21,15 @@ def versions(state: DaemonState) -> Finding:
             return Finding("versions", "ok", says)
         return Finding("versions", "problem", says, "a daemon needs jax: pip install 'jitserver[server]', or [cuda13]")
     there = {"jitserver": status.version, "Python": status.python, **status.packages}
+    is_far = not isinstance(state.address, Address)
     differ = [name for name, version in here.items() if version and there.get(name) != version]
+    differ = [name for name in differ if not (is_far and _agree(name, here[name], there.get(name, "")))]
     if not differ:
         return Finding("versions", "ok", says)
     says += "; the daemon has " + ", ".join(f"{name} {there.get(name)}" for name in differ)
     matters = any(name in _MUST_AGREE and not _agree(name, here[name], there.get(name, "")) for name in differ)
-    return Finding("versions", "problem" if matters else "warning", says, "jitserver restart")
+    do = "install the versions of this machine there" if is_far else "jitserver restart"
+    return Finding("versions", "problem" if matters else "warning", says, do)
 
 
 def _agree(name: str, here: str, there: str) -> bool:
