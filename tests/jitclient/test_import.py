@@ -96,6 +96,7 @@ def test_public_names_are_pinned() -> None:
             "DaemonError",
             "DaemonLost",
             "DaemonUnavailable",
+            "HostUnreachable",
             "Explanation",
             "Incompatible",
             "JitserverError",

@@ -4,7 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+
+import jitclient
+from jitclient.sessions import process
 
 PROGRAM = """
 import numpy as np
@@ -89,6 +93,22 @@ def test_the_daemon_there_is_started_and_stopped(new_host: Any, cli: Callable[..
             stopped = cli("stop", "--json", env=far.env)
         assert json.loads(stopped.stdout)["pid"] == json.loads(started.stdout)["pid"]
         assert cli("status", env=far.env).returncode == 3
+
+
+def test_a_restart_there_keeps_arrays(new_host: Any, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_host() as far:
+        assert cli("start", env=far.env).returncode == 0
+        before = process.current
+        monkeypatch.setenv("PATH", far.env["PATH"])
+        session = jitclient.connect(far.address)
+        try:
+            x = jitclient.device_put(np.arange(3, dtype=np.float32))
+            assert cli("restart", env=far.env).returncode == 0
+            assert np.asarray(x).tolist() == [0, 1, 2]
+        finally:
+            session.close()
+            process.current = before
+            cli("stop", env=far.env)
 
 
 def test_a_machine_that_does_not_answer(new_host: Any, cli: Callable[..., Any]) -> None:

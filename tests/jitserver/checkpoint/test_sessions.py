@@ -372,7 +372,8 @@ def test_a_session_whose_client_said_goodbye_waits_for_the_child_only(
 def test_a_session_waits_for_a_client_that_cannot_be_watched_as_after_a_lost_connection(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jitserver.sessions.presence.named", lambda pid: Process(0, ""))
+    for where in ("jitserver.sessions.presence", "jitserver.platform.process_watch"):
+        monkeypatch.setattr(f"{where}.named", lambda pid: Process(pid, ""))
     monkeypatch.setattr("jitserver.platform.process_watch._pidfd_of", lambda pid: None)
     daemon.begin({})
     daemon.leave()

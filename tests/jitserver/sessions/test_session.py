@@ -58,6 +58,21 @@ def test_the_session_of_a_client_that_does_not_reconnect_ends(monkeypatch: pytes
     assert sessions.resume(session.token, os.getpid()) is None
 
 
+def test_the_session_of_a_client_on_another_machine_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "LINGER_SECONDS", 0.0)
+    sessions = Sessions()
+    session, _ = sessions.begin(0)
+    waiting = threading.Thread(target=sessions.leave, args=(session, 0))
+    waiting.start()
+    assert sessions.resume(session.token, 0) is not None
+    waiting.join()
+    sessions.end_orphans()
+    assert sessions.all() == [session]
+    monkeypatch.setattr(presence, "LINGER_REMOTELY_SECONDS", 0.01)
+    sessions.leave(session, 0)
+    assert sessions.all() == []
+
+
 def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
