@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 import jitclient
 from jitclient.errors import HostUnreachable, Incompatible
@@ -261,6 +263,62 @@ print(float(x))
 """
     )
     assert done.stdout.endswith("41.0\n"), done.stderr
+
+
+# ---- callbacks
+
+
+def test_a_callback_that_calls_jitted_functions(
+    host: Any, here: Session, counts: Callable[..., dict[str, Any]]
+) -> None:
+    ten, generation = jitclient.device_put(np.float32(10)), here.generation
+    seen = list[float]()
+
+    def more(x: Any) -> Any:
+        seen.append(float(add(ten, x)))  # handles of the same session, over a connection of their own
+        return np.asarray(add(x, np.float32(1)))
+
+    @jitclient.jit
+    def outer(x: Any) -> Any:
+        return jax.pure_callback(more, jax.ShapeDtypeStruct((), np.float32), x) * 2
+
+    opened = host.opened
+    assert [float(outer(np.float32(number))) for number in range(2)] == [2, 4]
+    assert seen == [10, 11]
+    assert float(ten) == 10
+    assert here.generation == generation
+    assert host.opened == opened + 2
+    found = counts(host.socket)
+    assert (found["client_traces"], found["local_runs"]) == (0, 0)
+
+
+@pytest.mark.parametrize("is_pure", [True, False])
+def test_a_link_that_breaks_in_a_callback(is_pure: bool, host: Any, here: Session) -> None:
+    ten, generation = jitclient.device_put(np.float32(10)), here.generation
+    seen = list[float]()
+    ssh = here.connection._channel.stream.sock._process  # type: ignore[union-attr]
+
+    def cut(x: Any) -> Any:
+        if not seen:
+            host.cut()
+            ssh.wait(30)
+        seen.append(float(x))
+        return x
+
+    @jitclient.jit
+    def outer(x: Any) -> Any:
+        like = jax.ShapeDtypeStruct((), np.float32)
+        return (jax.pure_callback(cut, like, x) if is_pure else io_callback(cut, like, x)) + 1
+
+    if is_pure:
+        assert float(outer(np.float32(41))) == 42
+        assert seen == [41, 41]
+    else:  # it has happened, and must not happen again
+        with pytest.raises(jitclient.DaemonLost):
+            float(outer(np.float32(41)))
+        assert seen == [41]
+    assert float(add(ten, np.float32(1))) == 11
+    assert here.generation == generation, "the session began anew"
 
 
 # ---- what is refused, and why
