@@ -70,7 +70,8 @@ def _making(making: Making) -> list[str]:
 def running_row(running: Running) -> list[str]:
     """A row of RUNNING_COLUMNS."""
     label = running.label or "(waits for results)"
-    return [seconds(running.seconds), label, str(running.pid), "has gone" if running.gone else "waits"]
+    client = running.program or str(running.pid)
+    return [seconds(running.seconds), label, client, "has gone" if running.gone else "waits"]
 
 
 def _session(busy: Busy) -> list[str]:

@@ -47,7 +47,8 @@ def _running(connection: DaemonConnection, now: float) -> Running | None:
         return None
     work = journal.read(bytes(connection.slot))
     key, label = (work.key, work.label) if work is not None else ("", "")
-    return Running(key, label, now - since, connection.pid, connection.is_abandoned())
+    program = "" if connection.session is None else connection.session.program
+    return Running(key, label, now - since, connection.pid, connection.is_abandoned(), program)
 
 
 def listed(found: list[EntryInfo], after: str) -> Listed:

@@ -54,6 +54,7 @@ class Running(Message):
     seconds: float
     pid: int
     gone: bool
+    program: str = ""  # of a client on another machine
 
 
 class Called(Message):

@@ -144,6 +144,25 @@ def test_its_people_see_who_is_connected(host: Any, here: Session, cli: Callable
     del x
 
 
+def test_its_people_see_whose_call_takes_long(
+    host: Any, here: Session, cli: Callable[..., Any], until: Callable[..., Any]
+) -> None:
+    env = {"JITSERVER_ADDRESS": host.socket, "COLUMNS": "300"}
+    shown = list[str]()
+
+    def look(x: Any) -> Any:
+        until(lambda: cli("cancel", env=env).returncode, "the call to take long")
+        shown.append(cli("cancel", env=env).stdout)
+        return x
+
+    @jitclient.jit
+    def outer(x: Any) -> Any:
+        return jax.pure_callback(look, jax.ShapeDtypeStruct((), np.float32), x)
+
+    assert float(outer(np.float32(1))) == 1
+    assert re.search(rf"outer.*\(pid {os.getpid()} on {re.escape(socket.gethostname())}\) +waits", shown[0])
+
+
 # ---- links that break
 
 
