@@ -75,21 +75,26 @@ def test_a_callback_of_an_unknown_kind_is_refused(function: Any) -> None:
         callbacks.slot_of(function)
 
 
-def test_each_run_asks_its_own_client_though_one_waits_for_the_other(asking: Executables) -> None:
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["compiled here", "loaded"])
+def test_each_run_asks_its_own_client_though_one_waits_for_the_other(is_loaded: bool) -> None:
+    slots, program = lowered(asks_twice, X)
+    asking = Executables(slots, program)
+    asking = Executables(slots, serialized=asking.to_bytes()) if is_loaded else asking
     found: dict[str, Any] = {}
 
     def second(number: int, slot: Slot, arguments: Sequence[Any]) -> list[Any]:
         return [np.asarray(arguments[0]) * 100]
 
     def first(number: int, slot: Slot, arguments: Sequence[Any]) -> list[Any]:
-        other = threading.Thread(target=lambda: found.update(second=np.asarray(asking.run(second, X * 2))))
-        other.start()
-        other.join()  # for ever, if the second run waited for this one
+        if not found:
+            other = threading.Thread(target=lambda: found.update(second=np.asarray(asking.run(second, X))))
+            other.start()
+            other.join()  # for ever, if the second run waited for this one
         return [np.asarray(arguments[0]) * 10]
 
     found["first"] = np.asarray(asking.run(first, X))
-    assert found["first"].tolist() == (X * 10 + 1).tolist()
-    assert found["second"].tolist() == (X * 200 + 1).tolist()
+    assert found["first"].tolist() == ((X * 10 + 1) * 10 + 1).tolist()
+    assert found["second"].tolist() == ((X * 100 + 1) * 100 + 1).tolist()
 
 
 def test_runs_that_follow_each_other_share_an_executable(asking: Executables, monkeypatch: pytest.MonkeyPatch) -> None:
