@@ -134,7 +134,7 @@ INTERRUPTED_IN_A_CALLBACK = """
 
     @jitclient.jit
     def called_back(x):
-        return jax.pure_callback(wait, x, x) + 1
+        return BODY
 
     try:
         called_back(np.float32(1))
@@ -149,13 +149,21 @@ INTERRUPTED_IN_A_CALLBACK = """
 """
 
 
+CALLING = {
+    "waited for": "jax.pure_callback(wait, x, x) + 1",
+    "not waited for": "jax.debug.callback(wait, x) or x + 1",
+    "one of many": "jax.lax.fori_loop(0, 3, lambda n, x: jax.debug.callback(wait, x) or x, x) + 1",
+}
+
+
+@pytest.mark.parametrize("kind", CALLING)
 def test_ctrl_c_in_a_callback_leaves_the_session_and_its_connection(
-    unharmed: Any, start_client: Any, until: Any
+    unharmed: Any, start_client: Any, until: Any, kind: str
 ) -> None:
-    client = start_client(unharmed, INTERRUPTED_IN_A_CALLBACK)
+    client = start_client(unharmed, INTERRUPTED_IN_A_CALLBACK.replace("BODY", CALLING[kind]))
     client.says("in the callback")
     client.kill(signal.SIGINT)
-    client.says("interrupted", "in the callback", "2.0")
+    client.says("interrupted", *["in the callback"] * (3 if kind == "one of many" else 1), "2.0")
     until(lambda: unharmed.counts().arrays == 1, "what is held to be all there is")
     assert unharmed.counts().sessions == 1
     client.goes_on()
