@@ -124,7 +124,7 @@ class Daemon:
     def generally(self, run: Run) -> tuple[bytes, list[bytes]]:
         self.number += 1
         run = msgspec.structs.replace(run, number=self.number)
-        lane: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None)
+        lane: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, ask=None)
         assert self.order.begin(self, run.number)
         told = runs.answer(self.service.engine, self.session, run, lane, draining=False)
         self.order.end(self)

@@ -24,7 +24,7 @@ from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 from jitserver.platform.shared_memory import Lent, Pool
 from jitserver.server import runs
-from jitserver.server.connection import Lane
+from jitserver.server.lane import Lane
 from jitserver.sessions.session import Session
 
 
@@ -73,7 +73,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
     engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
-    answered = runs.answer(engine, session, run_message, Lane(None, lent), False)  # type: ignore[arg-type]
+    answered = runs.answer(engine, session, run_message, Lane(None, lent, print), False)  # type: ignore[arg-type]
 
     done = msgspec.msgpack.decode(answered.message, type=Done)
     assert done.back == done.shared == (not is_kept)
