@@ -17,7 +17,7 @@ import pytest
 from jax.experimental import io_callback
 
 import jitclient
-from jitclient.errors import HostUnreachable, Incompatible
+from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
 from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.wire.ssh import SshSocket
@@ -240,6 +240,34 @@ def test_the_session_of_a_client_whose_link_broke_waits_for_it(
         far.cut()
         assert counts(far.socket)["sessions"] == 1
         assert float(x) == 41
+
+
+def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
+    new_host: Any, new_daemon: Callable[..., Any], until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = np.float32(1)
+    with new_host() as far, new_daemon(far.socket) as daemon, client_of(far, monkeypatch) as session:
+        ten, generation = jitclient.device_put(np.float32(10)), session.generation
+        assert float(add(ten, one)) == 11
+        session.connection._channel.stream.set_patience(0.3)  # type: ignore[union-attr]
+        daemon.send_signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{daemon.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the daemon to hang")
+        opened = far.opened
+        try:
+            for _ in range(3):
+                with pytest.raises(jitclient.DaemonUnavailable, match="said nothing"):
+                    add(one, one)
+            assert far.opened == opened
+            session._finder._until = 0.0  # the while is over
+            with pytest.raises(DaemonHangs, match="said nothing for 1 s"):
+                add(one, one)
+            assert far.opened == opened + 1
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        session._finder._until = 0.0
+        assert float(add(ten, one)) == 11
+        assert session.generation == generation, "the session began anew"
 
 
 def test_ctrl_c_does_not_end_the_link(host: Any, here: Session) -> None:
