@@ -9,12 +9,15 @@ from benchmarks.faults.result import Result
 from benchmarks.faults.stage import Stage, stage
 from jitserver.cache.catalog import CATALOG
 
+_PROGRAM = 1
+"""The same for all turns, so that it comes from the disk."""
+
 
 def flips(folder: Path, most: int) -> Iterator[Result]:
     """The results of so many flips of each kind at most."""
     chance = random.Random(0)
     with stage(folder) as there:
-        there.turn()
+        there.turn(number=_PROGRAM)
         there.stop()
         files = sorted(path for path in folder.glob("xdg_cache_home/**/*") if path.is_file() and path.stat().st_size)
         result = Result("flipped files")
@@ -32,7 +35,7 @@ def flips(folder: Path, most: int) -> Iterator[Result]:
 def _try(there: Stage, result: Result, where: str, damage: Callable[[], None]) -> None:
     damage()
     there.serve()
-    result.add(where, there.turn())
+    result.add(where, there.turn(number=_PROGRAM))
     there.stop()
 
 

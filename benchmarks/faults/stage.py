@@ -61,8 +61,11 @@ class Stage:
                 raise RuntimeError(f"the daemon does not start:\n{(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.02)
 
-    def turn(self, call: str = "", nth: int = 0) -> dict[str, Any]:
-        """Has a fork of the client do all that a client does, with that failure; see client.py."""
+    def turn(self, call: str = "", nth: int = 0, number: int | None = None) -> dict[str, Any]:
+        """Has a fork of the client do all that a client does, with that failure; see client.py.
+
+        Its program is its own, unless `number` is that of an earlier turn.
+        """
         if self._client is None or self._client.poll() is not None:
             self._client = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.faults.client"],
@@ -73,10 +76,10 @@ class Stage:
                 stderr=(self.folder / "client.log").open("ab"),
                 text=True,
             )
-        self._number += 1
+        self._number += number is None
         assert self._client.stdin is not None
         assert self._client.stdout is not None
-        self._client.stdin.write(json.dumps({"number": self._number, "call": call, "nth": nth}) + "\n")
+        self._client.stdin.write(json.dumps({"number": number or self._number, "call": call, "nth": nth}) + "\n")
         self._client.stdin.flush()
         while not select.select([self._client.stdout], [], [], 0.05)[0]:
             self.serve()  # as a supervisor would
