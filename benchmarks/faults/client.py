@@ -1,8 +1,8 @@
 """A client of the sweep: for each line on its standard input, a fork of it does all that a client does.
 
 A line is a JSON object with the `number` of the turn, and the `call` and its `nth` that is to fail in this process, if
-any. The answer is a line of JSON: how each step ended, whether the call has failed, and the seconds until the next good
-answer of the daemon.
+any. The answer is a line of JSON: how each step ended, whether the call has failed, the seconds until the first good
+answer of the daemon, and from the last step until the next one.
 """
 
 import json
@@ -59,12 +59,16 @@ def turn(number: int, control: Control, call: str, nth: int) -> dict[str, Any]:
     """One turn, in a process of its own."""
     if call:
         control.arm(call, nth)
-    told = {name: outcome(step) for name, step in steps(number).items()}
+    begun, first, told = time.monotonic(), None, {}
+    for name, step in steps(number).items():
+        told[name] = outcome(step)
+        if first is None and told[name] == "right":
+            first = time.monotonic() - begun
     failed = control.disarm() if call else False
     begun = time.monotonic()
     while time.monotonic() < begun + _GOOD_SECONDS:
         if outcome(steps(-number)["call"]) == "right":
-            return {"steps": told, "failed": failed, "good": time.monotonic() - begun}
+            return {"steps": told, "failed": failed, "first": first, "good": time.monotonic() - begun}
         time.sleep(0.02)
     return {"steps": {**told, "afterwards": "hang"}, "failed": failed, "good": _GOOD_SECONDS}
 

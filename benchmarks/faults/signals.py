@@ -34,8 +34,10 @@ def signals(folder: Path, rounds: int) -> Iterator[Result]:
                 else:
                     there.daemon.wait()
                     there.serve()
-                told = there.turn()
-                result.add(f"{number.name} {count}", {**told, "good": time.monotonic() - begun})
+                down, told = time.monotonic() - begun, there.turn()
+                result.add(
+                    f"{number.name} {count}", {**told, "good": down + (told.get("first") or told["good"] or 0.0)}
+                )
             for client in clients:
                 result.add("a client", {"steps": {"calls": _ended(client)}, "good": None}, failed=False)
             yield result
