@@ -61,6 +61,7 @@ class Daemon:
         self.options = options
         self._shutdown_requested = threading.Event()
         self._restarts = False
+        self._failed = False
         self._saves_sessions = False
         self._idle_trim = IdleTrim()
         self._place: Place
@@ -81,7 +82,7 @@ class Daemon:
             self.serve()
         except Exception as error:
             log.error("the daemon cannot go on: %s", error)
-            failure = error
+            failure, self._failed = error, True
             self._request_shutdown(save_sessions=True)
         drain = self.options.drain if failure is None else min(self.options.drain, _FAILED_DRAIN_SECONDS)
         with _deadline(drain + _SAVING_SECONDS + _MARGIN_SECONDS):
@@ -183,7 +184,9 @@ class Daemon:
                 saved = self._service.sessions.all() if self._saves_sessions else []
                 self._checkpoint.save(self._service.naming.named, saved, most)
         with _logged("the cache"):
-            if not self._service.engine.cache.close(max(1.0, deadline - time.monotonic())):
+            cache = self._service.engine.cache
+            close = cache.writer.finish if self._failed else cache.close  # SQLite may take ten seconds to fail
+            if not close(max(1.0, deadline - time.monotonic())):
                 log.warning("shutdown: not all programs were written to the disk in time")
 
     def stop(self) -> None:
