@@ -7,7 +7,7 @@ import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.version import __version__
-from jitserver.cli.elsewhere import WORDS, with_address
+from jitserver.cli.elsewhere import WORDS, address_option, with_address
 
 _COMMANDS = {
     "arrays": "arrays",
@@ -63,3 +63,6 @@ def main() -> None:
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon is running.
     """
+
+
+main.params.append(address_option())

@@ -32,19 +32,22 @@ def with_address(command: click.Command) -> click.Command:
         for one in command.commands.values():
             with_address(one)
     elif not any(_OPTION in option.opts for option in command.params):
-        command.params.append(
-            click.Option(
-                [_OPTION],
-                metavar="ADDRESS",
-                expose_value=False,
-                is_eager=True,
-                callback=_use,
-                help="Of the daemon: unix:PATH, or ssh://user@host/environment. [default: JITSERVER_ADDRESS, or yours]",
-            )
-        )
+        command.params.append(address_option())
         if command.name not in _HERE and command.callback is not None:
             command.callback = _run_at_address(command.callback)
     return command
+
+
+def address_option() -> click.Option:
+    """The option, for one command."""
+    return click.Option(
+        [_OPTION],
+        metavar="ADDRESS",
+        expose_value=False,
+        is_eager=True,
+        callback=_use,
+        help="Of the daemon: unix:PATH, or ssh://user@host/environment. [default: JITSERVER_ADDRESS, or yours]",
+    )
 
 
 def _use(_: click.Context, __: click.Parameter, address: str | None) -> None:

@@ -81,6 +81,7 @@ class Finder:
         if self._refusal is not None and start < self._until:
             raise type(self._refusal)(*self._refusal.args)
         waits_until = start + (_RESUME_SECONDS if who.token and self._refusal is None else 0)
+        told = False
         while True:
             start = time.monotonic()
             try:
@@ -90,6 +91,9 @@ class Finder:
             except (DaemonUnavailable, Incompatible) as error:
                 now = time.monotonic()
                 if isinstance(error, HostUnreachable) and now < waits_until:
+                    if not told:
+                        say(f"{error.args[0].splitlines()[0]}; trying again for {_RESUME_SECONDS:.0f} s")
+                    told = True
                     time.sleep(_RECONNECT_SECONDS)
                     continue
                 self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)

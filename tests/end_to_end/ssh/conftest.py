@@ -19,7 +19,7 @@ NewHost = Callable[..., contextlib.AbstractContextManager[Host]]
 
 @pytest.fixture(scope="session")
 def new_host() -> NewHost:
-    """Starts another machine, on which no daemon runs. Without sshd here, its tests are skipped."""
+    """Starts another machine, on which no daemon runs. Skips its tests without an sshd that lets this user in."""
     if SSHD is None:
         pytest.skip("NO TEST OF ssh:// RUNS: there is no sshd here (apt-get install openssh-server)")
 
@@ -35,6 +35,11 @@ def new_host() -> NewHost:
             finally:
                 host.close()
 
+    with start() as tried:
+        command = ["ssh", "-o", "BatchMode=yes", "-p", str(tried.port), "127.0.0.1", "true"]
+        done = subprocess.run(command, env={**os.environ, **tried.env}, capture_output=True, text=True)
+    if done.returncode:  # such as for a user whose password is locked
+        pytest.skip(f"NO TEST OF ssh:// RUNS: sshd does not let this user in: {done.stderr}")
     return start
 
 

@@ -214,7 +214,10 @@ def test_a_queue_in_which_the_link_breaks_is_run_once(
 
 
 def test_a_link_that_is_down_for_a_while(
-    new_host: Any, new_daemon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    new_host: Any,
+    new_daemon: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     with new_host() as far, new_daemon(far.socket), client_of(far, monkeypatch):
         x = jitclient.device_put(np.float32(41))
@@ -224,6 +227,7 @@ def test_a_link_that_is_down_for_a_while(
         up.start()
         assert float(add(x, np.float32(1))) == 42
         up.join()
+    assert capfd.readouterr().err.count("Network is unreachable; trying again for 60 s") == 1
 
 
 def test_the_session_of_a_client_whose_link_broke_waits_for_it(

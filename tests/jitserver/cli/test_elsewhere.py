@@ -55,9 +55,15 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_what_is_elsewhere_is_done_there(ssh: Path, command: list[str], line: list[str]) -> None:
     settings.cache_clear()
     done = CliRunner().invoke(main, [*command, *line])
-    assert done.exit_code == 5
+    assert done.exit_code == 5, done.output
     words = [*command, "--json"]
     assert ssh.read_text() == f"/opt/bin/jitserver {' '.join(words).replace('a b', chr(39) + 'a b' + chr(39))}\n"
+
+
+def test_it_may_come_first(ssh: Path) -> None:
+    settings.cache_clear()
+    assert CliRunner().invoke(main, ["--address", "ssh://host/opt", "status"]).exit_code == 5
+    assert ssh.read_text() == "/opt/bin/jitserver status\n"
 
 
 def test_help_is_from_here(ssh: Path) -> None:
