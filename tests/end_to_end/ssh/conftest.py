@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[3]))  # the benchmarks are no installed package
+
 from benchmarks.sshd import SSHD, Host
 
 NewHost = Callable[..., contextlib.AbstractContextManager[Host]]
