@@ -172,6 +172,13 @@ class DaemonConnection(WireConnection):
                 session.forget_unwanted()
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
+    def hang_up(self) -> None:
+        """End the connection, whatever its thread does: a Run that waits for a callback of its client fails. A link
+        that broke without a word would keep it waiting, though the client has long been back.
+        """
+        with contextlib.suppress(OSError, EOFError):  # it has ended already
+            self._channel.stream.sock.shutdown(socket.SHUT_RDWR)
+
     def say(self, phase: str) -> None:
         """Set the phase of the work on the answer, for the next BUSY."""
         self._phase = phase

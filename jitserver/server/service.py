@@ -107,6 +107,9 @@ class JitService(Service):  # type: ignore[misc]
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.session.program = hello.program
         connection.order = connection.session.order(hello.client)
+        begun, before = connection.order.take_over(connection)
+        if isinstance(before, DaemonConnection):
+            before.hang_up()
         connection.slot = self.engine.journal.here.slot  # of this thread, which serves the connection
         return messages.Welcome(
             protocol=PROTOCOL,
@@ -118,7 +121,7 @@ class JitService(Service):  # type: ignore[misc]
             token=connection.session.token,
             resumed=resumed is not None,
             first_handle=first,
-            begun=connection.order.take_over(connection),
+            begun=begun,
             lends=connection.lends,
             process=self._process,
             lost="" if resumed else self.sessions.lost.get(hello.token, ""),

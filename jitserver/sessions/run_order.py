@@ -23,11 +23,13 @@ class Order:
         self._carrier: object = None
         self.running: dict[object, tuple[int, int]] = {}  # by connection: its thread, and when its Run began
 
-    def take_over(self, connection: object) -> int:
-        """Makes this connection the one that may begin Runs; returns the number of the last begun Run."""
+    def take_over(self, connection: object) -> tuple[int, object]:
+        """Makes this connection the one that may begin Runs; returns the number of the last begun Run, and the
+        connection that was the one before.
+        """
         with self._lock:
-            self._carrier = connection
-            return self._begun
+            before, self._carrier = self._carrier, connection
+            return self._begun, before
 
     def begin(self, connection: object, number: int) -> bool:
         """Begins a Run; False if another connection has taken over, or will, and may get the same Run."""

@@ -389,6 +389,16 @@ def test_a_peer_that_hangs_up_in_a_callback_leaves_its_program_to_others(peer: A
     other.close()
 
 
+def test_who_comes_back_on_another_connection_is_not_waited_for_on_the_old_one(peer: Any, unharmed: Any) -> None:
+    token = peer.hello().token
+    called(peer)  # its link breaks without a word
+    again = type(peer)(unharmed.address)
+    assert again.hello(token).resumed
+    assert peer.is_cut_off()
+    assert answered_rightly(again) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
+    again.connection.close()
+
+
 def test_an_answer_that_no_call_waits_for_is_taken_and_what_is_none_cuts_the_peer_off(peer: Any) -> None:
     peer.hello()
     assert answered_rightly(peer)

@@ -22,7 +22,7 @@ from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Status, Verb
 from jitserver.cache import folder
 from jitserver.cli import lifecycle
-from jitserver.server import daemon
+from jitserver.server import place
 from jitserver.systemd import target
 
 ONE = """
@@ -179,8 +179,8 @@ def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     address = Address(short_path / "d.sock")
-    monkeypatch.setattr(daemon.os, "write", full)
-    with daemon._take_lock(address):
+    monkeypatch.setattr(place.os, "write", full)
+    with place._take_lock(address):
         assert address.is_held()
         assert lifecycle._holder(address) == 0
     assert not address.is_held()

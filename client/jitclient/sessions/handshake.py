@@ -42,6 +42,7 @@ _RESUME_SECONDS = 60.0  # for a link that broke to come back
 _RECONNECT_SECONDS = 1.0
 _RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
 _SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
+_SHORT_SECONDS_THERE = 5.0  # and for one on another machine
 _CONNECT_SECONDS = 5.0
 
 
@@ -103,7 +104,8 @@ class Finder:
 
     def give_up(self, error: DaemonSilent) -> DaemonHangs:
         """Note that the daemon hangs: it is asked again now and then, with little patience."""
-        self._patience = min(self._settings.timeout, _SHORT_SECONDS)
+        short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_THERE
+        self._patience = min(self._settings.timeout, short)
         refusal = self._refusal = DaemonHangs(str(error))
         self._until = time.monotonic() + _RETRY_SHARE * self._patience
         return refusal

@@ -285,9 +285,9 @@ KINDS = {
         ("'y': 'b'", "'y': 'a'"),
     ),
     "callbacks": _kind(
-        "def host(x):\n    return np.asarray(x) * 9\n\n"
+        "import functools\n\ndef host(k, x):\n    return np.asarray(x) * 9 * k\n\n"
         "SHAPE = jax.ShapeDtypeStruct((4,), jnp.float32)\n\n"
-        "def fn(x):\n    return jax.pure_callback(host, SHAPE, x)\n",
+        "def fn(x):\n    return jax.pure_callback(functools.partial(host, 1), SHAPE, x)\n",
         ("* 9", "* 8"),
     ),
     "custom_vmap": _kind(

@@ -19,7 +19,9 @@ HERE = DaemonState(Address(Path("/nowhere/d.sock")), reason="no daemon answers")
 
 
 def running(**said: Any) -> DaemonState:
-    return dataclasses.replace(HERE, status=Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said}))
+    status = Status(**{**dict.fromkeys(Status.__struct_fields__, 0), **said})
+    address = Address.parse(said["address"]) if "address" in said else HERE.address
+    return dataclasses.replace(HERE, address=address, status=status)
 
 
 def test_a_check_that_fails_to_run_is_a_finding_and_the_next_one_runs() -> None:
