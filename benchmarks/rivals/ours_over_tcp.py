@@ -40,7 +40,7 @@ def connect() -> Iterator[Caller]:
 
     port, token = os.environ[_DOOR].split()
 
-    def over_tcp(_: Address) -> socket.socket:
+    def over_tcp(_: Address, seconds: float = 30) -> socket.socket:
         sock = socket.create_connection(("127.0.0.1", int(port)))
         sock.sendall(token.encode())
         return sock

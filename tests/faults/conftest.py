@@ -24,7 +24,7 @@ from jitclient.sessions.failures import answered
 from jitclient.sessions.handshake import ask
 from jitclient.sessions.session import Session
 from jitclient.settings import Settings
-from jitclient.wire.address import Address, runtime_folder
+from jitclient.wire.address import Address
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
@@ -69,7 +69,8 @@ class Daemon:
 
     def phases(self) -> list[str]:
         """What its threads do with programs, as its crash journal has it."""
-        data = b"".join(path.read_bytes() for path in runtime_folder().glob("*.journal"))
+        mapped = {line.split()[-1] for line in Path(f"/proc/{self.process.pid}/maps").read_text().splitlines()}
+        data = b"".join(Path(name).read_bytes() for name in mapped if name.endswith(".journal"))
         noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
         return [work.phase for work in noted if work is not None]
 

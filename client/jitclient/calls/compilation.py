@@ -70,7 +70,7 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     try:
         program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
     except CaptureError as error:
-        raise CaptureError(f"{why}; {error}") from error
+        raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
     if failure is not None:
         warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
     return program

@@ -273,7 +273,7 @@ def main() -> None:
         port, token = daemon.stdout.readline().split()
         network.connect(daemon.pid)
 
-        def over_tcp(_: Address) -> Line:
+        def over_tcp(_: Address, seconds: float = 30) -> Line:
             return dial((network.host, int(port)), token)
 
         with mock.patch.object(Address, "connect", over_tcp):

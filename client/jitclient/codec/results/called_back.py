@@ -1,6 +1,7 @@
 """Functions that a daemon calls in the client: of whatever is installed, they use only what the capture mentions."""
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ _PARTS_OF_JAX = frozenset(
 """What JAX's own callbacks hold, by names: nothing is imported."""
 
 _HOMES_IN_JAX = frozenset({"jax._src.callback", "jax._src.checkify", "jax._src.debugging"})
+_NO_HOMES = frozenset({"jax", "jaxlib", "numpy", "cloudpickle", "jitclient", "jitserver", *sys.stdlib_module_names})
+"""Packages that make no callbacks. Others that the program has loaded may, for the functions that it calls."""
 
 
 class CalledBack(Remade):
@@ -58,9 +61,9 @@ class CalledBack(Remade):
     def _place(self, module: str | None, owner: int, part: int, qualname: str) -> Placed:
         if module is not None:
             package = module.partition(".")[0]
-            is_known = module in _HOMES_IN_JAX or (package != "jax" and package in self._capture.packages)
+            is_known = package not in _NO_HOMES or module in _HOMES_IN_JAX
             if not is_known or "<locals>" not in qualname:
-                raise CaptureError(f"a callback has code of {module}, which the function does not use")
+                raise CaptureError(f"a callback has code of {module}, where no callbacks are made")
         return super()._place(module, owner, part, qualname)
 
 

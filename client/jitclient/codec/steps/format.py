@@ -19,10 +19,10 @@ class Head(NamedTuple):
 COMPLETES = "+"
 """In front of the name of a step that completes an object made before."""
 
-NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef"})
+NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef", "of_client"})
 """Objects that get an index that both sides know, after the extras."""
 
-SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap", "of_client"}
+SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap"}
 SHARED |= {"array", "object_array", "jax_array", "prng_key"}
 """Objects that are the same one wherever a result holds them."""
 
