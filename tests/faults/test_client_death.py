@@ -18,7 +18,7 @@ BUSY = """
 
     @jitclient.jit
     def slow(x):
-        return jax.lax.fori_loop(0, 500_000, lambda _, c: jnp.tanh(c @ c), x[:8, :8])  # seconds, in one thread
+        return jax.lax.fori_loop(0, 4_000_000, lambda _, c: jnp.tanh(c @ c), x[:8, :8])  # seconds, in one thread
 
     @jitclient.jit
     def slow_to_trace(x):
