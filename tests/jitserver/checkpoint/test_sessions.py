@@ -107,7 +107,7 @@ def test_handles_runs_and_programs_continue(daemon: Daemon) -> None:
     assert not session.order(b"late").begin(connection, 1), "it is too late for others too"
     following = daemon.restart()
     back = following.back(session)
-    assert back.order(b"client").take_over(connection) == 41
+    assert back.order(b"client").take_over(connection) == (41, None)
     assert back.order(b"client").begin(connection, 42)
     resumed = following.sessions.resume(session.token, os.getpid())
     assert resumed is not None
