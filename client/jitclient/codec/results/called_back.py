@@ -25,7 +25,10 @@ _PARTS_OF_JAX = frozenset(
         ("jax._src.core", "MemorySpace"),
         ("jax._src.core", "ShapedArray"),
         ("jax._src.debugging", "_format_print_callback"),
+        ("collections", "OrderedDict"),
+        ("collections", "defaultdict"),
         ("logging", "LogRecord"),
+        ("types", "NoneType"),
     }
 )
 """What JAX's own callbacks hold, by names: nothing is imported."""
@@ -54,7 +57,8 @@ class CalledBack(Remade):
     def _named(self, module: str, name: str) -> Any:
         found = values.resolve(module, name)
         is_mentioned = any(_pickled(part) in self._capture.payload for part in (name, name.rpartition(".")[2]))
-        if callable(found) and not is_mentioned and (module, name) not in _PARTS_OF_JAX:
+        is_node = isinstance(found, type) and module.partition(".")[0] not in _NO_HOMES  # of a library's trees
+        if callable(found) and not (is_mentioned or is_node or (module, name) in _PARTS_OF_JAX):
             raise CaptureError(f"a callback uses {module}.{name}, which the function does not mention")
         return found
 

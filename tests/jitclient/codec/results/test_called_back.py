@@ -107,3 +107,9 @@ def test_a_daemons_callbacks_are_those_of_the_trace_in_this_process() -> None:
         made.add(function)
     [result] = CalledBack(CAPTURED, made.to_bytes()).object_at(-1)(np.float32(1))
     assert result == np.sin(np.float32(1))
+
+
+def test_nodes_of_trees_may_be_named() -> None:
+    for module, name in (("types", "NoneType"), ("collections", "OrderedDict"), ("optax", "ScaleByAdamState")):
+        __import__(module)
+        assert called_back(root=named(module, name)).__name__ == name
