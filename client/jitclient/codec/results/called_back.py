@@ -1,4 +1,6 @@
-"""Functions that a daemon calls in the client: of whatever is installed, they use only what the capture mentions."""
+"""Functions that a daemon calls in the client: of whatever is installed, they use what the capture mentions, and what
+libraries that the program has loaded define inside of their functions.
+"""
 
 import pickle
 import sys
