@@ -197,6 +197,6 @@ def _daemon(socket: Path, folder: Path, env: dict[str, str]) -> Iterator[Callabl
 def _error(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
     return next(
-        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception|Interrupt|Exit)\b", line)),
+        (line for line in reversed(lines) if re.match(r"[\w.]*\b[A-Z]\w*(: |$)", line)),
         lines[-1] if lines else "",
     )
