@@ -14,7 +14,7 @@ JitserverError
 │   ├── DaemonDraining                 the daemon is stopping and takes no new calls
 │   ├── AddressTaken                   another daemon already serves at the address
 │   └── Incompatible                   client and daemon differ in a version that matters, or in their devices
-├── SessionBusy (RuntimeError)         a signal handler or a destructor made a request during a call
+├── SessionBusy (RuntimeError)         a signal handler, destructor or callback asked for what its own call blocks
 ├── ProtocolError                      a peer broke the protocol
 ├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1: the daemon made another program than this process
 ├── CrashesDaemon (RuntimeError)       the daemon died repeatedly during work on this program
@@ -96,7 +96,9 @@ class Incompatible(DaemonError):  # noqa: N818
 
 
 class SessionBusy(JitserverError, RuntimeError):  # noqa: N818
-    """A signal handler or a destructor made a request during a call of the same thread."""
+    """A signal handler or a destructor made a request during a call of the same thread; or a callback of a program over
+    several devices called another such program.
+    """
 
 
 class ProtocolError(JitserverError):

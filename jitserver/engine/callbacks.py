@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import spec_of_aval
@@ -98,16 +99,22 @@ class Executables:
         self._first = self._made()
         self._idle = [self._first]
 
-    def run(self, ask: Ask, *leaves: Any) -> Any:
-        """The results, once they are there and all callbacks have returned."""
+    def run(self, ask: Ask, *leaves: Any, is_spread: bool = False) -> Any:
+        """The results, once they are there and all callbacks have returned.
+
+        A callback that raises ends the program. One that `is_spread` over several devices goes on with zeros, and the
+        exception comes afterwards: the other devices would wait for this one, until XLA ends the process.
+        """
         with self._lock:
             one = self._idle.pop() if self._idle else None
         one = one or self._another()
         try:
-            with one.asking(ask):
+            with one.asking(ask, is_spread) as failed:
                 results = jax.block_until_ready(one.compiled(*leaves))
                 jax.effects_barrier()
-                return results
+            if failed:
+                raise RuntimeError(f"a callback failed: {failed[0]}") from failed[0]
+            return results
         finally:
             with self._lock:
                 if len(self._idle) < _MOST_IDLE:
@@ -149,12 +156,13 @@ class _Executable:
         self._calls = calls
 
     @contextlib.contextmanager
-    def asking(self, ask: Ask) -> Iterator[None]:
-        """Have its callbacks ask this client."""
+    def asking(self, ask: Ask, is_spread: bool) -> Iterator[list[BaseException]]:
+        """Have its callbacks ask this client. Yields what they raised, if that must not end the program."""
+        failed: list[BaseException] = []
         for calls in self._calls:
-            calls.ask = ask
+            calls.ask, calls.failed = ask, failed if is_spread else None
         try:
-            yield
+            yield failed
         finally:
             for calls in self._calls:
                 calls.ask = None
@@ -165,6 +173,7 @@ class _Calls:
 
     def __init__(self, number: int, slot: Slot) -> None:
         self.ask: Ask | None = None
+        self.failed: list[BaseException] | None = None
         self._number = number
         self._slot = slot
         self._forms = list(map(host_form, slot.results))
@@ -176,7 +185,18 @@ class _Calls:
         if self.ask is None:
             raise RuntimeError("a callback came after the end of its run")
         token = arguments[:1] if self._slot.takes_token else ()
-        results = self.ask(self._number, self._slot, arguments[len(token) :])
+        try:
+            return (*token, *self._asked(self.ask, arguments[len(token) :]))
+        except BaseException as error:
+            if self.failed is None:
+                raise
+            self.failed.append(error)
+            return (*token, *[np.zeros(*form) for form in self._forms])
+
+    def _asked(self, ask: Ask, arguments: Sequence[Any]) -> Sequence[HostArray]:
+        if self.failed:
+            raise self.failed[0]
+        results = ask(self._number, self._slot, arguments)
         if [(result.shape, result.dtype) for result in results] != self._forms:  # XLA would read other memory
             raise TypeError("a client's callback returned arrays of another shape or type")
-        return (*token, *results)
+        return results

@@ -15,7 +15,7 @@ from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
-from jitserver.engine.alone import alone
+from jitserver.engine.alone import alone, in_callbacks
 from jitserver.engine.callbacks import Ask
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
@@ -51,8 +51,13 @@ class Engine:
         """Runs a program on resident and received arrays, for a client that its callbacks `ask`; appends its duration
         to `ran`, for `add_run`.
         """
-        run = functools.partial(built.run.run, ask) if built.slots else built.run
-        run = functools.partial(alone, run) if built.is_spread else run
+        run = built.run
+        if built.slots:
+            assert ask is not None
+            ask = in_callbacks(ask) if built.is_spread else ask
+            run = functools.partial(run.run, ask, is_spread=built.is_spread)
+        if built.is_spread:
+            run = functools.partial(alone, run)
         slot = self._here.slot
         slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
         start = monotonic()

@@ -33,6 +33,7 @@ from jitclient.wire.messages import (
 )
 from jitclient.wire.stream import WireStream
 from jitserver.crashes.journal import NOTHING
+from jitserver.engine import alone
 from jitserver.engine.readers import monotonic
 from jitserver.engine.scratch import Scratches
 from jitserver.platform.shared_memory import Lent, Pool
@@ -112,6 +113,7 @@ class DaemonConnection(WireConnection):
         """Serve until the connection ends; answer plain Runs with as few function calls as possible."""
         channel = self._channel
         channel.largest = MAX_FRAME_BYTES
+        alone.work_for(session)
         while not self._closed:
             data = channel.recv_at_once()
             if data is None:

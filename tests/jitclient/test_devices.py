@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -124,6 +125,56 @@ except Exception as error:
 
 def test_what_failed_cannot_be_moved(eight: dict[str, str], run_script: Callable[..., Any]) -> None:
     assert "division by zero" in run_script(MESH + FAILED, env=eight)
+
+
+IN_A_CALLBACK = """
+inner = jitclient.jit(lambda x: x * 2)
+
+def outer(fails):
+    @jitclient.jit
+    def outer(x):
+        return jax.pure_callback(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + x.sum()
+    try:
+        return np.asarray(outer(jitclient.device_put(X, rows))).sum().item()
+    except Exception as error:
+        return str(error)
+
+told = [
+    outer(lambda value: np.asarray(inner(jitclient.device_put(value)))),
+    outer(lambda value: np.asarray(inner(jitclient.device_put(value, rows)))),
+    outer(lambda value: 1 / 0),
+]
+print(json.dumps([*told, np.asarray(inner(jitclient.device_put(X, rows))).sum().item()]))
+"""
+
+
+def test_a_callback_of_a_program_over_several_devices(eight: dict[str, str], run_script: Callable[..., Any]) -> None:
+    right, nested, failed, after = run_script(MESH + IN_A_CALLBACK, env=eight)
+    assert (right, after) == (2 * 496 + 32 * 496, 992)
+    assert "SessionBusy: a program over several devices was called while another" in nested
+    assert "division by zero" in failed
+
+
+KILLED = """
+import os, signal, subprocess
+
+@jitclient.jit
+def outer(x):
+    end = lambda value: os.kill(os.getpid(), signal.SIGKILL)
+    return jax.pure_callback(end, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + x.sum()
+
+x = jitclient.device_put(X, rows)
+if sys.argv[1:]:
+    outer(x)
+done = subprocess.run([sys.executable, __file__, "and end"])
+print(json.dumps([done.returncode, float(jitclient.jit(jnp.sum)(x))]))
+"""
+
+
+def test_a_client_that_dies_in_a_callback_leaves_the_daemon_to_others(
+    eight: dict[str, str], run_script: Callable[..., Any]
+) -> None:
+    assert run_script(MESH + KILLED, env=eight) == [-signal.SIGKILL, 496.0]
 
 
 TRIES = """

@@ -34,6 +34,11 @@ def asks_twice(x: Any) -> Any:
     return asks(asks(x))
 
 
+@pytest.fixture
+def asking_twice() -> Executables:
+    return Executables(*lowered(asks_twice, X))
+
+
 @pytest.fixture(params=["compiled here", "loaded"])
 def asking(request: pytest.FixtureRequest) -> Executables:
     slots, program = lowered(asks, X)
@@ -67,6 +72,20 @@ def test_a_slot_says_what_xla_expects(kind: str) -> None:
 
     Executables(slots, program).run(ask, X)
     assert given == [(0, slot, [X.tolist()])]
+
+
+def test_a_failed_callback_does_not_stop_one_device_of_several(asking_twice: Executables) -> None:
+    asked: list[list[Any]] = []
+
+    def ask(number: int, slot: Slot, arguments: Sequence[Any]) -> list[Any]:
+        asked.append(np.asarray(arguments[0]).tolist())
+        raise EOFError("the client is gone")
+
+    with pytest.raises(RuntimeError, match="the client is gone"):
+        asking_twice.run(ask, X, is_spread=True)
+    assert asked == [X.tolist()]
+    right = asking_twice.run(lambda number, slot, arguments: [np.asarray(arguments[0])], X, is_spread=True)
+    assert np.asarray(right).tolist() == (X + 2).tolist()
 
 
 @pytest.mark.parametrize("function", [len, lambda x: x, functools.partial(len)])
