@@ -108,6 +108,7 @@ class DaemonConnection(WireConnection):
         finally:
             self.close()
             self._lane.lent.close()
+            self.incoming.discard()
 
     def _serve_plain(self, session: Session) -> None:
         """Serve until the connection ends; answer plain Runs with as few function calls as possible."""

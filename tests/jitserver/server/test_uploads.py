@@ -3,9 +3,9 @@
 import pytest
 
 from jitclient.digests import digest
-from jitclient.errors import ProtocolError
+from jitclient.errors import DaemonUnavailable, ProtocolError
 from jitclient.wire.messages import Upload
-from jitserver.server.uploads import Incoming
+from jitserver.server.uploads import Incoming, Room
 
 
 def test_the_parts_make_the_payload_once() -> None:
@@ -25,3 +25,24 @@ def test_a_capture_that_is_too_large_is_refused_and_discarded() -> None:
         incoming.add(Upload("key", 8, bytes(3)))
     with pytest.raises(ProtocolError, match="out of order"):
         incoming.add(Upload("key", 8, bytes(1)))
+
+
+def test_the_uploads_of_all_connections_share_a_room() -> None:
+    room = Room(10)
+    one, two = Incoming(room=room), Incoming(room=room)
+    key = digest(bytes(8)).hex()
+    for left in (lambda: one.take(key), one.discard, lambda: one.add(Upload(key, 0, b""))):
+        one.add(Upload(key, 0, bytes(8)))
+        with pytest.raises(DaemonUnavailable, match="receiving 8 bytes"):
+            two.add(Upload(key, 0, bytes(8)))
+        left()
+        two.add(Upload(key, 0, bytes(8)))
+        two.discard()
+
+
+def test_a_refused_upload_leaves_its_room() -> None:
+    incoming = Incoming(most=10, room=Room(10))
+    for _ in range(3):
+        incoming.add(Upload("key", 0, bytes(8)))
+        with pytest.raises(ProtocolError, match="larger than"):
+            incoming.add(Upload("key", 8, bytes(3)))
