@@ -40,8 +40,8 @@ DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """What a daemon sets unless its user did; these values select the same daemon as no value."""
 
 _POLL_SECONDS = 0.01
-_LONGEST_PATH = 107  # sun_path, without the terminating zero
-_LONGEST_FOLDER = _LONGEST_PATH - len("/.0123456789ab.sock.4194304")  # see `Address.listen`
+_LONGEST_PATH = 107 - len("..4194304")  # sun_path without the terminating zero, and what `Address.listen` adds
+_LONGEST_FOLDER = _LONGEST_PATH - len("/0123456789ab.sock")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,10 +22,21 @@ from jitclient.wire.address import (
 )
 
 
-@pytest.mark.parametrize("text", ["", "unix:", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 107])
+@pytest.mark.parametrize("text", ["", "unix:", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 98])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="address"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize("name_length", [1, 40])
+def test_the_longest_path_that_is_an_address_can_be_served(short_path: Path, name_length: int) -> None:
+    folder = short_path / ("x" * (98 - len(f"{short_path}//") - name_length))
+    folder.mkdir()
+    address = Address.parse(f"unix:{folder}/{'d' * name_length}")
+    address.listen().close()
+    assert address.path.is_socket()
+    with pytest.raises(SettingsError, match="98 bytes at most"):
+        Address.parse(f"{address}d")
 
 
 def test_tcp_is_refused_with_a_reason() -> None:
