@@ -7,6 +7,7 @@ import click
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
+from jitserver.cli.picture import process
 
 
 @click.group()
@@ -44,7 +45,7 @@ def _print(found: Holdings) -> None:
     there = [one for one in found.kept if not one.why_lost]
     kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in there]
     lost = [[one.name, one.label, one.why_lost] for one in found.kept if one.why_lost]
-    held = [[str(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
+    held = [[process(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
     if kept:
         print_table(["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
     if lost:

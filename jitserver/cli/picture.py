@@ -62,15 +62,21 @@ def _title(title: str, rows: list[list[str]]) -> str:
     return title if len(rows) <= _MOST_ROWS else f"{title}, {_MOST_ROWS} of {len(rows)}"
 
 
+def process(pid: int) -> str:
+    """A client's process id, unless it is on another machine."""
+    return str(pid) if pid else "remote"
+
+
 def _making(making: Making) -> list[str]:
     first, *others = making.pids
-    return [making.label, making.phase, seconds(making.seconds), str(first), ", ".join(map(str, others)) or "nobody"]
+    waiting = ", ".join(map(process, others)) or "nobody"
+    return [making.label, making.phase, seconds(making.seconds), process(first), waiting]
 
 
 def running_row(running: Running) -> list[str]:
     """A row of RUNNING_COLUMNS."""
     label = running.label or "(waits for results)"
-    client = running.program or str(running.pid)
+    client = running.program or process(running.pid)
     return [seconds(running.seconds), label, client, "has gone" if running.gone else "waits"]
 
 
@@ -79,7 +85,7 @@ def _session(busy: Busy) -> list[str]:
     program = session.program or program_of(session.pid)
     short = program if len(program) <= _WIDEST else f"{program[: _WIDEST - 1]}…"
     rate = f"{busy.calls_per_second:,.1f}"
-    return [str(session.pid or ""), short, rate, str(session.arrays), size(session.array_bytes)]
+    return [process(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
 
 
 def _hot(hot: Called) -> list[str]:

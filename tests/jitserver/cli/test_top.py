@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.wire.introspection import Making
+from jitserver.cli import picture
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 HIDES, SHOWS = b"\x1b[?25l", b"\x1b[?25h"
@@ -177,3 +179,8 @@ def test_once_prints_once_on_a_terminal_too(daemon: str, until: Callable[..., An
         assert shown.process.returncode == 0
         assert b"rates over" in shown.read()
         assert ENTERS not in shown.output
+
+
+def test_a_program_that_is_made_for_another_machine_names_no_process() -> None:
+    making = Making("k" * 32, "f(f32[3])", "tracing", 1.5, (0, 17))
+    assert picture._making(making)[3:] == ["remote", "17"]
