@@ -4,6 +4,7 @@ import atexit
 import dataclasses
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from jitclient.settings import Settings, settings
@@ -17,6 +18,7 @@ inside_daemon = False
 current: "Session | None" = None
 """The session of this process; None before its first use."""
 _lock = threading.Lock()
+_begun: "weakref.WeakSet[Session]" = weakref.WeakSet()  # one that nothing uses any more ends with its connection
 
 
 def become_daemon() -> None:
@@ -32,7 +34,7 @@ def session() -> "Session":
         return current
     with _lock:
         if current is None:
-            current = _begun(settings())
+            current = _begin(settings())
         return current
 
 
@@ -59,18 +61,24 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
         chosen = dataclasses.replace(chosen, address=address)
     if timeout is not None:
         chosen = dataclasses.replace(chosen, timeout=timeout)
-    made = _begun(chosen)
+    made = _begin(chosen)
     with made, _lock:
         current = made
     return made
 
 
-def _begun(chosen: Settings) -> "Session":
+def _begin(chosen: Settings) -> "Session":
     from jitclient.sessions.session import Session  # loads rpyc and msgspec, which most imports do not need
 
     made = Session(chosen)
-    atexit.register(made.close)
+    _begun.add(made)
     return made
+
+
+@atexit.register
+def _close_all() -> None:
+    for each in list(_begun):
+        each.close()
 
 
 def _after_fork() -> None:

@@ -1,5 +1,9 @@
 """The client's session against a daemon of the tests: what an exchange that fails leaves behind."""
 
+import gc
+import time
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -112,6 +116,19 @@ def test_a_goodbye_ends_it_on_the_daemon(daemon: str, counts: Any) -> None:
     assert during.sessions == before + 1
     session.close()
     assert counts()["sessions"] == before
+
+
+def test_sessions_that_nothing_uses_end(daemon: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_process, "current", None)
+    made: list[Callable[[], Any]] = []
+    for _ in range(5):
+        made.append(weakref.ref(jitclient.connect(daemon)))
+        assert float(jitclient.jit(lambda x: x + 1)(np.float32(1))) == 2
+    deadline = time.monotonic() + 30  # a thread that sent what was queued may hold one for a moment
+    while [ref() for ref in made[:-1]] != [None] * 4:
+        assert time.monotonic() < deadline, "they are still there"
+        gc.collect()
+    made[-1]().close()
 
 
 def test_arrays_move_between_sessions_by_value(daemon: str) -> None:
