@@ -34,6 +34,7 @@ NAMED_BY_OTHERS = {
 REPLACES = {
     "jitclient.local_jax.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.local_jax.interop": "the tables in which jax finds what to do with our arrays",
+    "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.sessions.launch": "a variable for the program that the process becomes",
     "jitserver.engine.stand_ins": "what a process must know of what its traces read, print and warn of",
 }

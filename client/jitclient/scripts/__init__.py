@@ -1,0 +1,1 @@
+"""Whole programs: a script or a module, run as `python` itself would run it."""

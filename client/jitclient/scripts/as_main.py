@@ -1,0 +1,148 @@
+"""Run a program as `python` itself would: as `__main__`, with its arguments, its entry of `sys.path`, and its end.
+
+The function of CPython that `python script.py` calls runs a script, and the one that `python -m` calls runs a module.
+Below the program's frames lie those of the caller, which its traceback does not show.
+
+`sys.path` must be as it is without an entry for the program.
+"""
+
+import builtins
+import ctypes
+import importlib.machinery
+import os
+import pkgutil
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+
+def run_script(path: str, arguments: Sequence[str]) -> int:
+    """Run a script, or the `__main__.py` of a folder or a zip file, as `python path arguments...` would.
+
+    Args:
+        path: as on a command line.
+        arguments: those of the program.
+
+    Returns:
+        The status with which the process must exit, by SystemExit. After an uncaught KeyboardInterrupt, it then ends
+        by that signal.
+
+    Raises:
+        SystemExit: the program did. That of a script may also end the process here, as it ends `python`.
+    """
+    file = _absolute(path)
+    is_container = pkgutil.get_importer(file) is not None
+    if is_container:
+        sys.path.insert(0, file)
+    elif not sys.flags.safe_path:
+        sys.path.insert(0, os.path.dirname(os.path.realpath(file)))
+    _become_main([path, *arguments])
+    return _run_module("__main__", is_named=False) if is_container else _run_file(file)
+
+
+def run_module(name: str, arguments: Sequence[str]) -> int:
+    """Run a module, or the `__main__` of a package, as `python -m name arguments...` would.
+
+    Args:
+        name: of the module.
+        arguments: those of the program.
+
+    Returns:
+        The status with which the process must exit, by SystemExit. After an uncaught KeyboardInterrupt, it then ends
+        by that signal.
+
+    Raises:
+        SystemExit: the program did, or there is no such module.
+    """
+    if not sys.flags.safe_path:
+        try:
+            sys.path.insert(0, os.getcwd())
+        except OSError:  # the folder was deleted; python leaves the entry out, too
+            pass
+    _become_main(["-m", *arguments])
+    return _run_module(name, is_named=True)
+
+
+def _absolute(path: str) -> str:
+    """The path of a script as `__file__` has it: absolute, but not normalized."""
+    if os.path.isabs(path):
+        return path
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return path
+    return folder if path in ("", ".") else f"{folder}/{path}"
+
+
+def _become_main(argv: list[str]) -> None:
+    """Set the arguments, and make a `__main__` as it is before the first line of a program."""
+    main = ModuleType("__main__")
+    own = vars(main)
+    own["__loader__"] = importlib.machinery.BuiltinImporter
+    if sys.version_info < (3, 14):
+        own["__annotations__"] = {}
+    own["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    sys.argv = argv
+
+
+def _run_file(file: str) -> int:
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        print(f"{sys.orig_argv[0]}: can't open file {file!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        return 2
+    to_stream = ctypes.pythonapi.fdopen
+    to_stream.argtypes, to_stream.restype = (ctypes.c_int, ctypes.c_char_p), ctypes.c_void_p
+    run = ctypes.pythonapi.PyRun_SimpleFileExFlags
+    run.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
+    # It prints what the program does not catch, and ends the process if that is SystemExit.
+    return int(run(to_stream(descriptor, b"rb"), os.fsencode(file), True, None) != 0)
+
+
+def _run_module(name: str, is_named: bool) -> int:
+    try:
+        runpy._run_module_as_main(name, is_named)  # type: ignore[attr-defined]
+    except SystemExit:
+        raise
+    except BaseException as error:
+        uncaught = _without_first_frame(error)
+    else:
+        return 0
+    # Outside of the block: `sys.excepthook` sees no exception being handled.
+    _print(uncaught)
+    if isinstance(uncaught, KeyboardInterrupt):
+        _end_by_interrupt()
+    return 1
+
+
+def _without_first_frame(error: BaseException) -> BaseException:
+    return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def _print(error: BaseException) -> None:
+    """Do what the interpreter does with an uncaught exception."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return
+    except SystemExit:
+        raise
+    except BaseException as raised:
+        of_hook = _without_first_frame(raised)
+    print("Error in sys.excepthook:", file=sys.stderr)
+    sys.__excepthook__(type(of_hook), of_hook, of_hook.__traceback__)
+    print("\nOriginal exception was:", file=sys.stderr)
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _end_by_interrupt() -> None:
+    """Have the interpreter end the process by SIGINT after all else, as it does for an uncaught KeyboardInterrupt."""
+    shown, sys.excepthook = sys.excepthook, lambda *_: None
+    last = {name: value for name, value in vars(sys).items() if name.startswith("last_")}
+    ctypes.pythonapi.PyRun_SimpleString(b"raise KeyboardInterrupt")
+    sys.excepthook = shown
+    vars(sys).update(last)

@@ -1,0 +1,50 @@
+"""The command `python -m jitclient`: its options, and the program that it runs."""
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+import jitclient
+from jitclient.scripts.as_main import run_module, run_script
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say it in one line, without the usage."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "python -m jitclient",
+        usage="%(prog)s [--no-jit] (script.py | -m module) [argument ...]",
+        description="Run a program with jitclient.install() in force: its jitted functions run on the daemon.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--no-jit", action="store_true", help="leave jax.jit as it is")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    parser.add_argument(
+        "script",
+        nargs=argparse.REMAINDER,
+        help="a script, or a folder or zip file with __main__.py; then its arguments",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program that the arguments name.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SystemExit: the program did, or the arguments are wrong.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
+    if not named:
+        parser.error("there is no program to run")
+    if not options.no_jit:
+        jitclient.install()
+    return run(named[0], named[1:])
