@@ -143,8 +143,10 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        entry = self.engine.programs.find(self.engine.key_of(lookup), connection.say)
-        return None if entry is None else self._prepared(session, entry, lookup.locations, made=False)
+        key = self.engine.key_of(lookup)
+        level = "disk" if self.engine.cache.memory.get(key.text) is None else "memory"
+        entry = self.engine.programs.find(key, connection.say)
+        return None if entry is None else self._prepared(session, entry, lookup.locations, level)
 
     @verb(messages.Upload)
     def exposed_upload(self, connection: DaemonConnection, upload: messages.Upload) -> None:
@@ -159,13 +161,14 @@ class JitService(Service):  # type: ignore[misc]
         key = self.engine.key_of(request.lookup)
         with self.in_progress.asked(key.text, request, connection.pid, connection.say) as say:
             entry, made = self.engine.programs.prepare(key, request, payload, say)
-        return self._prepared(session, entry, request.lookup.locations, made)
+        return self._prepared(session, entry, request.lookup.locations, "made" if made else "memory")
 
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
-    def _prepared(self, session: Session, entry: Entry, locations: bytes, made: bool) -> messages.Prepared:
+    def _prepared(self, session: Session, entry: Entry, locations: bytes, level: str) -> messages.Prepared:
+        made, seconds = level == "made", entry.info.seconds
         return messages.Prepared(
             executable=session.lease(entry, locations),
             results=entry.program.results,
@@ -173,7 +176,7 @@ class JitService(Service):  # type: ignore[misc]
             made=entry.program.made,
             donated=entry.program.donated,
             may_raise=entry.program.may_raise,
-            seconds=entry.info.seconds if made else {},
+            seconds=seconds if made else {},
             warnings=entry.program.warnings,
             verified=entry.program.verified if made else None,
             escapes=entry.program.escapes,
@@ -181,6 +184,8 @@ class JitService(Service):  # type: ignore[misc]
             callbacks=entry.program.callbacks,
             printed=entry.program.printed,
             has_effects=entry.program.has_effects,
+            level=level,
+            saved=0.0 if made else sum(seconds.values()),
         )
 
     # ---- named arrays

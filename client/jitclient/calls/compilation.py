@@ -219,6 +219,7 @@ def _ask(
     wanted = log.wanted
     with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
         prepared, generation = programs.prepare(session, lookup, make_with_parts, deref, say)
+    log.count(prepared)
     if session.settings.explain:
         log.say(session, lookup, prepared)
     if logs_compiles():

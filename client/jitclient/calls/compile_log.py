@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.usage import Got, Local, usage
 from jitclient.errors import JitserverError
 from jitclient.notices import labels
 from jitclient.notices.stderr import say
@@ -34,6 +35,14 @@ class CompileLog:
         self.parts = parts
         self.why = why
         self.traced_seconds: float | None = None
+
+    def count(self, prepared: Prepared) -> None:
+        """Count it for the report at the end of a program."""
+        program = labels.of_call(self.wanted.name, self.wanted.specs)
+        usage.add(Got(program, prepared.level), prepared.saved or sum(prepared.seconds.values()))
+        if self.traced_seconds is not None:
+            why = "its declared inputs" if self.why is None else _in_one_line(self.why)
+            usage.add_local(Local(self.wanted.name, "traced", why))
 
     def say(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
         """Print it on stderr, unless the program was found."""
@@ -67,10 +76,11 @@ class CompileLog:
 
 @contextlib.contextmanager
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
-    """Print on stderr that a function ran in this process, why, and how long its first call took."""
+    """Count that a function ran in this process; print on stderr why, and how long its first call took."""
+    text = _in_one_line(why)
+    usage.add_local(Local(name, "run", text))
     start = time.perf_counter()
     yield
-    text = _in_one_line(why)
     if settings().explain and (name, text) not in _told:
         _told.add((name, text))
         say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")

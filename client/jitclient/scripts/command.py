@@ -1,6 +1,8 @@
 """The command `python -m jitclient`: its options, and the program that it runs."""
 
 import argparse
+import atexit
+import os
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -17,11 +19,14 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
-        usage="%(prog)s [--no-jit] (script.py | -m module) [argument ...]",
+        usage="%(prog)s [--no-jit] [--report] (script.py | -m module) [argument ...]",
         description="Run a program with jitclient.install() in force: its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
     parser.add_argument("--no-jit", action="store_true", help="leave jax.jit as it is")
+    parser.add_argument(
+        "--report", action="store_true", help="at the end, say which programs were used, and what ran in this process"
+    )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
         "script",
@@ -45,6 +50,11 @@ def main(arguments: Sequence[str]) -> int:
     named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
     if not named:
         parser.error("there is no program to run")
+    if options.report:
+        from jitclient.calls.usage import usage
+        from jitclient.scripts import report  # loads msgspec
+
+        atexit.register(report.say, usage, os.getpid())  # the first to be registered is the last to be called
     if not options.no_jit:
         jitclient.install()
     return run(named[0], named[1:])

@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -277,6 +277,8 @@ class Prepared(Message):
     callbacks: bytes = b""
     printed: tuple[tuple[str, str], ...] = ()  # by its trace: names of streams, and texts
     has_effects: bool = False  # so that it must not run twice
+    level: str = "made"  # or where it was found: in "memory", or on the "disk"
+    saved: float = 0.0  # seconds, by finding it
 
 
 class Inspect(Message):
