@@ -604,3 +604,80 @@ PLAIN_PYTHON: dict[str, Program] = {
     ),
 }
 """By name. None needs more than Python."""
+
+WITH_JAX: dict[str, Program] = {
+    "jit": Program("""
+        import functools
+        import jax, jax.numpy as jnp
+        from jax import jit
+
+        @jit
+        def f(x, scale=2.0):
+            "What it does."
+            return {"y": x * scale, "n": x.sum()}
+
+        @functools.partial(jax.jit, static_argnames="n", donate_argnums=0)
+        def power(x, n):
+            return x**n
+
+        print(f(jnp.arange(3.0)), f(jnp.arange(2), scale=3.0)["y"], power(jnp.arange(3), n=2))
+        print(f.__name__, f.__doc__, jax.grad(lambda x: f(x)["n"])(1.5), jax.vmap(power, (0, None))(jnp.arange(3), 3))
+    """),
+    "sibling_jits": Program(
+        "import near\nprint(near.doubled(21))\n",
+        files={"near.py": "import jax\n\n@jax.jit\ndef doubled(x):\n    return x * 2\n"},
+    ),
+    "jit_in_package": Program(
+        files={
+            "pack/__init__.py": "",
+            "pack/__main__.py": "from .model import forward\nprint(forward(3.0))\n",
+            "pack/model.py": "import jax\nSCALE = 2\n\n@jax.jit\ndef forward(x):\n    return x * SCALE\n",
+        },
+        command=("-m", "pack"),
+    ),
+    "x64_by_variable": Program("""
+        import os
+        os.environ["JAX_ENABLE_X64"] = "1"
+        import jax
+        print(jax.jit(lambda x: x / 3)(1.0), jax.jit(lambda x: x + 1)(1).dtype)
+    """),
+    "callbacks": Program("""
+        import jax
+
+        @jax.jit
+        def f(x):
+            jax.debug.print("in the program {}", x)
+            return jax.pure_callback(lambda v: v * 2, x, x)
+
+        print(f(1.5))
+    """),
+    "error_after_jit": Program("""
+        import atexit
+        import jax
+        f = jax.jit(lambda x: x + 1)
+        atexit.register(lambda: print("at exit", f(2)))
+        print(f(1))
+        raise ValueError(str(f(3)))
+    """),
+    "jit_in_thread": Program("""
+        import threading
+        import jax
+        f = jax.jit(lambda x: x * x)
+        threads = [threading.Thread(target=lambda n=n: found.append(float(f(n)))) for n in range(4)]
+        found = []
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        print(sorted(found))
+    """),
+    "explicit": Program("""
+        import jax, jitclient
+
+        @jitclient.jit
+        def f(x):
+            return x + 1
+
+        print(f(1), type(f).__module__)
+        with jitclient.install():
+            print(type(jax.jit(abs)).__module__)
+    """),
+}
+"""By name. They need a daemon, and end with the same numbers with and without one."""

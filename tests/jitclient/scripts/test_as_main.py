@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .programs import PLAIN_PYTHON, python
+from .programs import PLAIN_PYTHON, WITH_JAX, python
 
 CORE = {"arguments", "error", "error_in_package", "interrupted"}
 """Rows that run with the core, since they cover most."""
@@ -21,6 +21,15 @@ def jitclient(flags: Sequence[str], program: Sequence[str]) -> list[str]:
 )
 def test_a_program_does_what_it_does_under_python(name: str, tmp_path: Path) -> None:
     program = PLAIN_PYTHON[name]
+    program.write(tmp_path)
+    expected = program.run(tmp_path, python)
+    assert program.run(tmp_path, jitclient) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_JAX)
+def test_a_program_with_jax_does_what_it_does_under_python(name: str, daemon: str, tmp_path: Path) -> None:
+    program = WITH_JAX[name]
     program.write(tmp_path)
     expected = program.run(tmp_path, python)
     assert program.run(tmp_path, jitclient) == expected
