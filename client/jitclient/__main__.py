@@ -7,4 +7,6 @@ if __name__ == "__main__":
         sys.path.pop(0)  # where `-m` looked for jitclient: the program has an entry of its own
     from jitclient.scripts.command import main
 
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    if status and not sys.flags.inspect:  # `python -i` goes on with a prompt
+        sys.exit(status)

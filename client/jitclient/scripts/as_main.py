@@ -104,9 +104,9 @@ def _run_file(file: str) -> int:
 def _run_module(name: str, is_named: bool) -> int:
     try:
         runpy._run_module_as_main(name, is_named)  # type: ignore[attr-defined]
-    except SystemExit:
-        raise
     except BaseException as error:
+        if isinstance(error, SystemExit) and not sys.flags.inspect:
+            raise
         uncaught = _without_first_frame(error)
     else:
         return 0

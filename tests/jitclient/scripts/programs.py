@@ -544,7 +544,7 @@ PLAIN_PYTHON: dict[str, Program] = {
     "debugger": Program("x = 5\nbreakpoint()\nx += 1\nprint(x)\n", stdin="p x\nx = 7\nlist\nnext\nc\n"),
     "debugger_quits": Program("def f(y):\n    breakpoint()\n    return y\n\nf(2)\n", stdin="args\nq\n"),
     "terminal": Program(
-        "import os, sys\nprint(sys.stdin.isatty(), os.isatty(1), os.get_terminal_size())\nprint(input('> '))\n",
+        "import os, sys\nprint(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))\n",
         stdin="typed\n",
         on_terminal=True,
     ),
@@ -553,6 +553,31 @@ PLAIN_PYTHON: dict[str, Program] = {
         stdin="\x03",
         on_terminal=True,
     ),
+    "interactive": Program("x = 5\nprint('end')\n", flags=("-i", "-q"), stdin="print(x, __name__)\n"),
+    "interactive_after_error": Program(
+        "def f(x):\n    return 1 / x\n\nf(0)\n", flags=("-i",), stdin="import pdb\npdb.pm()\np x\n"
+    ),
+    "interactive_after_exit": Program("raise SystemExit(3)\n", flags=("-i",), stdin="print('still here')\n"),
+    "interactive_after_exit_of_module": Program(
+        "raise SystemExit(3)\n", flags=("-i",), command=("-m", "program"), stdin="print('still here')\n"
+    ),
+    "deep_recursion": Program("""
+        import traceback
+        def f(n):
+            return n and 1 + f(n - 1)
+        print(f(900))
+        try:
+            f(10_000)
+        except RecursionError as error:
+            print(error, len(traceback.format_exception(error)) > 3)
+    """),
+    "line_cache": Program("""
+        import linecache, sys
+        print(linecache.getline(__file__, 2), sys._getframe().f_code.co_filename == __file__, sys._getframe().f_lineno)
+        exec(compile("def g():\\n    1 / 0", "made.py", "exec"))
+        g()
+    """),
+    "descriptor_as_file": Program(files={"run.py": "print(__file__, __name__)\n"}, command=("/proc/self/cwd/run.py",)),
     # ---- modules, packages, folders, archives
     "module": Program(
         "import sys\nprint(__name__, __file__, __spec__.name, __package__, sys.argv, sys.path[0])\n"
