@@ -407,9 +407,9 @@ PLAIN_PYTHON: dict[str, Program] = {
     "no_stderr": Program("import sys\nsys.stderr = None\n1 / 0\n"),
     # ---- threads and processes
     "threads": Program("""
-        import threading, time
+        import threading
         def work():
-            time.sleep(0.05)
+            threading.main_thread().join()
             print("thread", threading.current_thread().name, threading.main_thread().is_alive())
         threading.Thread(target=work).start()
         print("end of main", threading.current_thread().name, threading.current_thread() is threading.main_thread())
