@@ -1,5 +1,20 @@
-"""`python -m jitserver` runs the command `jitserver`."""
+"""The command `jitserver`, also as `python -m jitserver`. Its `run` takes a short way, without the other commands."""
 
-from jitserver.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command."""
+    if sys.argv[1:2] == ["run"]:
+        from jitserver.running import front
+
+        command = front.parsed(sys.argv[2:])
+        if command is not None:
+            front.run(command)
+    from jitserver.cli import main as others
+
+    others()
+
+
+if __name__ == "__main__":
+    main()

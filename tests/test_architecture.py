@@ -25,6 +25,7 @@ RECURSIONS = {
 NAMED_BY_OTHERS = {
     "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
+    "jitserver.running.helper": "what past runs have imported",
     "jitclient.codec.steps.private_imports": "what captured code imports",
     "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
     "jitclient.codec.values": "the module of a value that was sent by name",
@@ -36,6 +37,10 @@ REPLACES = {
     "jitclient.local_jax.interop": "the tables in which jax finds what to do with our arrays",
     "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.sessions.launch": "a variable for the program that the process becomes",
+    "jitserver.running.chance": "how generators are seeded, while a helper imports",
+    "jitserver.running.child": "what a process has of its own, in one that was forked",
+    "jitserver.running.footprint": "how imports read files, variables and folders, while a helper imports",
+    "jitserver.running.program": "the words that started the process",
     "jitserver.engine.stand_ins": "what a process must know of what its traces read, print and warn of",
 }
 """The modules that set what is another module's, and what that is. The daemon has one place for that."""

@@ -19,6 +19,7 @@ _COMMANDS = {
     "install": "install",
     "logs": "lifecycle",
     "restart": "lifecycle",
+    "run": "run",
     "serve": "serve",
     "start": "lifecycle",
     "status": "status",

@@ -20,7 +20,7 @@ WORDS = "jitserver.words"
 """In a context's `meta`: the command line, without the name of the program."""
 
 _OPTION = "--address"
-_HERE = ("connect-stdio", "demo", "doctor", "serve")
+_HERE = ("connect-stdio", "demo", "doctor", "run", "serve")
 """Commands that run on this machine whatever the address is."""
 
 _SSH_FAILED, _NO_SUCH_COMMAND = 255, 127

@@ -37,7 +37,8 @@ class Program:
         links: symbolic links, by path.
         flags: of the interpreter.
         env: further variables.
-        stdin: what it reads; on a terminal, typed once it has printed a line.
+        stdin: what it reads; on a terminal, typed once it has printed `prompt`.
+        prompt: what it prints before.
         signals: sent one by one, each once the program has printed a further line.
         merged: whether stdout and stderr are one file, so that their order counts.
         on_terminal: whether stdin, stdout and stderr are a terminal.
@@ -50,6 +51,7 @@ class Program:
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     stdin: str = ""
+    prompt: str = "\n"
     signals: tuple[int, ...] = ()
     merged: bool = False
     on_terminal: bool = False
@@ -69,7 +71,7 @@ class Program:
         command = launcher(self.flags, self.command)
         environment = {**os.environ, **self.env, **(env or {})}
         if self.on_terminal:
-            return _on_terminal(command, folder, environment, self.stdin)
+            return _on_terminal(command, folder, environment, self.stdin, self.prompt)
         with subprocess.Popen(
             command,
             cwd=folder,
@@ -91,7 +93,7 @@ class Program:
 
 
 def _on_terminal(
-    command: list[str], folder: Path, environment: Mapping[str, str], stdin: str
+    command: list[str], folder: Path, environment: Mapping[str, str], stdin: str, prompt: str
 ) -> tuple[bytes, bytes, int]:
     outer, inner = pty.openpty()
     with subprocess.Popen(
@@ -99,7 +101,7 @@ def _on_terminal(
     ) as process:
         os.close(inner)
         shown = b""
-        while b"\n" not in shown:
+        while prompt.encode() not in shown:
             shown += _read(outer)
         os.write(outer, stdin.encode())
         while part := _read(outer):
@@ -546,6 +548,7 @@ PLAIN_PYTHON: dict[str, Program] = {
     "terminal": Program(
         "import os, sys\nprint(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))\n",
         stdin="typed\n",
+        prompt="> ",
         on_terminal=True,
     ),
     "interrupted_on_terminal": Program(

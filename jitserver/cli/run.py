@@ -1,0 +1,30 @@
+"""`jitserver run`: here for its help, its mistakes, and what comes before it on the command line.
+
+It has no `--json`: all that is printed is the program's.
+"""
+
+import sys
+
+import click
+
+from jitserver.running import front
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[--no-jit] [--verbose]",
+)
+@click.option("--no-jit", is_flag=True, help="Leave jax.jit as it is.")
+@click.option("--verbose", is_flag=True, help="Say why the program runs in a fresh process, if it does.")
+@click.argument("words", metavar="(script.py | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
+def run(no_jit: bool, verbose: bool, words: tuple[str, ...]) -> None:
+    """Run a program, unchanged, with its jits on the daemon.
+
+    It starts from a process that has imported what your programs import, and otherwise behaves as with `python`.
+    """
+    given = {"--no-jit": no_jit, "--verbose": verbose}
+    command = front.parsed([*(option for option, is_given in given.items() if is_given), *words])
+    if command is None:
+        raise click.UsageError("There is no program to run.")
+    sys.stdout.flush()
+    front.run(command)

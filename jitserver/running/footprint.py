@@ -1,0 +1,157 @@
+"""What the imports of a helper depended on: files, variables and folders. If one has changed, they are out of date."""
+
+import builtins
+import io
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+FOLDERS = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
+"""Modules that keep the working folder of their import, and the names under which they do."""
+
+_MAY_ASK = (*FOLDERS, "tempfile")
+"""Modules that may ask for the working folder: what they keep of it is made good, or it is their last resort."""
+
+_ITERATES = {"tqdm.utils": "TQDM_"}
+"""Modules that go through all variables, and how the names begin that they look for."""
+
+_BETWEEN = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
+
+
+class Footprint:
+    """A context in which modules are imported.
+
+    Attributes:
+        misread: what they looked at that is another thing for each run; empty if nothing.
+    """
+
+    def __init__(self) -> None:
+        self.misread = ""
+        self._variables: set[str] = set()
+        self._prefixes: set[str] = set()
+        self._given = ""
+        self._relative: set[str] = set()
+        self._opened: set[str] = set()
+        self._files: dict[str, tuple[int, int] | None] = {}
+        self._environment = dict(os.environ)
+
+    def __enter__(self) -> "Footprint":
+        footprint = self
+
+        class Noting(os._Environ):  # type: ignore[type-arg]
+            def __getitem__(self, key: Any) -> Any:
+                if key != footprint._given:  # not that of `items`
+                    footprint._note(key)
+                return super().__getitem__(key)
+
+            def __setitem__(self, key: Any, value: Any) -> None:
+                footprint._note(key)
+                super().__setitem__(key, value)
+
+            def __delitem__(self, key: Any) -> None:
+                footprint._note(key)
+                super().__delitem__(key)
+
+            def __iter__(self) -> Iterator[Any]:
+                prefix = _ITERATES.get(_caller())
+                if prefix is None:
+                    footprint.misread = "all variables"
+                else:
+                    footprint._prefixes.add(prefix)
+                for key in super().__iter__():
+                    footprint._given = key
+                    yield key
+                footprint._given = ""
+
+        def getcwd() -> str:
+            if _caller() not in _MAY_ASK:
+                self.misread = "the working folder"
+            return own_getcwd()
+
+        def stat(path: Any, **options: Any) -> Any:
+            if isinstance(path, str) and not os.path.isabs(path):
+                self._relative.add(path)
+            return own_stat(path, **options)
+
+        def noting_open(file: Any, *arguments: Any, **options: Any) -> Any:
+            if isinstance(file, (str, os.PathLike)):
+                path = os.fsdecode(file)
+                (self._opened if os.path.isabs(path) else self._relative).add(path)
+            return own_open(file, *arguments, **options)
+
+        own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
+        self._own: tuple[Any, ...] = (own_getcwd, own_stat, own_open, os.environ.__class__)
+        os.getcwd, os.stat, builtins.open, io.open = getcwd, stat, noting_open, noting_open
+        os.environ.__class__ = Noting
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.getcwd, os.stat, builtins.open, os.environ.__class__ = self._own
+        io.open = self._own[2]
+        self._files = {path: _stamp(path) for path in self._paths()}
+
+    def written(self) -> dict[str, str | None]:
+        """The variables that imports have set since, and those that they have deleted."""
+        now = dict(os.environ)
+        names = now.keys() | self._environment.keys()
+        return {name: now.get(name) for name in names if now.get(name) != self._environment.get(name)}
+
+    def changed(self) -> str:
+        """What has changed on the disk since; empty if nothing has."""
+        for path, stamp in self._files.items():
+            if _stamp(path) != stamp:
+                return f"{path} has changed since it was imported"
+        return ""
+
+    def differs(self, environment: Mapping[str, str], cwd: str) -> str:
+        """What imports read that is another thing for a run with these variables and this working folder; empty if
+        nothing is.
+        """
+        for path in self._relative:
+            if os.path.lexists(os.path.join(cwd, path)):
+                return f"imports read {path} in the working folder"
+        names = {
+            name for prefix in self._prefixes for name in {*environment, *self._environment} if name.startswith(prefix)
+        }
+        for name in sorted(self._variables | names):
+            if environment.get(name) != self._environment.get(name):
+                return f"the variable {name}, which imports read, is not that of the process that has made them"
+        return ""
+
+    def _note(self, name: Any) -> None:
+        if isinstance(name, str):
+            self._variables.add(name)
+
+    def _paths(self) -> set[str]:
+        paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}
+        folders = {folder for module in list(sys.modules.values()) for folder in _folders_of(module)}
+        return {path for path in paths | folders | self._opened | set(sys.path) if path}
+
+
+def _caller() -> Any:
+    """The module that asks, through those between."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
+        frame = frame.f_back
+    return frame and frame.f_globals.get("__name__")
+
+
+def _file_of(module: Any) -> str | None:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else None
+
+
+def _folders_of(module: Any) -> list[str]:
+    try:
+        return [folder for folder in getattr(module, "__path__", ()) if isinstance(folder, str)]
+    except Exception:  # some modules have odd attributes
+        return []
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

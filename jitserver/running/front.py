@@ -1,0 +1,97 @@
+"""The command's own process: it hands the run to a helper and stays for its signals and its end, or runs it itself.
+
+It starts in a moment: no module that it imports at its top is expensive.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from jitclient.errors import DaemonError, SettingsError
+from jitserver.running import handover, likeness, place
+from jitserver.running.relay import Relay
+from jitserver.running.request import Command, Request, python_options
+
+_ANSWER_SECONDS = 10.0
+
+
+def parsed(words: Sequence[str]) -> Command | None:
+    """The command that some words are; None if they ask for help, or are a mistake."""
+    options = {"--no-jit": False, "--verbose": False}
+    left = list(words)
+    while left and left[0] in options:
+        options[left.pop(0)] = True
+    is_module = left[:1] == ["-m"]
+    if is_module:
+        left.pop(0)
+    if not left or (left[0].startswith("-") and not is_module):
+        return None
+    name, *arguments = left
+    return Command(name, is_module, arguments, not options["--no-jit"], options["--verbose"])
+
+
+def run(command: Command) -> NoReturn:
+    """Run a program as its own process would run, and end as it does."""
+    reason = _handed_over(command)
+    if command.verbose:
+        print(f"jitserver: runs in a process of its own: {reason}", file=sys.stderr, flush=True)
+    from jitserver.running import program
+
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    program.run(command, sys.orig_argv[0])
+
+
+def _handed_over(command: Command) -> str:
+    """Hand the run to a helper and end as it ends; or return why it must be run here."""
+    if sys.platform != "linux":
+        return "helpers need Linux"
+    relay = Relay()
+    try:
+        return _offered(command, relay)
+    except (OSError, SettingsError) as error:
+        return str(error)
+    finally:
+        relay.close()
+
+
+def _offered(command: Command, relay: Relay) -> str:
+    place_of_helper = place.of(likeness.key(likeness.facts()))
+    request = Request.of_this_process(command, relay.has_terminal)
+    if not {0, 1, 2} <= set(request.descriptors):
+        return "standard input, output or error is closed"
+    if len(request.descriptors) > handover.MOST_DESCRIPTORS:
+        return "it was started with too many open files"
+    try:
+        sock = place.connect(place_of_helper)
+    except DaemonError:
+        place.start_at_the_end(place_of_helper, python_options())
+        return "no process is ready for such a command; one is started for the next"
+    with sock, relay.signals():
+        try:
+            sock.settimeout(_ANSWER_SECONDS)
+            handover.send(sock, request.plain(), relay.descriptors(request.descriptors))
+            (refusal,), _ = handover.receive(sock)
+        except (OSError, EOFError) as error:
+            return f"the process that should run it does not answer: {error}"
+        if not refusal:
+            sock.settimeout(None)
+            end_as(relay.until_the_end(sock, request.descriptors))
+        return str(refusal)
+
+
+def end_as(status: int) -> NoReturn:
+    """End as a process did that ended with a wait status."""
+    if os.WIFSIGNALED(status):
+        import resource
+
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has dumped its own core
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

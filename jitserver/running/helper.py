@@ -1,0 +1,217 @@
+"""A helper: a process that has imported what scripts import, and becomes each run by forking."""
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+
+from jitclient.settings import settings
+from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
+from jitserver.running import child, handover, learnt, likeness, place, program, scan, supervisor
+from jitserver.running.chance import Seeding
+from jitserver.running.effects import Effects, printed_elsewhere
+from jitserver.running.footprint import Footprint
+from jitserver.running.request import Request
+
+_IDLE_SECONDS = 3 * 3600
+_REQUEST_SECONDS = 10.0
+_ALWAYS = (
+    "numpy",
+    "jitclient.decorator",
+    "jitclient.switch",
+    "jitclient.sessions.session",
+    "jitclient.calls.general_path",
+)
+_RESTART = signal.SIGHUP
+
+
+def main(path: str) -> None:
+    """Serve at a path; in each forked process, run what a command asks for."""
+    run = Helper(place.address_of(path)).serve()
+    if run is None:
+        os._exit(0)
+    run()
+
+
+class Helper:
+    """One helper."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._cwd = os.getcwd()
+        self._environment = dict(os.environb)
+        self._lock = open_lock(address.lock_path)
+        self._seeding = Seeding()
+        self._footprint = Footprint()
+        self._version = 0
+        self._woken, self._wakes = os.pipe()
+        self._libraries: set[int] = set()
+        self._listener: socket.socket
+        self._daemon: int | None = None
+
+    def serve(self) -> Callable[[], None] | None:
+        """Serve until it is time to end. Returns what to run, in a process that is a run's."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another one serves there
+            return None
+        if likeness.key(likeness.facts(folders=sys.path)) != self._address.path.stem.removeprefix("run-"):
+            return None  # such as a limit that the program changed which started this one
+        os.ftruncate(self._lock.fileno(), 0)
+        os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
+        own = {0, 1, 2, self._lock.fileno(), self._woken, self._wakes}
+        for descriptor in child.open_descriptors() - own:
+            os.close(descriptor)
+        self._watch_signals()
+        os.chdir("/")
+        self._import(learnt.modules(), first=_ALWAYS)
+        self._libraries = child.open_descriptors() - own
+        self._listener = self._address.listen()
+        self._listener.setblocking(False)
+        try:
+            return self._serve()
+        finally:
+            if self._listener.fileno() >= 0:
+                self._address.path.unlink(missing_ok=True)
+
+    def _serve(self) -> Callable[[], None] | None:
+        poller = select.poll()
+        poller.register(self._listener, select.POLLIN)
+        poller.register(self._woken, select.POLLIN)
+        while True:
+            self._watch_daemon(poller)
+            ready = dict(poller.poll(_IDLE_SECONDS * 1000))
+            if not ready or self._daemon in ready:
+                return None
+            if self._woken in ready:
+                numbers = os.read(self._woken, 4096)
+                if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+                    return None
+                self._reap()
+                if _RESTART in numbers:
+                    self._restart()
+                if learnt.version() != self._version:
+                    self._import(learnt.modules())
+            if self._listener.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    run = self._fork(self._listener.accept()[0])
+                    if run is not None:
+                        return run
+
+    # ---- a run
+
+    def _fork(self, sock: socket.socket) -> Callable[[], None] | None:
+        """Fork a process for the run of a connection. Returns what to run, in that of the run only."""
+        if peer(sock).uid != os.getuid() or os.fork():
+            sock.close()
+            return None
+        try:
+            return self._begin(sock)
+        except (EOFError, OSError):  # the command has died
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _begin(self, sock: socket.socket) -> Callable[[], None]:
+        signal.set_wakeup_fd(-1)
+        for descriptor in (self._woken, self._wakes, self._daemon):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._listener.close()
+        self._lock.close()
+        child.clear_signals()
+        sock.settimeout(_REQUEST_SECONDS)
+        values, received = handover.receive(sock)
+        request = Request.of_plain(values)
+        sock.settimeout(None)
+        refusal = self._refusal(request)
+        handover.send(sock, (refusal,))
+        if refusal:
+            os._exit(0)
+        terminal = received[0] if request.terminal else None
+
+        def prepare() -> None:
+            sock.detach()  # this process closes it, with all others
+            child.become(request, received, self._libraries, self._footprint.written())
+            self._seeding.again()
+            settings.cache_clear()
+            importlib.invalidate_caches()
+
+        supervisor.supervise(sock, terminal, received, prepare)
+        return lambda: program.run(request.command, request.interpreter)
+
+    def _refusal(self, request: Request) -> str:
+        """Why a run needs a fresh process; empty if it does not."""
+        changed = self._footprint.changed()
+        if changed:
+            os.kill(os.getppid(), _RESTART)
+            return changed
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
+        taken = self._libraries.intersection(request.descriptors)
+        if taken:
+            return f"imported modules use descriptor {min(taken)}"
+        loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        return self._footprint.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
+
+    # ---- its own life
+
+    def _watch_signals(self) -> None:
+        child.clear_signals()
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, _RESTART):
+            signal.signal(number, lambda *_: None)
+
+    def _watch_daemon(self, poller: select.poll) -> None:
+        """Find the daemon, unless it is known, to end with it."""
+        if self._daemon is None and remote(settings().address) is None:
+            for address in default_addresses(settings().address):
+                with contextlib.suppress(OSError, ValueError):
+                    if address.is_held():
+                        self._daemon = os.pidfd_open(int(address.lock_path.read_text()))
+                        poller.register(self._daemon, select.POLLIN)
+                        return
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
+        """Import modules. Where one does what only a run may do, begin again without it."""
+        self._version = learnt.version()
+        unfit = learnt.unfit()
+        with self._footprint, self._seeding, printed_elsewhere():
+            for name in (*first, *names):
+                if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
+                    continue
+                effects = Effects(name, self._footprint)
+                try:
+                    importlib.import_module(name)
+                except BaseException as error:
+                    problem = f"its import fails: {type(error).__name__}"
+                else:
+                    problem = effects.found()
+                if problem:
+                    learnt.note_unfit({name: problem})
+                    break
+            else:
+                problem = ""
+        if problem:
+            self._restart()
+        gc.collect()
+        gc.freeze()
+
+    def _restart(self) -> None:
+        os.chdir(self._cwd)
+        os.execve(sys.executable, sys.orig_argv, self._environment)

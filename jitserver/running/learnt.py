@@ -1,0 +1,91 @@
+"""Which modules of installed packages the runs of this environment have imported, for the next helper to import first.
+
+Never the user's own modules: those may change from run to run.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_MOST = 20_000
+
+
+def modules() -> list[str]:
+    """Their names, in the order of their import."""
+    return [name for name in _read().get("modules", []) if isinstance(name, str)]
+
+
+def unfit() -> dict[str, str]:
+    """The packages that a helper must not import, and why."""
+    return dict(_read().get("unfit", {}))
+
+
+def note_at_the_end() -> None:
+    """When this process ends, add what it has imported."""
+    pid = os.getpid()
+    atexit.register(lambda: _note() if os.getpid() == pid else None)
+
+
+def note_unfit(found: dict[str, str]) -> None:
+    """Add packages that a helper must not import."""
+    with contextlib.suppress(OSError):
+        _write({**_read(), "unfit": {**unfit(), **found}})
+
+
+def path() -> Path:
+    """The file of it.
+
+    Raises:
+        OSError, SettingsError: there is no folder for it.
+    """
+    from jitserver.cache import folder
+
+    return folder.part() / "imports.json"
+
+
+def version() -> int:
+    """A number that changes when anything was added."""
+    try:
+        return path().stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _note() -> None:
+    with contextlib.suppress(Exception):  # nothing that the program's user would care about
+        known = modules()
+        new = _new(known)
+        if new:
+            _write({**_read(), "modules": [*known, *new][:_MOST]})
+
+
+def _new(known: Iterable[str]) -> list[str]:
+    from jitclient.codec.user_code.installed import OURS, package_of
+
+    seen = set(known)
+    of_packages: dict[str, bool] = {}
+    for name in list(sys.modules):
+        top = name.partition(".")[0]
+        if top not in of_packages:
+            of_packages[top] = (top in OURS and top != __package__.partition(".")[0]) or package_of(top) is not None
+    return [name for name in list(sys.modules) if name not in seen and of_packages[name.partition(".")[0]]]
+
+
+def _read() -> dict[str, Any]:
+    try:
+        found = json.loads(path().read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(content: dict[str, Any]) -> None:
+    file = path()
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(content))
+    fresh.replace(file)

@@ -1,0 +1,74 @@
+"""Where a helper answers, a socket in the user's own folder beside the daemon's; and how it comes to be there."""
+
+import atexit
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jitclient.wire.address import Address, runtime_folder
+
+_PROGRAM = (
+    "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.running.helper import main; main(sys.argv[1])"
+)
+_CONNECT_SECONDS = 0.5
+
+
+def of(key: str) -> Address:
+    """The place of the helper with a key.
+
+    Raises:
+        OSError: there is no folder that only this user can enter.
+    """
+    return Address(runtime_folder() / f"run-{key}.sock")
+
+
+def connect(place: Address) -> socket.socket:
+    """Connect to the helper there.
+
+    Raises:
+        DaemonError: there is none, or it belongs to another user.
+    """
+    return place.connect(_CONNECT_SECONDS)
+
+
+def start_at_the_end(place: Address, options: Sequence[str]) -> None:
+    """Start a helper there when this process ends, so that it takes no time from the program that runs until then."""
+    environment, cwd, pid = dict(os.environb), os.getcwd(), os.getpid()
+
+    def start() -> None:
+        if os.getpid() == pid:
+            _start(place, options, environment, cwd)
+
+    atexit.register(start)
+
+
+def _start(place: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
+    log = place.path.with_suffix(".log")
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.chdir(cwd)  # what is relative in PYTHONPATH
+        os.posix_spawn(
+            sys.executable,
+            [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path)],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing, 0),
+                (os.POSIX_SPAWN_DUP2, opened, 1),
+                (os.POSIX_SPAWN_DUP2, opened, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
+    except OSError:  # the next command is as slow as this one
+        pass
+    finally:
+        os.close(opened)
+        os.close(nothing)
+
+
+def address_of(path: str) -> Address:
+    """The place at a path."""
+    return Address(Path(path))

@@ -1,0 +1,40 @@
+"""The program of a run, in the process that is its own."""
+
+import ctypes
+import signal
+import sys
+from typing import NoReturn
+
+from jitserver.running import learnt
+from jitserver.running.request import Command
+
+
+def run(command: Command, interpreter: str) -> NoReturn:
+    """Run it, with `sys.path` as it is without an entry for it; then end.
+
+    Raises:
+        SystemExit: always.
+    """
+    from jitclient.scripts import as_main
+
+    learnt.note_at_the_end()
+    if command.jit:
+        from jitclient.switch import install
+
+        install()
+    option = ["-m"] if command.is_module else []
+    sys.orig_argv = [interpreter, *option, command.name, *command.arguments]
+    start = as_main.run_module if command.is_module else as_main.run_script
+    status = start(command.name, command.arguments)
+    if status and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        status = _interrupted()
+    sys.exit(status)
+
+
+def _interrupted() -> int:
+    """Have the process end by SIGINT after all else, as the interpreter does; return the status with which to exit."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "on_exit"):
+        return 1
+    libc.on_exit(ctypes.cast(libc["raise"], ctypes.c_void_p), None)  # it is called with the status
+    return signal.SIGINT.value

@@ -1,0 +1,91 @@
+"""Between the helper and a run: the leader of the run's session, in which the run is a job that can stop and continue.
+
+It tells the command when the run stopped or ended, and passes the command's signals on. When the command dies, so does
+the run.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import socket
+import termios
+from collections.abc import Callable, Sequence
+
+from jitserver.running import handover
+from jitserver.running.relay import ENDED, STOPPED
+
+_PR_SET_PDEATHSIG = 1
+
+
+def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int], prepare: Callable[[], None]) -> None:
+    """Fork the run and serve it until its end. Returns in the run only, once it is prepared.
+
+    Args:
+        sock: the connection to the command, which knows that the run begins.
+        terminal: a descriptor of the run's terminal.
+        received: the descriptors that are for the run alone.
+        prepare: what makes the forked process that of the run; it closes the descriptors of this one.
+    """
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that the command closes
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    if terminal is not None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    own = os.getpid()
+    run = os.fork()
+    if run == 0:
+        signal.set_wakeup_fd(-1)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != own:
+            os._exit(1)
+        os.setpgid(0, 0)
+        if terminal is not None:
+            os.tcsetpgrp(terminal, os.getpid())
+        prepare()
+        return
+    with contextlib.suppress(OSError):
+        os.setpgid(run, run)
+    for descriptor in received:
+        if descriptor != terminal:
+            os.close(descriptor)
+    try:
+        _serve(sock, run, woken, terminal)
+    except (OSError, EOFError):  # the command has died
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> None:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+    while True:
+        ready = dict(poller.poll())
+        if woken in ready:
+            os.read(woken, 4096)
+            changed, status = os.waitpid(run, os.WNOHANG | os.WUNTRACED)
+            while changed and os.WIFSTOPPED(status):
+                handover.send(sock, (STOPPED, os.WSTOPSIG(status)))
+                changed, status = os.waitpid(run, os.WNOHANG | os.WUNTRACED)
+            if changed:
+                if terminal is not None:  # what the run left behind must not be hung up with this session
+                    with contextlib.suppress(OSError):
+                        os.tcsetpgrp(terminal, os.getpgrp())
+                    os.close(terminal)
+                handover.send(sock, (ENDED, status))
+                sock.recv(1)  # until the command has read all
+                return
+        if sock.fileno() in ready:
+            (number, to_group), _ = handover.receive(sock)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                (os.killpg if to_group else os.kill)(run, number)

@@ -1,0 +1,127 @@
+"""The terminal of a run: one of its own, whose other end the command joins to the user's."""
+
+import contextlib
+import os
+import select
+import termios
+import tty
+from typing import Self
+
+_CHUNK = 65536
+_QUIET_MS = 50  # after the end of a run, until its last output has surely come
+
+
+class Terminal:
+    """A new terminal with the size and settings of that of this process.
+
+    Attributes:
+        inner: the descriptor of the run's end.
+    """
+
+    def __init__(self) -> None:
+        self._settings = termios.tcgetattr(0)
+        self._outer, self.inner = os.openpty()
+        termios.tcsetattr(self.inner, termios.TCSANOW, self._settings)
+        self.copy_size()
+        os.set_blocking(self._outer, False)
+        self._typed = b""
+        self._is_joined = False
+        self._is_over = False
+
+    @classmethod
+    def of_this_process(cls) -> Self | None:
+        """One, if standard input, output and error are the terminal of this process, and it is in the foreground."""
+        try:
+            same = len({(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in range(3)}) == 1
+            if same and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp():
+                return cls()
+        except OSError:  # a descriptor is closed, or another session's terminal
+            pass
+        return None
+
+    def copy_size(self) -> None:
+        """Give the run's end the size of the user's."""
+        with contextlib.suppress(termios.error):
+            termios.tcsetwinsize(self._outer, termios.tcgetwinsize(0))
+
+    def begin(self) -> None:
+        """Join the ends, if this process is in the foreground: keys go to the run, which makes signals of them."""
+        with contextlib.suppress(OSError, termios.error):
+            if not self._is_joined and os.tcgetpgrp(0) == os.getpgrp():
+                self._settings = termios.tcgetattr(0)
+                tty.setraw(0, termios.TCSADRAIN)
+                self._is_joined = True
+                self.copy_size()
+
+    def end(self) -> None:
+        """Part them."""
+        if self._is_joined:
+            with contextlib.suppress(OSError, termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
+            self._is_joined = False
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self._outer)
+        os.close(self.inner)
+
+    def poll(self, poller: select.poll) -> list[tuple[int, int]]:
+        """Pass on until something else is ready, or a signal came; return what is."""
+        if self.inner >= 0:  # the run has it now; when all that have it close it, there is no more output
+            os.close(self.inner)
+            self.inner = -1
+        while True:
+            own = {0: select.POLLIN} if self._is_joined and not self._typed else dict[int, int]()
+            if not self._is_over:
+                own[self._outer] = select.POLLIN | (select.POLLOUT if self._typed else 0)
+            for number, events in own.items():
+                poller.register(number, events)
+            found = poller.poll()
+            for number in own:
+                poller.unregister(number)
+            for number, events in found:
+                if number not in own:
+                    continue
+                if number == 0:
+                    self._read_keys()
+                elif events & select.POLLOUT:
+                    self._write_keys()
+                else:
+                    self._is_over = not self._pass_output()
+            others = [one for one in found if one[0] not in own]
+            if others:
+                return others
+
+    def drain(self) -> None:
+        """Pass on what the run wrote last, and leave the user's terminal with the settings that it left."""
+        poller = select.poll()
+        poller.register(self._outer, select.POLLIN)
+        while poller.poll(_QUIET_MS) and self._pass_output():
+            pass
+        with contextlib.suppress(termios.error):
+            if self._is_joined:
+                self._settings = termios.tcgetattr(self._outer)
+
+    def _read_keys(self) -> None:
+        try:
+            self._typed += os.read(0, _CHUNK)
+        except OSError:  # it hung up
+            self._is_joined = False
+        else:
+            self._write_keys()
+
+    def _write_keys(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._typed = self._typed[os.write(self._outer, self._typed) :]
+
+    def _pass_output(self) -> bool:
+        """Pass on output; return whether there can be more."""
+        try:
+            output = os.read(self._outer, _CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:  # no process has the other end
+            return False
+        while output:
+            output = output[os.write(1, output) :]
+        return True

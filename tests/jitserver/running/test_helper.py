@@ -1,0 +1,249 @@
+"""What a helper imports first, and when it leaves a run to a process of its own, or ends."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOADED = "import sys; print([name for name in {names!r} if name in sys.modules])"
+
+
+@pytest.fixture
+def site(cold: Any) -> Path:
+    """A folder of installed packages."""
+    folder = cold.folder / "lib" / "site-packages"
+    folder.mkdir(parents=True)
+    cold.variables["PYTHONPATH"] = f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    return folder
+
+
+def install(site: Path, name: str, source: str) -> None:
+    (site / f"{name}.py").write_text(source)
+
+
+def learn(cold: Any, until: Any, *names: str) -> None:
+    """Has a helper that has imported what a script imported, as far as it may."""
+    cold.warm()
+    cold.run(cold.script(f"import {', '.join(names)}"))
+    until(lambda: not {*names} - {*learnt(cold)}, "the run to be noted")
+    probe = cold.script(LOADED.format(names=names), "probe.py")
+
+    def is_settled() -> bool:
+        done = cold.run("--verbose", probe)
+        return not done.stderr and {*eval(done.stdout)} | {*unfit(cold)} >= {*names}
+
+    until(is_settled, "the helper to import them")
+
+
+def learnt(cold: Any) -> Any:
+    return content(cold).get("modules", [])
+
+
+def unfit(cold: Any) -> Any:
+    return content(cold).get("unfit", {})
+
+
+def content(cold: Any) -> Any:
+    (path,) = (cold.folder / "cache").glob("*/imports.json")
+    return json.loads(path.read_text())
+
+
+def test_the_first_run_is_fresh_and_the_next_is_not(cold: Any) -> None:
+    script = cold.script("print('done')")
+    first = cold.run("--verbose", script)
+    assert first.stdout == "done\n"
+    assert first.stderr == (
+        "jitserver: runs in a process of its own: no process is ready for such a command; one is started for the next\n"
+    )
+    cold.warm()
+    second = cold.run("--verbose", script)
+    assert (second.stdout, second.stderr) == ("done\n", "")
+
+
+@pytest.mark.slow
+def test_it_imports_what_a_run_has_imported(cold: Any, site: Path, until: Any) -> None:
+    install(site, "installed", "")
+    cold.script("", "own.py")
+    cold.warm()
+    cold.run(cold.script("import installed, own"))
+    learn(cold, until, "installed")
+    assert "own" not in learnt(cold)
+    assert unfit(cold) == {}
+    script = cold.script(LOADED.format(names=["installed", "own"]))
+    assert cold.run("--verbose", script).stdout == "['installed']\n"
+
+
+MISBEHAVED = {
+    "print('hello')": "it changes what is printed",
+    "import os; os.write(2, b'hello')": "it changes what is printed",
+    "import warnings; warnings.warn('careful')": "it changes what is printed",
+    "import threading, time; threading.Thread(target=time.sleep, args=(9,), daemon=True).start()": "it starts a thread",
+    "import signal; signal.signal(signal.SIGUSR1, print)": "it changes signals",
+    "import sys; sys.excepthook = print": "it changes sys.excepthook",
+    "import sys; sys.path.append('/more')": "it changes sys.path",
+    "import os; here = os.getcwd()": "it reads the working folder",
+    "import os; everything = dict(os.environ)": "it reads all variables",
+    "import sys; sys.setrecursionlimit(5000)": "it changes limits",
+    "import jax; jax.devices()": "it makes jax start a backend",
+    "import jax; jax.config.update('jax_enable_x64', True)": "it changes jax's setting jax_enable_x64",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", MISBEHAVED)
+def test_it_leaves_alone_what_only_a_run_may_do(source: str, cold: Any, site: Path, until: Any) -> None:
+    names = ["jax"] if "jax" in source else []
+    install(site, "misbehaved", source)
+    install(site, "well", "")
+    learn(cold, until, *names, "misbehaved", "well")
+    assert unfit(cold) == {"misbehaved": MISBEHAVED[source]}
+
+
+@pytest.mark.slow
+def test_a_read_variable_must_be_the_same(cold: Any, site: Path, until: Any) -> None:
+    install(site, "reads", "import os; VALUE = os.environ.get('READ_BY_IMPORT')")
+    learn(cold, until, "reads")
+    script = cold.script("import reads; print(reads.VALUE)")
+    assert cold.run("--verbose", script).stderr == ""
+    other = cold.run("--verbose", script, env={"READ_BY_IMPORT": "x"})
+    assert other.stdout == "x\n"
+    assert "the variable READ_BY_IMPORT" in other.stderr
+
+
+@pytest.mark.slow
+def test_a_file_of_the_working_folder_that_imports_look_for(cold: Any, site: Path, until: Any) -> None:
+    install(site, "looks", "import os; FOUND = os.path.exists('looks.toml')")
+    learn(cold, until, "looks")
+    script = cold.script("import looks; print(looks.FOUND)")
+    assert cold.run("--verbose", script).stderr == ""
+    (cold.folder / "looks.toml").write_text("")
+    done = cold.run("--verbose", script)
+    assert done.stdout == "True\n"
+    assert "imports read looks.toml in the working folder" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_variable_that_an_import_sets_is_set(cold: Any, site: Path, until: Any) -> None:
+    install(site, "sets", "import os; os.environ['SET_BY_IMPORT'] = 'x'")
+    learn(cold, until, "sets")
+    script = cold.script("import os, sets; print(os.environ['SET_BY_IMPORT'])")
+    done = cold.run("--verbose", script)
+    assert (done.stdout, done.stderr) == ("x\n", "")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "upgraded": lambda site: install(site, "package", "VERSION, DATA = 22, 'now'"),
+    "removed": lambda site: (site / "package.py").unlink(),
+    "newly installed": lambda site: (site / "other-1.0.dist-info").mkdir(),
+    "changed data": lambda site: (site / "data.txt").write_text("later"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_notices_changed_packages(change: str, cold: Any, site: Path, until: Any) -> None:
+    (site / "data.txt").write_text("now")
+    install(site, "package", f"VERSION = 1; DATA = open({str(site / 'data.txt')!r}).read()")
+    learn(cold, until, "package")
+    script = cold.script("import package; print(package.VERSION, package.DATA)")
+    assert cold.run("--verbose", script).stdout == "1 now\n"
+    CHANGES[change](site)
+    done = cold.run("--verbose", script)
+    assert "has changed since it was imported" in done.stderr
+    if change == "removed":
+        assert "No module named 'package'" in done.stderr
+    else:
+        assert done.stdout == {"upgraded": "22 now\n", "changed data": "1 later\n"}.get(change, "1 now\n")
+        until(lambda: not cold.run("--verbose", script).stderr, "a helper with what there is now")
+        assert cold.run("--verbose", script).stdout == done.stdout
+
+
+@pytest.mark.slow
+def test_a_program_that_may_change_imports_runs_in_a_process_of_its_own(cold: Any) -> None:
+    cold.warm()
+    script = cold.script("import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax\nprint(jax.config.jax_enable_x64)")
+    done = cold.run("--verbose", script)
+    assert done.stdout == "True\n"
+    assert done.stderr == f"jitserver: runs in a process of its own: {script}:2 may set variables\n"
+
+
+@pytest.mark.slow
+def test_other_settings_have_a_helper_of_their_own(cold: Any) -> None:
+    cold.warm()
+    script = cold.script("import os; print(os.environ.get('JAX_ENABLE_X64'), hash('x'))")
+    x64 = {"JAX_ENABLE_X64": "1"}
+    assert "no process is ready" in cold.run("--verbose", script, env=x64).stderr
+    cold.warm(x64)
+    assert len(cold.helpers()) == 2
+    assert cold.run(script, env=x64).stdout.startswith("1 ")
+    assert cold.run(script).stdout.startswith("None ")
+
+
+@pytest.mark.slow
+def test_a_hash_seed_is_the_given_one(cold: Any) -> None:
+    seed = {"PYTHONHASHSEED": "7"}
+    cold.warm(seed)
+    script = cold.script("print(hash('x'))")
+    done = cold.run("--verbose", script, env=seed)
+    plain = subprocess.run(
+        [sys.executable, script], env={**os.environ, **seed}, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (plain.stdout, "")
+
+
+def test_only_its_user_can_reach_it(cold: Any) -> None:
+    cold.warm()
+    (socket,) = (cold.folder / "jitserver").glob("run-*.sock")
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.slow
+def test_another_user_is_shown_out(cold: Any) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    cold.warm()
+    (socket,) = (cold.folder / "jitserver").glob("run-*.sock")
+    for path in (cold.folder, socket.parent, socket):
+        path.chmod(0o777)
+    program = f"import os, socket; os.setuid(12345); s = socket.socket(1); s.connect({str(socket)!r}); print(s.recv(1))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "b''\n"
+
+
+@pytest.mark.slow
+def test_it_ends_with_the_daemon(cold: Any, new_daemon: Any, until: Any) -> None:
+    with new_daemon(cold.variables["JITSERVER_ADDRESS"]):
+        cold.warm()
+        (pid,) = cold.helpers()
+        assert cold.is_alive(pid)
+    until(lambda: not cold.is_alive(pid), "its end")
+    assert not list((cold.folder / "jitserver").glob("run-*.sock"))
+
+
+@pytest.mark.slow
+def test_a_run_outlives_its_helper(cold: Any, until: Any) -> None:
+    cold.warm()
+    process = cold.start("--verbose", cold.script("print('ready', flush=True); print(input())"))
+    assert process.stdout.readline() == "ready\n"
+    (pid,) = cold.helpers()
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not cold.is_alive(pid), "its end")
+    done = cold.end(process, "typed\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "typed\n", "")
+
+
+@pytest.mark.slow
+def test_a_command_without_standard_input_runs_in_a_process_of_its_own(cold: Any) -> None:
+    cold.warm()
+    script = cold.script("import sys; print(sys.stdin)")
+    done = cold.run("--verbose", script, stdin=None, preexec_fn=lambda: os.close(0), input=None)
+    assert done.stdout == "None\n"
+    assert "standard input, output or error is closed" in done.stderr

@@ -1,0 +1,81 @@
+"""Which helper a command finds."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jitserver.running import likeness
+
+ENVIRONMENT = {"HOME": "/home/alice", "PATH": "/bin", "OMP_NUM_THREADS": "4"}
+
+
+def key(environment: dict[str, str] = ENVIRONMENT, folders: tuple[str, ...] = ("/lib",)) -> str:
+    return likeness.key(likeness.facts(environment, folders))
+
+
+def test_the_same_process_has_one_key() -> None:
+    assert key() == key(dict(reversed(ENVIRONMENT.items())))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HOME",
+        "OMP_NUM_THREADS",
+        "JAX_ENABLE_X64",
+        "XLA_FLAGS",
+        "PYTHONHASHSEED",
+        "LD_PRELOAD",
+        "LC_ALL",
+        "OPENBLAS_NUM_THREADS",
+    ],
+)
+def test_variables_that_libraries_read_matter(name: str) -> None:
+    assert key({**ENVIRONMENT, name: "other"}) != key()
+    assert key({**ENVIRONMENT, name: ""}) != key()
+
+
+@pytest.mark.parametrize("name", ["PATH", "PWD", "SHLVL", "SEED"])
+def test_others_do_not(name: str) -> None:
+    assert key({**ENVIRONMENT, name: "other"}) == key()
+
+
+def test_folders_of_modules_matter() -> None:
+    assert key(folders=("/lib", "/more")) != key()
+
+
+def of_a_process(*options: str, prepare: Any = None) -> str:
+    program = "from jitserver.running import likeness; print(likeness.key(likeness.facts(folders=[])))"
+    unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+    env = {name: value for name, value in os.environ.items() if name not in unset}
+    command = [sys.executable, *options, "-c", program]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True, preexec_fn=prepare).stdout
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+
+def pinned() -> None:
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+
+
+@pytest.mark.parametrize("options", [["-u"], ["-O"], ["-W", "error::UserWarning"], ["-X", "utf8"], ["-B"]], ids=str)
+def test_options_of_the_interpreter_matter(options: list[str]) -> None:
+    assert of_a_process(*options) != of_a_process() == of_a_process()
+
+
+@pytest.mark.parametrize("prepare", [limited, pinned, lambda: os.nice(3)])
+def test_limits_matter(prepare: Any) -> None:
+    if prepare is pinned and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one processor")
+    assert of_a_process(prepare=prepare) != of_a_process()
+
+
+def test_ignored_signals_do_not_matter() -> None:
+    assert of_a_process(prepare=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) == of_a_process()

@@ -1,0 +1,35 @@
+"""A program does under `jitserver run` what it does under `python`, to the byte, with a helper and without one."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...jitclient.scripts.programs import PLAIN_PYTHON, python
+
+CORE = {"arguments", "error", "error_in_package", "interrupted"}
+"""Rows that run with the core, since they cover most."""
+
+ROWS = [pytest.param(name, marks=pytest.mark.core if name in CORE else pytest.mark.slow) for name in PLAIN_PYTHON]
+
+
+def jitserver(flags: Sequence[str], program: Sequence[str]) -> list[str]:
+    return [sys.executable, *flags, "-m", "jitserver", "run", *program]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_in_a_child_of_a_helper(name: str, warm: Any, tmp_path: Path) -> None:
+    program = PLAIN_PYTHON[name]
+    program.write(tmp_path)
+    expected = program.run(tmp_path, python, warm.variables)
+    assert program.run(tmp_path, jitserver, warm.variables) == expected
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_in_a_process_of_its_own(name: str, tmp_path: Path, cold: Any) -> None:
+    program = PLAIN_PYTHON[name]
+    program.write(tmp_path)
+    expected = program.run(tmp_path, python, cold.variables)
+    assert program.run(tmp_path, jitserver, cold.variables) == expected
