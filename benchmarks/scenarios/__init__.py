@@ -18,6 +18,7 @@ NAMES = (
     "clients",
     "tracing",
     "imports",
+    "whole_script",
     "capture",
     "unchanged",
     "command_line",

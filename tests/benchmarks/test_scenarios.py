@@ -32,6 +32,7 @@ COMPARED = {
     "clients": {"bare socket", "tutorial"},
     "tracing": {"bare socket", "tutorial"},
     "imports": {"numpy", "jax"},
+    "whole_script": {"JAX's disk cache", "plain jax.jit"},
     "unchanged": {"cloudpickle"},
     "capture": {"cloudpickle"},
     "command_line": {"import click"},
