@@ -27,16 +27,19 @@ _WARMING_RUNS = 20
 
 def rows(effort: Effort) -> Iterator[Row]:
     """The row of DESIGN's table on whole scripts; it wants that a helper takes each run."""
-    with crew((ours, disk_cache, plain_jax), clients=0) as contenders, temporary_folder() as folder:
-        with contextlib.ExitStack() as stack:
-            if OURS in contenders.environments:
-                stack.callback(_end_helpers, Path(contenders.environments[OURS]["XDG_RUNTIME_DIR"]))
-                contenders.attempt(OURS, lambda: _warm(contenders.environments[OURS], folder))
-            takers = {
-                name: functools.partial(run, _RUN if name == OURS else (), contenders.environments[name], folder)
-                for name in contenders.workers
-            }
-            samples = contenders.take_turns("a script in fresh processes", takers, effort.rounds(9))
+    with (
+        crew((ours, disk_cache, plain_jax), clients=0) as contenders,
+        temporary_folder() as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        if OURS in contenders.environments:
+            stack.callback(_end_helpers, Path(contenders.environments[OURS]["XDG_RUNTIME_DIR"]))
+            contenders.attempt(OURS, lambda: _warm(contenders.environments[OURS], folder))
+        takers = {
+            name: functools.partial(run, _RUN if name == OURS else (), contenders.environments[name], folder)
+            for name in contenders.workers
+        }
+        samples = contenders.take_turns("a script in fresh processes", takers, effort.rounds(9))
     totals = samples.of(lambda sample: sample["total"])
     if plain_jax.NAME in samples.taken:
         totals.taken[_ARITHMETIC] = [sample["arithmetic"] for sample in samples.taken[plain_jax.NAME]]

@@ -49,6 +49,8 @@ def _handed_over(command: Command) -> str:
     """Hand the run to a helper and end as it ends; or return why it must be run here."""
     if sys.platform != "linux":
         return "helpers need Linux"
+    if sys.flags.verbose or "importtime" in sys._xoptions or os.environ.get("PYTHONPROFILEIMPORTTIME"):
+        return "Python is to report each import"
     relay = Relay()
     try:
         return _offered(command, relay)

@@ -22,6 +22,7 @@ from jitserver.running.request import Request
 
 _IDLE_SECONDS = 3 * 3600
 _REQUEST_SECONDS = 10.0
+_MOST_UNFIT = 50
 _ALWAYS = (
     "numpy",
     "jitclient.decorator",
@@ -45,6 +46,7 @@ class Helper:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._key = address.path.stem.removeprefix("run-")
         self._cwd = os.getcwd()
         self._environment = dict(os.environb)
         self._lock = open_lock(address.lock_path)
@@ -62,7 +64,7 @@ class Helper:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # another one serves there
             return None
-        if likeness.key(likeness.facts(folders=sys.path)) != self._address.path.stem.removeprefix("run-"):
+        if likeness.key(likeness.facts(folders=sys.path)) != self._key:
             return None  # such as a limit that the program changed which started this one
         os.ftruncate(self._lock.fileno(), 0)
         os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
@@ -190,7 +192,9 @@ class Helper:
     def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
         """Import modules. Where one does what only a run may do, begin again without it."""
         self._version = learnt.version()
-        unfit = learnt.unfit()
+        unfit = learnt.unfit(self._key)
+        if len(unfit) > _MOST_UNFIT:  # something is wrong with this environment: import nothing
+            return
         with self._footprint, self._seeding, printed_elsewhere():
             for name in (*first, *names):
                 if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
@@ -203,7 +207,7 @@ class Helper:
                 else:
                     problem = effects.found()
                 if problem:
-                    learnt.note_unfit({name: problem})
+                    learnt.note_unfit(self._key, {name: problem})
                     break
             else:
                 problem = ""

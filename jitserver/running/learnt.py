@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from jitclient.digests import digest
+
 _MOST = 20_000
+_MOST_CASES = 20
 
 
 def modules() -> list[str]:
@@ -20,9 +23,13 @@ def modules() -> list[str]:
     return [name for name in _read().get("modules", []) if isinstance(name, str)]
 
 
-def unfit() -> dict[str, str]:
-    """The packages that a helper must not import, and why."""
-    return dict(_read().get("unfit", {}))
+def unfit(helper: str) -> dict[str, str]:
+    """The modules that a helper must not import, and why.
+
+    Args:
+        helper: what selects the helper; what is unfit in one need not be so in another.
+    """
+    return dict(_read().get("unfit", {}).get(_case(helper), {}))
 
 
 def note_at_the_end() -> None:
@@ -31,10 +38,19 @@ def note_at_the_end() -> None:
     atexit.register(lambda: _note() if os.getpid() == pid else None)
 
 
-def note_unfit(found: dict[str, str]) -> None:
-    """Add packages that a helper must not import."""
+def note_unfit(helper: str, found: dict[str, str]) -> None:
+    """Add modules that a helper must not import."""
     with contextlib.suppress(OSError):
-        _write({**_read(), "unfit": {**unfit(), **found}})
+        case, content = _case(helper), _read()
+        known = content.get("unfit", {})
+        others = [one for one in known.items() if one[0] != case][-_MOST_CASES:]
+        _write({**content, "unfit": dict([*others, (case, {**known.get(case, {}), **found})])})
+
+
+def _case(helper: str) -> str:
+    """A name for a helper with the packages that there are now: another version may be fit."""
+    stamps = [(entry, os.stat(entry).st_mtime_ns) for entry in sys.path if os.path.exists(entry)]
+    return digest(repr((helper, stamps)).encode(errors="surrogateescape"), 6).hex()
 
 
 def path() -> Path:

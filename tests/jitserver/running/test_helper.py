@@ -47,7 +47,7 @@ def learnt(cold: Any) -> Any:
 
 
 def unfit(cold: Any) -> Any:
-    return content(cold).get("unfit", {})
+    return {name: why for case in content(cold).get("unfit", {}).values() for name, why in case.items()}
 
 
 def content(cold: Any) -> Any:
@@ -247,3 +247,26 @@ def test_a_command_without_standard_input_runs_in_a_process_of_its_own(cold: Any
     done = cold.run("--verbose", script, stdin=None, preexec_fn=lambda: os.close(0), input=None)
     assert done.stdout == "None\n"
     assert "standard input, output or error is closed" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["-v"], ["-X", "importtime"]], ids=str)
+def test_imports_that_are_reported_are_those_of_the_run(cold: Any, options: list[str]) -> None:
+    cold.warm()
+    command = [sys.executable, *options, "-m", "jitserver", "run", "--verbose", cold.script("import decimal")]
+    done = subprocess.run(
+        command, env=cold.variables, cwd=cold.folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "Python is to report each import" in done.stderr
+    assert done.stderr.count("decimal") > 0
+
+
+@pytest.mark.slow
+def test_a_new_version_may_be_fit(cold: Any, site: Path, until: Any) -> None:
+    install(site, "misbehaved", "print('hello')")
+    learn(cold, until, "misbehaved")
+    assert unfit(cold) == {"misbehaved": "it changes what is printed"}
+    install(site, "misbehaved", "VERSION = 2")
+    (site / "misbehaved-2.dist-info").mkdir()
+    probe = cold.script(LOADED.format(names=["misbehaved"]), "probe.py")
+    until(lambda: cold.run("--verbose", probe).stdout == "['misbehaved']\n", "the helper to import it")
