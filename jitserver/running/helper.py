@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
-from jitserver.running import child, handover, learnt, likeness, place, program, scan, supervisor
+from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor
 from jitserver.running.chance import Seeding
 from jitserver.running.effects import Effects, printed_elsewhere
 from jitserver.running.footprint import Footprint
@@ -73,6 +73,7 @@ class Helper:
             os.close(descriptor)
         self._watch_signals()
         os.chdir("/")
+        ending.register()
         self._import(learnt.modules(), first=_ALWAYS)
         self._libraries = child.open_descriptors() - own
         self._listener = self._address.listen()
@@ -213,6 +214,7 @@ class Helper:
                 problem = ""
         if problem:
             self._restart()
+        ending.spare_what_is_loaded()
         gc.collect()
         gc.freeze()
 

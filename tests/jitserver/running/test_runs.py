@@ -211,3 +211,20 @@ def test_many_runs_at_once(warm: Any) -> None:
     for number, process in enumerate(processes):
         done = warm.end(process, f"input {number} ")
         assert (done.stdout, done.stderr) == (f"input {number} input {number}  {number}\n", "")
+
+
+def test_its_objects_end_as_with_python(warm: Any) -> None:
+    source = """
+        import numpy as np, json
+        class Ends:
+            def __init__(self, name):
+                self.name = name
+            def __del__(self):
+                print("ends", self.name, json, np)
+        one, cycle = Ends("one"), Ends("cycle")
+        cycle.itself = cycle
+    """
+    script = warm.script(source)
+    done, plain = warm.run("--verbose", script), plainly(warm, script)
+    assert done.stdout.count("ends") == 2
+    assert (done.stdout, done.stderr, done.returncode) == (plain.stdout, plain.stderr, plain.returncode)
