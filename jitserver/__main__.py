@@ -11,6 +11,7 @@ def main() -> None:
         command = front.parsed(sys.argv[2:])
         if command is not None:
             front.run(command)
+            return
     from jitserver.cli import main as others
 
     others()

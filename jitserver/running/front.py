@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 10.0
 
 def parsed(words: Sequence[str]) -> Command | None:
     """The command that some words are; None if they ask for help, or are a mistake."""
-    options = {"--no-jit": False, "--verbose": False}
+    options = {"--no-jit": False, "--report": False, "--verbose": False}
     left = list(words)
     while left and left[0] in options:
         options[left.pop(0)] = True
@@ -30,11 +30,11 @@ def parsed(words: Sequence[str]) -> Command | None:
     if not left or (left[0].startswith("-") and not is_module):
         return None
     name, *arguments = left
-    return Command(name, is_module, arguments, not options["--no-jit"], options["--verbose"])
+    return Command(name, is_module, arguments, not options["--no-jit"], options["--report"], options["--verbose"])
 
 
-def run(command: Command) -> NoReturn:
-    """Run a program as its own process would run, and end as it does."""
+def run(command: Command) -> None:
+    """Run a program as its own process would run, and end as it does. Returns for a prompt only (`python -i`)."""
     reason = _handed_over(command)
     if command.verbose:
         print(f"jitserver: runs in a process of its own: {reason}", file=sys.stderr, flush=True)
@@ -51,6 +51,8 @@ def _handed_over(command: Command) -> str:
         return "helpers need Linux"
     if sys.flags.verbose or "importtime" in sys._xoptions or os.environ.get("PYTHONPROFILEIMPORTTIME"):
         return "Python is to report each import"
+    if sys.flags.inspect:
+        return "Python is to go on with a prompt"
     relay = Relay()
     try:
         return _offered(command, relay)

@@ -1,23 +1,29 @@
 """The program of a run, in the process that is its own."""
 
+import atexit
 import ctypes
+import os
 import signal
 import sys
-from typing import NoReturn
 
 from jitserver.running import learnt
 from jitserver.running.request import Command
 
 
-def run(command: Command, interpreter: str) -> NoReturn:
-    """Run it, with `sys.path` as it is without an entry for it; then end.
+def run(command: Command, interpreter: str) -> None:
+    """Run it, with `sys.path` as it is without an entry for it; then end. Returns for a prompt only (`python -i`).
 
     Raises:
-        SystemExit: always.
+        SystemExit: otherwise.
     """
     from jitclient.scripts import as_main
 
     learnt.note_at_the_end()
+    if command.report:
+        from jitclient.calls.usage import usage
+        from jitclient.scripts import report
+
+        atexit.register(report.say, usage, os.getpid())
     if command.jit:
         from jitclient.switch import install
 
@@ -28,7 +34,8 @@ def run(command: Command, interpreter: str) -> NoReturn:
     status = start(command.name, command.arguments)
     if status and getattr(sys, "last_type", None) is KeyboardInterrupt:
         status = _interrupted()
-    sys.exit(status)
+    if not sys.flags.inspect:
+        sys.exit(status)
 
 
 def _interrupted() -> int:

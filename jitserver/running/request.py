@@ -18,6 +18,7 @@ class Command(NamedTuple):
         is_module: which of the two.
         arguments: what follows it.
         jit: whether its jits are ours.
+        report: whether it ends with a report.
         verbose: whether to say why it runs in a fresh process.
     """
 
@@ -25,6 +26,7 @@ class Command(NamedTuple):
     is_module: bool
     arguments: list[str]
     jit: bool = True
+    report: bool = False
     verbose: bool = False
 
 

@@ -262,6 +262,16 @@ def test_imports_that_are_reported_are_those_of_the_run(cold: Any, options: list
 
 
 @pytest.mark.slow
+def test_a_prompt_comes_after_the_program(cold: Any) -> None:
+    cold.warm()
+    command = [sys.executable, "-i", "-m", "jitserver", "run", "--verbose", cold.script("x = 42")]
+    options: Any = {"env": cold.variables, "cwd": cold.folder, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, input="print(x + 1)\n", check=True, **options)
+    assert done.stdout == "43\n"
+    assert "Python is to go on with a prompt" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_new_version_may_be_fit(cold: Any, site: Path, until: Any) -> None:
     install(site, "misbehaved", "print('hello')")
     learn(cold, until, "misbehaved")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ...jitclient.scripts.programs import PLAIN_PYTHON, python
+from ...jitclient.scripts.programs import PLAIN_PYTHON, WITH_JAX, python
 
 CORE = {"arguments", "error", "error_in_package", "interrupted"}
 """Rows that run with the core, since they cover most."""
@@ -33,3 +33,14 @@ def test_in_a_process_of_its_own(name: str, tmp_path: Path, cold: Any) -> None:
     program.write(tmp_path)
     expected = program.run(tmp_path, python, cold.variables)
     assert program.run(tmp_path, jitserver, cold.variables) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_JAX)
+def test_with_jax(name: str, warm: Any, daemon: str, tmp_path: Path) -> None:
+    program = WITH_JAX[name]
+    program.write(tmp_path)
+    env = {**warm.variables, "JITSERVER_ADDRESS": daemon}
+    expected = program.run(tmp_path, python, env)
+    for _ in range(2):
+        assert program.run(tmp_path, jitserver, env) == expected

@@ -228,3 +228,11 @@ def test_its_objects_end_as_with_python(warm: Any) -> None:
     done, plain = warm.run("--verbose", script), plainly(warm, script)
     assert done.stdout.count("ends") == 2
     assert (done.stdout, done.stderr, done.returncode) == (plain.stdout, plain.stderr, plain.returncode)
+
+
+def test_a_report_comes_last(warm: Any) -> None:
+    source = "import atexit, sys; atexit.register(lambda: sys.stderr.write('mine\\n'))"
+    done = warm.run("--report", "--verbose", warm.script(source))
+    first, *rows = done.stderr.splitlines()
+    assert first == "mine"
+    assert [row.split()[1] for row in rows] == ["programs", "hits", "saved", "local"]
