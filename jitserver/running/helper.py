@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
+from jitclient.codec.graph import set_order
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
 from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor
@@ -33,9 +34,14 @@ _ALWAYS = (
 _RESTART = signal.SIGHUP
 
 
-def main(path: str) -> None:
-    """Serve at a path; in each forked process, run what a command asks for."""
-    run = Helper(place.address_of(path)).serve()
+def main(path: str, seeded: str = "") -> None:
+    """Serve at a path; in each forked process, run what a command asks for.
+
+    Args:
+        path: of the socket.
+        seeded: `place.HAS_SEED` if the hash seed is not the user's own.
+    """
+    run = Helper(place.address_of(path), seeded == place.HAS_SEED).serve()
     if run is None:
         os._exit(0)
     run()
@@ -44,11 +50,14 @@ def main(path: str) -> None:
 class Helper:
     """One helper."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, has_seed: bool) -> None:
         self._address = address
         self._key = address.path.stem.removeprefix("run-")
         self._cwd = os.getcwd()
         self._environment = dict(os.environb)
+        if has_seed:
+            os.environ.pop("PYTHONHASHSEED", None)  # of the runs and their processes, only the order of sets is like it
+            set_order.share_seed()
         self._lock = open_lock(address.lock_path)
         self._seeding = Seeding()
         self._footprint = Footprint()

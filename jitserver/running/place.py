@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitclient.wire.address import Address, runtime_folder
+from jitserver.running import learnt
 
 _PROGRAM = (
-    "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.running.helper import main; main(sys.argv[1])"
+    "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.running.helper import main; main(*sys.argv[1:])"
 )
+HAS_SEED = "has-seed"
+"""The second word for a helper whose hash seed is not its user's."""
+
 _CONNECT_SECONDS = 0.5
 
 
@@ -48,12 +52,13 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
     log = place.path.with_suffix(".log")
     opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
+    seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % learnt.hash_seed()}
     try:
         os.chdir(cwd)  # what is relative in PYTHONPATH
         os.posix_spawn(
             sys.executable,
-            [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path)],
-            environment,
+            [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path), *([HAS_SEED] if seed else [])],
+            {**environment, **seed},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nothing, 0),
                 (os.POSIX_SPAWN_DUP2, opened, 1),

@@ -280,3 +280,32 @@ def test_a_new_version_may_be_fit(cold: Any, site: Path, until: Any) -> None:
     (site / "misbehaved-2.dist-info").mkdir()
     probe = cold.script(LOADED.format(names=["misbehaved"]), "probe.py")
     until(lambda: cold.run("--verbose", probe).stdout == "['misbehaved']\n", "the helper to import it")
+
+
+@pytest.mark.slow
+def test_what_depends_on_the_order_of_a_set_is_traced_once(cold: Any, new_daemon: Any, counts: Any) -> None:
+    source = """
+        import jax, os
+        NAMES = {"one", "two", "three", "four", "five"}
+        @jax.jit
+        def f(x):
+            for name in NAMES:
+                x = x * len(name) + 1
+            return x
+        print(float(f(1.0)), list(NAMES), os.environ.get("PYTHONHASHSEED"), file=open("out", "w"))
+    """
+    script, out = cold.script(source), cold.folder / "out"
+
+    def traces() -> int:
+        cold.warm()
+        assert cold.run("--verbose", script).stderr == ""
+        return int(counts(cold.variables["JITSERVER_ADDRESS"])["client_traces"])
+
+    with new_daemon(cold.variables["JITSERVER_ADDRESS"]):
+        before = int(counts(cold.variables["JITSERVER_ADDRESS"])["client_traces"])
+        first, said = traces(), out.read_text()
+        assert first == before + 1
+        assert said.endswith(" None\n")
+        assert (traces(), out.read_text()) == (first, said)
+        cold.close()  # the next helper has the same seed
+        assert (traces(), out.read_text()) == (first, said)

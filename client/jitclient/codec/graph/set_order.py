@@ -21,6 +21,14 @@ from jitclient.digests import digest
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
+_seed_is_shared = False
+
+
+def share_seed() -> None:
+    """Say that this process has a hash seed in common with others, although PYTHONHASHSEED does not say so."""
+    global _seed_is_shared
+    _seed_is_shared = True
+
 
 class SetOrder(NamedTuple):
     """How a function depends on the order of sets.
@@ -38,7 +46,7 @@ class SetOrder(NamedTuple):
     @property
     def key(self) -> tuple[str, int, str] | None:
         """What other processes that see the same orders have in common with this one; None where there are none."""
-        has_seed = os.environ.get("PYTHONHASHSEED", "").isdecimal()
+        has_seed = _seed_is_shared or os.environ.get("PYTHONHASHSEED", "").isdecimal()
         return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
 
     def __str__(self) -> str:
