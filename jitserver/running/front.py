@@ -13,7 +13,7 @@ from typing import NoReturn
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.running import handover, likeness, place
 from jitserver.running.relay import Relay
-from jitserver.running.request import Command, Request, python_options
+from jitserver.running.request import GO, Command, Request, python_options
 
 _ANSWER_SECONDS = 10.0
 
@@ -83,6 +83,7 @@ def _offered(command: Command, relay: Relay) -> str:
             return f"the process that should run it does not answer: {error}"
         if not refusal:
             sock.settimeout(None)
+            handover.send(sock, GO)
             end_as(relay.until_the_end(sock, request.descriptors))
         return str(refusal)
 

@@ -19,7 +19,7 @@ from jitserver.running import child, ending, handover, learnt, likeness, place, 
 from jitserver.running.chance import Seeding
 from jitserver.running.effects import Effects, printed_elsewhere
 from jitserver.running.footprint import Footprint
-from jitserver.running.request import Request
+from jitserver.running.request import GO, Request
 
 _IDLE_SECONDS = 3 * 3600
 _REQUEST_SECONDS = 10.0
@@ -144,11 +144,11 @@ class Helper:
         sock.settimeout(_REQUEST_SECONDS)
         values, received = handover.receive(sock)
         request = Request.of_plain(values)
-        sock.settimeout(None)
         refusal = self._refusal(request)
         handover.send(sock, (refusal,))
-        if refusal:
+        if refusal or handover.receive(sock)[0] != GO:
             os._exit(0)
+        sock.settimeout(None)
         terminal = received[0] if request.terminal else None
 
         def prepare() -> None:

@@ -34,7 +34,7 @@ _PREFIXES = (
     "TPU_",
     "XLA_",
 )
-_NAMES = ("HOME", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG", "LANGUAGE", "TMPDIR", "TZ")
+_NAMES = ("HOME", "INPUTRC", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
 """Variables that Python and native libraries read when they are loaded. What imports read through `os.environ` is noted
 when they do: see `footprint`.
 """

@@ -10,6 +10,10 @@ KEPT_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores in every process."""
 
 
+GO = "go"
+"""What the command says last: from then on the run is not its own, and no answer that came too late begins a second."""
+
+
 class Command(NamedTuple):
     """What the user asked for.
 

@@ -3,11 +3,15 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+
+from jitserver.running import handover
+from jitserver.running.request import Command, Request
 
 DESCRIBE = """
     import json, os, signal, sys
@@ -236,3 +240,18 @@ def test_a_report_comes_last(warm: Any) -> None:
     first, *rows = done.stderr.splitlines()
     assert first == "mine"
     assert [row.split()[1] for row in rows] == ["programs", "hits", "saved", "local"]
+
+
+def test_a_command_that_gave_up_has_no_run(warm: Any) -> None:
+    ran = warm.folder / "ran"
+    command = Command(warm.script(f"open({str(ran)!r}, 'w')"), False, [])
+    (path,) = (warm.folder / "jitserver").glob("run-*.sock")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(path))
+        request = Request.of_this_process(command, False)._replace(
+            descriptors=[0, 1, 2], environment=[(k.encode(), v.encode()) for k, v in warm.variables.items()]
+        )
+        handover.send(sock, request.plain(), [0, 1, 2])
+        assert handover.receive(sock)[0] == ("",)
+    assert warm.run("--verbose", warm.script("pass", "other.py")).stderr == ""
+    assert not ran.exists()
