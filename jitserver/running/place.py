@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitclient.wire.address import Address, runtime_folder
-from jitserver.running import learnt
 
 _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.running.helper import main; main(*sys.argv[1:])"
@@ -52,6 +51,8 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
     log = place.path.with_suffix(".log")
     opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
+    from jitserver.running import learnt  # now: most commands need no helper
+
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % learnt.hash_seed()}
     try:
         os.chdir(cwd)  # what is relative in PYTHONPATH
