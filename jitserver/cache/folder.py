@@ -22,6 +22,11 @@ def part() -> Path:
     return private_folder(private_folder(base()) / environment_digest())
 
 
+def texts(part: Path) -> Path:
+    """The folder of JAX's own cache in a part: of compilations, by program text. The store limits it."""
+    return part / "texts"
+
+
 def parts_there() -> list[Path]:
     """The parts of this environment that exist, the user's own first: the system's daemon keeps another."""
     name = user_name()

@@ -15,7 +15,7 @@ from jitserver.cache.blobs import Blobs
 from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use, is_damage
 from jitserver.cache.corrupt import Corrupt
 from jitserver.cache.eviction import worth
-from jitserver.cache.folder import trim
+from jitserver.cache.folder import texts, trim
 from jitserver.cache.tier import Tier
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Store(Tier[Stored]):
         """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. Programs whose
         key `take_over` refuses leave only when they are removed.
         """
-        self.texts = folder / "texts"
+        self.texts = texts(folder)
         self._most_texts = most_bytes // 4
         self.most_bytes = most_bytes - self._most_texts
         self._take_over = take_over

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jax
 
-_LEAST_SECONDS = 0.3
-"""Finding a shorter compilation takes as long as repeating it."""
+LEAST_SECONDS = 0.3
+"""The daemon has all programs in a cache of its own: this one is for what is worth finding by its text alone."""
 
 _FOUND = "/jax/compilation_cache/cache_hits"
 
@@ -21,14 +21,14 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def keep_in(folder: Path, on_hit: Callable[[], None]) -> None:
-    """Makes JAX keep long compilations in a folder, and call `on_hit` when it finds one."""
+def keep_in(folder: Path, on_hit: Callable[[], None] = lambda: None, least_seconds: float = LEAST_SECONDS) -> None:
+    """Makes JAX keep compilations of so many seconds in a folder, and call `on_hit` when it finds one."""
     with contextlib.suppress(OSError):  # JAX tries again when it needs the folder, and warns if it cannot
         folder.mkdir(mode=0o700, exist_ok=True)
     if os.fsencode(folder).decode(errors="replace") != str(folder):
         return  # XLA takes no other paths
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
     def listener(event: str, **_: object) -> None:
         if event == _FOUND:

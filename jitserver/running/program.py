@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from jitserver.running import learnt
+from jitserver.running import compilations, learnt
 from jitserver.running.request import Command
 
 
@@ -28,6 +28,7 @@ def run(command: Command, interpreter: str) -> None:
         from jitclient.switch import install
 
         install()
+        compilations.keep()
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]
     start = as_main.run_module if command.is_module else as_main.run_script

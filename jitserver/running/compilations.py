@@ -1,0 +1,25 @@
+"""Keeps what JAX compiles in the process of a run: operations outside of jitted functions, which no daemon sees."""
+
+import contextlib
+import sys
+
+from jitclient.errors import SettingsError
+from jitclient.local_jax import interop
+from jitclient.settings import settings
+from jitclient.wire.address import remote
+
+
+def keep() -> None:
+    """Have JAX keep them in the cache of the user's daemon, which limits it, unless the user told JAX where to."""
+    if remote(settings().address) is None:
+        interop.when_loaded(_keep)
+
+
+def _keep() -> None:
+    if sys.modules["jax"].config.jax_compilation_cache_dir:
+        return
+    from jitserver.cache import folder
+    from jitserver.engine import xla_cache
+
+    with contextlib.suppress(OSError, SettingsError):  # without a cache, they are compiled each time
+        xla_cache.keep_in(folder.texts(folder.part()), least_seconds=0.0)
