@@ -57,6 +57,8 @@ class Checkpoint:
     def restore(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
         """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
         sessions.lost |= self._manifests.lost
+        for name, why in self._manifests.lost_names.items():
+            kept.restore(name, NamedTree("", (), b"", "", (), None, why_lost=why))
         for manifest in self._manifests.all():
             on_disk = Saved(self._manifests, self._store, manifest)
             if not isinstance(manifest.owner, State):

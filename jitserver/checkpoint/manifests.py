@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -20,6 +21,9 @@ from jitserver.cache.corrupt import Corrupt, unpacked
 from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)
+
+_OF_NAME = "name-"
+_LONGEST = 200
 
 
 class Stored(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -60,6 +64,7 @@ class Manifests:
         arrays: the folder of the arrays.
         lock: while it is held, no other thread removes a file.
         lost: the tokens of sessions whose manifests cannot be read, and why.
+        lost_names: the same for named trees.
     """
 
     def __init__(self, root: Path) -> None:
@@ -72,6 +77,7 @@ class Manifests:
         self.arrays = root / "arrays"
         self.lock = threading.RLock()
         self.lost: dict[bytes, str] = {}
+        self.lost_names: dict[str, str] = {}
         self._folder = root / "manifests"
         self._found: dict[Path, Manifest] = {}
         self.make_folders()
@@ -130,8 +136,12 @@ class Manifests:
             self._found[path] = unpacked(files.read(path), Manifest)
         except (Corrupt, OSError) as error:
             log.warning("the manifest %s is lost: %s", path, error)
-            with contextlib.suppress(ValueError):  # the manifest of a name
-                self.lost[bytes.fromhex(path.name)] = f"the daemon restarted, and its checkpoint is damaged: {error}"
+            why = f"the daemon restarted, and its checkpoint is damaged: {error}"
+            if path.name.startswith(_OF_NAME):
+                self.lost_names[unquote(path.name.removeprefix(_OF_NAME))] = why
+            else:
+                with contextlib.suppress(ValueError):  # of a long name
+                    self.lost[bytes.fromhex(path.name)] = why
             _remove(path)
 
     def _named(self) -> set[str]:
@@ -139,7 +149,11 @@ class Manifests:
 
     def _path(self, manifest: Manifest) -> Path:
         owner = manifest.owner
-        return self._folder / (owner.token.hex() if isinstance(owner, State) else f"name-{_digest(owner.name)}")
+        if isinstance(owner, State):
+            return self._folder / owner.token.hex()
+        # Readable, to say which tree is lost with a damaged file.
+        name = quote(owner.name, safe="")
+        return self._folder / (f"{_OF_NAME}{name}" if len(name) <= _LONGEST else f"long-{_digest(owner.name)}")
 
 
 def folder_of(address: str) -> Path:
