@@ -13,20 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.crew import crew
-from benchmarks.measure import Effort
+from benchmarks.crew import Crew, crew
+from benchmarks.measure import Effort, Samples
 from benchmarks.processes import TOP, temporary_folder
 from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import disk_cache, ours, plain_jax
 
 PROGRAM = TOP / "benchmarks" / "programs" / "classifier.py"
+SCRIPTS = sorted((TOP / "examples" / "scripts").glob("*.py"))
 _ARITHMETIC = "the script's arithmetic"
 _RUN = ("-m", "jitserver", "run", "--verbose")
 _WARMING_RUNS = 20
 
 
 def rows(effort: Effort) -> Iterator[Row]:
-    """The row of DESIGN's table on whole scripts; it wants that a helper takes each run."""
+    """A script that says how long its arithmetic takes, and those of the examples; each run is a helper's."""
     with (
         crew((ours, disk_cache, plain_jax), clients=0) as contenders,
         temporary_folder() as folder,
@@ -34,39 +35,49 @@ def rows(effort: Effort) -> Iterator[Row]:
     ):
         if OURS in contenders.environments:
             stack.callback(_end_helpers, Path(contenders.environments[OURS]["XDG_RUNTIME_DIR"]))
-            contenders.attempt(OURS, lambda: _warm(contenders.environments[OURS], folder))
-        takers = {
-            name: functools.partial(run, _RUN if name == OURS else (), contenders.environments[name], folder)
-            for name in contenders.workers
-        }
-        samples = contenders.take_turns("a script in fresh processes", takers, effort.rounds(9))
-    totals = samples.of(lambda sample: sample["total"])
-    if plain_jax.NAME in samples.taken:
-        totals.taken[_ARITHMETIC] = [sample["arithmetic"] for sample in samples.taken[plain_jax.NAME]]
-    yield Row("a script with flax and optax: command to exit", totals, (Target(0.35, beyond=_ARITHMETIC),))
+        samples = _compared(contenders, PROGRAM, folder, effort.rounds(9))
+        totals = samples.of(lambda sample: sample["total"])
+        if plain_jax.NAME in samples.taken:
+            totals.taken[_ARITHMETIC] = [sample["arithmetic"] for sample in samples.taken[plain_jax.NAME]]
+        yield Row("a script with flax and optax: command to exit", totals, (Target(0.35, beyond=_ARITHMETIC),))
+        for program in SCRIPTS:
+            samples = _compared(contenders, program, folder, effort.rounds(5))
+            yield Row(f"the example {program.name}: command to exit", samples.of(lambda sample: sample["total"]))
 
 
-def run(launcher: tuple[str, ...], env: dict[str, str], folder: Path) -> dict[str, Any]:
-    """Seconds of one run, and those of them that the arithmetic takes once it is compiled."""
+def _compared(contenders: Crew, program: Path, folder: Path, rounds: int) -> Samples:
+    if OURS in contenders.environments:
+        contenders.attempt(OURS, lambda: _warm(program, contenders.environments[OURS], folder))
+    takers = {
+        name: functools.partial(run, program, _RUN if name == OURS else (), contenders.environments[name], folder)
+        for name in contenders.workers
+    }
+    return contenders.take_turns(f"{program.name} in fresh processes", takers, rounds)
+
+
+def run(program: Path, launcher: tuple[str, ...], env: dict[str, str], folder: Path) -> dict[str, Any]:
+    """Seconds of one run, and if it says so, those of them that its arithmetic takes once it is compiled."""
     start = time.perf_counter()
-    command = [sys.executable, *launcher, str(PROGRAM)]
+    command = [sys.executable, *launcher, str(program)]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     total = time.perf_counter() - start
     if done.returncode or done.stderr:
         raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+    if program is not PROGRAM:
+        return {"total": total}
     found = json.loads(done.stdout)
     assert found["losses"][-1] < found["losses"][0], "the training did not train"
     return {"total": total, "arithmetic": len(found["seconds"]) * statistics.median(found["seconds"])}
 
 
-def _warm(env: dict[str, str], folder: Path) -> None:
-    """Runs the script until a helper takes it that has imported what it imports."""
+def _warm(program: Path, env: dict[str, str], folder: Path) -> None:
+    """Runs a script until a helper takes it that has imported what it imports."""
     for _ in range(_WARMING_RUNS):
         with contextlib.suppress(RuntimeError):
-            run(_RUN, env, folder)
+            run(program, _RUN, env, folder)
             return
         time.sleep(0.5)
-    run(_RUN, env, folder)
+    run(program, _RUN, env, folder)
 
 
 def _end_helpers(runtime: Path) -> None:
