@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,15 @@ def _set_environment() -> None:
         os.environ["JITSERVER_VERIFY"] = "1"
 
 
+def _heed_signals() -> None:
+    """Undoes what `nohup` and `&` hand down, so that the programs that tests start end by these signals."""
+    usual = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
+    for number, handler in usual.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+_heed_signals()
 _set_environment()  # at once: the conftests of folders below may read it when they are imported
 
 

@@ -4,7 +4,6 @@ A launcher makes the command line from flags of the interpreter and what one wou
 """
 
 import dataclasses
-import functools
 import importlib.util
 import io
 import marshal
@@ -17,6 +16,8 @@ import textwrap
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from ...prepared import prepared
 
 Launcher = Callable[[Sequence[str], Sequence[str]], list[str]]
 
@@ -96,9 +97,8 @@ def _on_terminal(
     command: list[str], folder: Path, environment: Mapping[str, str], stdin: str, prompt: str
 ) -> tuple[bytes, bytes, int]:
     outer, inner = pty.openpty()
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, pass_fds=(inner,), preexec_fn=functools.partial(os.login_tty, inner)
-    ) as process:
+    command = prepared(f"os.login_tty({inner})", *command)
+    with subprocess.Popen(command, cwd=folder, env=environment, pass_fds=(inner,)) as process:
         os.close(inner)
         shown = b""
         while prompt.encode() not in shown:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ...prepared import prepared
+
 SECONDS = 60
 
 
@@ -36,10 +38,13 @@ class Environment:
     def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         return self.end(self.start(*words, env=env, **options), options.get("input", ""))
 
-    def start(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, env: dict[str, str] | None = None, before: str = "", **options: Any
+    ) -> subprocess.Popen[str]:
+        """Starts a run, in a process that lines of Python may prepare."""
         options.pop("input", None)
         return subprocess.Popen(
-            self.arguments(*words),
+            prepared(before, *self.arguments(*words)) if before else self.arguments(*words),
             **{
                 **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
                 "env": {**self.variables, **(env or {})},

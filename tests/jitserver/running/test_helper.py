@@ -244,7 +244,7 @@ def test_a_run_outlives_its_helper(cold: Any, until: Any) -> None:
 def test_a_command_without_standard_input_runs_in_a_process_of_its_own(cold: Any) -> None:
     cold.warm()
     script = cold.script("import sys; print(sys.stdin)")
-    done = cold.run("--verbose", script, stdin=None, preexec_fn=lambda: os.close(0), input=None)
+    done = cold.run("--verbose", script, stdin=None, before="os.close(0)", input=None)
     assert done.stdout == "None\n"
     assert "standard input, output or error is closed" in done.stderr
 

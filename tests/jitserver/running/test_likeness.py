@@ -1,15 +1,14 @@
 """Which helper a command finds."""
 
 import os
-import resource
-import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from jitserver.running import likeness
+
+from ...prepared import prepared
 
 ENVIRONMENT = {"HOME": "/home/alice", "PATH": "/bin", "OMP_NUM_THREADS": "4"}
 
@@ -49,20 +48,16 @@ def test_folders_of_modules_matter() -> None:
     assert key(folders=("/lib", "/more")) != key()
 
 
-def of_a_process(*options: str, prepare: Any = None) -> str:
+def of_a_process(*options: str, prepare: str = "pass") -> str:
     program = "from jitserver.running import likeness; print(likeness.key(likeness.facts(folders=[])))"
     unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in unset}
-    command = [sys.executable, *options, "-c", program]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True, preexec_fn=prepare).stdout
+    command = prepared(prepare, sys.executable, *options, "-c", program)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-
-
-def pinned() -> None:
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))"
+PINNED = "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
 
 
 @pytest.mark.parametrize("options", [["-u"], ["-O"], ["-W", "error::UserWarning"], ["-X", "utf8"], ["-B"]], ids=str)
@@ -70,12 +65,12 @@ def test_options_of_the_interpreter_matter(options: list[str]) -> None:
     assert of_a_process(*options) != of_a_process() == of_a_process()
 
 
-@pytest.mark.parametrize("prepare", [limited, pinned, lambda: os.nice(3)])
-def test_limits_matter(prepare: Any) -> None:
-    if prepare is pinned and len(os.sched_getaffinity(0)) == 1:
+@pytest.mark.parametrize("prepare", [LIMITED, PINNED, "os.nice(3)"], ids=["descriptors", "processors", "priority"])
+def test_limits_matter(prepare: str) -> None:
+    if prepare is PINNED and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("one processor")
     assert of_a_process(prepare=prepare) != of_a_process()
 
 
 def test_ignored_signals_do_not_matter() -> None:
-    assert of_a_process(prepare=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) == of_a_process()
+    assert of_a_process(prepare="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)") == of_a_process()

@@ -13,6 +13,8 @@ import pytest
 from jitserver.running import handover
 from jitserver.running.request import Command, Request
 
+from ...prepared import prepared
+
 DESCRIBE = """
     import json, os, signal, sys
     print(json.dumps({
@@ -36,9 +38,9 @@ def described(done: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def plainly(warm: Any, *words: str, **options: Any) -> Any:
+def plainly(warm: Any, *words: str, before: str = "pass", **options: Any) -> Any:
     process = subprocess.Popen(
-        [sys.executable, *words],
+        prepared(before, sys.executable, *words),
         **{
             **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
             "env": warm.variables,
@@ -50,17 +52,19 @@ def plainly(warm: Any, *words: str, **options: Any) -> Any:
     return warm.end(process, "some\ninput")
 
 
-def prepared() -> None:
-    os.umask(0o027)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+UNUSUAL = """
+import signal
+os.umask(0o027)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+"""
 
 
-@pytest.mark.parametrize("prepare", [None, prepared])
-def test_it_is_described_as_with_python(warm: Any, prepare: Any) -> None:
+@pytest.mark.parametrize("before", ["pass", UNUSUAL], ids=["usual", "unusual"])
+def test_it_is_described_as_with_python(warm: Any, before: str) -> None:
     script = warm.script(DESCRIBE)
     one, other = os.pipe()
-    options = {"pass_fds": (one,), "preexec_fn": prepare}
+    options = {"pass_fds": (one,), "before": before}
     try:
         ran = described(warm.run("--verbose", script, "a b", "-c", input="some\ninput", **options))
         assert ran == described(plainly(warm, script, "a b", "-c", **options))

@@ -1,6 +1,5 @@
 """A run on a terminal: it has one of its own, joined to the user's."""
 
-import fcntl
 import os
 import select
 import signal
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from ...prepared import prepared
 
 SHELL = """
 import os, signal, sys
@@ -44,14 +45,12 @@ class User:
         self.size(24, 80)
         self.shown = ""
         self.shell = subprocess.Popen(
-            [sys.executable, "-c", SHELL, *words],
+            prepared("os.login_tty(0)", sys.executable, "-c", SHELL, *words),
             stdin=self.screen,
             stdout=self.screen,
             stderr=self.screen,
             env=environment.variables,
             cwd=environment.folder,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
 
     def size(self, rows: int, columns: int) -> None:
