@@ -21,6 +21,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--only", multiple=True, metavar="NAME", help="Try only this program; may be given several times.")
 @click.option("--mirrors", type=_FOLDER, help="Take repositories from git mirrors, FOLDER/OWNER/NAME, not from GitHub.")
 @click.option("--libraries", multiple=True, type=_FOLDER, help="A folder of packages that programs need.")
+@click.option("--preloaded", is_flag=True, help="Run them with `jitserver run`, in place of `python -m jitclient`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of a table.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write that JSON to a file as well.")
 def main(
@@ -28,10 +29,11 @@ def main(
     only: tuple[str, ...],
     mirrors: Path | None,
     libraries: tuple[Path, ...],
+    preloaded: bool,
     as_json: bool,
     save: Path | None,
 ) -> None:
-    """Run each program as plain JAX, then under `jitclient.install()` in two fresh processes, and compare.
+    """Run each program as plain JAX, then served in two fresh processes, and compare.
 
     Without FOLDERS these are public programs, which are fetched. Exit status: 1 if one of them is not right.
     """
@@ -45,7 +47,7 @@ def main(
         table.show_machine(where)
     verdicts = []
     for program in chosen:
-        verdicts.append(verdict_on(program, mirrors, libraries))
+        verdicts.append(verdict_on(program, mirrors, libraries, preloaded))
         text = json.dumps({"machine": where, "programs": list(map(dataclasses.asdict, verdicts))}, indent=1)
         if save is not None:
             save.write_text(text)  # after each, so that an interrupted run has not run in vain

@@ -14,28 +14,40 @@ _HEAD = (
     "| program | kind | lines | verdict | plain | first | second | compiled in the client, plain and second |\n"
     "|---|---|---|---|---|---|---|---|"
 )
+_HEAD_OF_COMMANDS = (
+    "| program | verdict | `python` | `jitserver run`, first | second | why it runs in a process of its own |\n"
+    "|---|---|---|---|---|---|"
+)
 
 
 @click.command()
 @click.argument("saved", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def main(saved: tuple[Path, ...]) -> None:
+@click.option("--commands", is_flag=True, help="Show the times of whole commands, for runs with --preloaded.")
+def main(saved: tuple[Path, ...], commands: bool) -> None:
     """Print one table of all programs in SAVED, in the order of the list; of two verdicts on a program, the later."""
     verdicts = {
         fields["name"]: Verdict(**fields) for path in saved for fields in json.loads(path.read_text())["programs"]
     }
     names = [*(each.name for each in listing.public() if each.name in verdicts), *sorted(verdicts)]
-    click.echo(_HEAD)
+    click.echo(_HEAD_OF_COMMANDS if commands else _HEAD)
     for name in dict.fromkeys(names):
-        click.echo(_line(verdicts[name]))
+        cells = _of_commands(verdicts[name]) if commands else _of_programs(verdicts[name])
+        click.echo(f"| {' | '.join(cells)} |")
 
 
-def _line(verdict: Verdict) -> str:
-    def seconds(of: dict[str, Any], *names: str) -> list[str]:
-        return [f"{of[name]:.1f} s" if of else "" for name in names]
-
-    compiled = ", ".join(seconds(verdict.compiled_here, "plain", "second"))
+def _of_programs(verdict: Verdict) -> list[str]:
+    compiled = ", ".join(_seconds(verdict.compiled_here, "plain", "second"))
     cells = [verdict.name, verdict.kind, str(verdict.lines), word(verdict)]
-    return f"| {' | '.join([*cells, *seconds(verdict.seconds, 'plain', 'first', 'second'), compiled])} |"
+    return [*cells, *_seconds(verdict.seconds, "plain", "first", "second"), compiled]
+
+
+def _of_commands(verdict: Verdict) -> list[str]:
+    times = _seconds(verdict.command_seconds, "plain", "first", "second")
+    return [verdict.name, word(verdict), *times, "; ".join(verdict.fresh)]
+
+
+def _seconds(of: dict[str, Any], *names: str) -> list[str]:
+    return [f"{of[name]:.1f} s" if of else "" for name in names]
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def show(verdicts: list[Verdict]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table, markup=False)
     for each in verdicts:
-        for reason in (each.wrong + each.local + ([] if each.warm else each.why))[:_REASONS]:
+        for reason in (each.wrong + each.local + ([] if each.warm else each.why) + each.fresh)[:_REASONS]:
             console.print(f"{each.name}: {reason}", markup=False, highlight=False)
     right, warm = (sum(getattr(each, what) for each in verdicts) for what in ("right", "warm"))
     console.print(f"{len(verdicts)} programs: {right} right, {warm} warm", markup=False, highlight=False)

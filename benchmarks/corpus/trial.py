@@ -1,4 +1,4 @@
-"""One program on trial: plain, then served twice, by a daemon of its own, and what that shows."""
+"""One program on trial: plain, then served twice by a daemon of its own, and what that shows."""
 
 import contextlib
 import dataclasses
@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.corpus import recording
 from benchmarks.corpus.comparing import Outcome, differences, is_identical
 from benchmarks.corpus.listing import Program
 from benchmarks.corpus.preparing import lay_out
@@ -21,9 +23,11 @@ from benchmarks.processes import TOP, environment, output, running, temporary_fo
 from benchmarks.rivals.ours import answers
 
 _SECONDS = 600
+_HELPER_SECONDS = 120
 _COUNTS = ("calls", "traces", "client_traces", "local_runs")
 _SEEDS = {"daemon": "3", "plain": "1", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
+_FRESH = re.compile(r"^runs in a process of its own: (.*)$")
 _RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
 
 
@@ -39,7 +43,9 @@ class Verdict:
         wrong: what differed.
         local: the functions that ran in the client, with the reason.
         why: what the second process had made, with the reason; or why there is no verdict.
-        seconds: plain, first, second.
+        fresh: why the second one did not start from a helper, of `jitserver run`.
+        seconds: plain, first, second; from the program's first line to its last.
+        command_seconds: of the same runs, from the command to its end.
         compiled_here: seconds that JAX compiled in the process, for the same runs.
         counts: of the second process: what the daemon counted.
     """
@@ -53,28 +59,42 @@ class Verdict:
     wrong: list[str] = dataclasses.field(default_factory=list)
     local: list[str] = dataclasses.field(default_factory=list)
     why: list[str] = dataclasses.field(default_factory=list)
+    fresh: list[str] = dataclasses.field(default_factory=list)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    command_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     compiled_here: dict[str, float] = dataclasses.field(default_factory=dict)
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One process of a program: what it did, and what it said on stderr; `error` is its traceback, if it failed."""
+    """One process of a program.
+
+    Attributes:
+        outcome: what it did.
+        stderr: what it said there.
+        report: its times.
+        seconds: from the command to its end.
+        error: what its traceback says, if it failed.
+    """
 
     outcome: Outcome
     stderr: str
     report: dict[str, Any]
+    seconds: float
     error: str = ""
 
 
-def verdict_on(program: Program, mirrors: Path | None = None, libraries: Sequence[Path] = ()) -> Verdict:
+def verdict_on(
+    program: Program, mirrors: Path | None = None, libraries: Sequence[Path] = (), preloaded: bool = False
+) -> Verdict:
     """Try a program.
 
     Args:
         program: the program.
         mirrors: where repositories are, instead of on GitHub.
         libraries: folders with packages that programs need.
+        preloaded: whether it is served by `jitserver run`, not by `python -m jitclient`.
     """
     about = Verdict(program.name, program.kind, program.lines)
     with temporary_folder() as folder:
@@ -86,12 +106,13 @@ def verdict_on(program: Program, mirrors: Path | None = None, libraries: Sequenc
         except RuntimeError as error:
             return dataclasses.replace(about, why=[str(error)])
         path = [*map(str, (packages, *libraries, TOP)), *filter(None, [os.environ.get("PYTHONPATH")])]
-        place = _Place(program, script, folder, os.pathsep.join(path))
+        place = _Place(program, script, folder, os.pathsep.join(path), preloaded)
         plain = place.run("plain")
         if plain.error:
             return dataclasses.replace(about, why=[f"plain JAX: {plain.error}"])
         with place.daemon() as counts:
             first = place.run("first")
+            place.wait_for_helper()
             before = counts()
             second = place.run("second")
             after = counts()
@@ -106,7 +127,7 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
     said = [_SAID.findall(run.stderr) for run in served]
     here = [match for each in said[0] + said[1] if (match := _RAN_HERE.match(each))]
     local = [f"{match[1]}: {match[2]}" for match in here]
-    made = [each for each in said[1] if not _RAN_HERE.match(each)]
+    made = [each for each in said[1] if not _RAN_HERE.match(each) and not _FRESH.match(each)]
     nothing = [] if counted["calls"] or wrong else ["nothing of it ran on the daemon"]
     cold = counted["traces"] + counted["client_traces"] + counted["local_runs"]
     return dataclasses.replace(
@@ -117,7 +138,9 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
         wrong=list(dict.fromkeys(wrong)),
         local=list(dict.fromkeys(local)),
         why=[*nothing, *dict.fromkeys(made)],
+        fresh=[match[1] for each in said[1] if (match := _FRESH.match(each))],
         seconds={name: run.report.get("seconds", 0.0) for name, run in runs.items()},
+        command_seconds={name: run.seconds for name, run in runs.items()},
         compiled_here={name: run.report.get("compiled_here", 0.0) for name, run in runs.items()},
         counts=counted,
     )
@@ -126,12 +149,13 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
 class _Place:
     """Where a program runs: folders, paths and processes."""
 
-    def __init__(self, program: Program, script: Path, folder: Path, path: str) -> None:
+    def __init__(self, program: Program, script: Path, folder: Path, path: str, preloaded: bool) -> None:
         self._program = program
         self._script = script
         self._folder = folder
         self._socket = folder / "d.sock"
         self._path = path
+        self._preloaded = preloaded
 
     def daemon(self) -> Any:
         """Run a daemon of its own; gives what asks for its counts."""
@@ -139,28 +163,43 @@ class _Place:
 
     def run(self, how: str) -> Run:
         """Run the program in a fresh process; `how` is plain, first or second."""
-        scratch, arrays, report, plan = (self._folder / name for name in ("scratch", "arrays.npz", "report", "plan"))
+        scratch = self._folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
+        arrays, report = self._folder / "arrays.npz", self._folder / "report"
         for old in (arrays, report):
             old.unlink(missing_ok=True)
-        task = {
-            "script": str(self._script),
-            "arguments": self._program.arguments,
-            "packages": self._program.packages,
-            "served": how != "plain",
-            "arrays": str(arrays),
-            "report": str(report),
-        }
-        plan.write_text(json.dumps(task))
-        command = [sys.executable, "-m", "benchmarks.corpus.runner", str(plan)]
+        recorded = {recording.ARRAYS: str(arrays), recording.REPORT: str(report)}
+        start = time.perf_counter()
+        status, printed, stderr = self._ended(how, [str(self._script), *self._program.arguments], scratch, **recorded)
+        seconds = time.perf_counter() - start
+        if status or not report.exists():
+            return Run(Outcome(printed, {}), stderr, {}, seconds, f"status {status}: {_error(stderr)}")
+        told = json.loads(report.read_text())
+        with np.load(arrays) as saved:
+            found = dict(zip(told["names"], [saved[str(number)] for number in range(len(told["names"]))], strict=True))
+        return Run(Outcome(printed, found), stderr, told, seconds)
+
+    def wait_for_helper(self) -> None:
+        """Wait until a helper has imported what the program imports."""
+        empty = self._folder / "empty.py"
+        empty.touch()
+        deadline = time.monotonic() + _HELPER_SECONDS
+        while self._preloaded and self._ended("second", [str(empty)], self._folder)[2]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no helper was ready within {_HELPER_SECONDS} s")
+            time.sleep(0.5)
+
+    def _ended(self, how: str, program: list[str], folder: Path, **variables: str) -> tuple[int | str, str, str]:
+        """Run a command line; returns its status, and what it wrote on stdout and stderr."""
         with open(self._folder / "out", "w+") as out, open(self._folder / "err", "w+") as err:
             try:
-                status = subprocess.run(
-                    command,
+                status: int | str = subprocess.run(
+                    [sys.executable, *self._launcher(how), *program],
                     check=False,
-                    env=self._environment(how),
-                    cwd=scratch,
+                    env={**self._environment(how), **variables},
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     timeout=_SECONDS,
@@ -168,23 +207,26 @@ class _Place:
             except subprocess.TimeoutExpired:
                 status = f"none: it ran for {_SECONDS} s"
         printed, stderr = ((self._folder / name).read_text(errors="replace") for name in ("out", "err"))
-        if status or not report.exists():
-            return Run(Outcome(printed, {}), stderr, {}, f"status {status}: {_error(stderr)}")
-        told = json.loads(report.read_text())
-        with np.load(arrays) as saved:
-            found = dict(zip(told["names"], [saved[str(number)] for number in range(len(told["names"]))], strict=True))
-        return Run(Outcome(printed, found), stderr, told)
+        return status, printed, stderr
+
+    def _launcher(self, how: str) -> list[str]:
+        if how == "plain":
+            return []
+        packages = [word for name in self._program.packages for word in ("--package", name)]
+        return ["-m", *(("jitserver", "run", "--verbose") if self._preloaded else ("jitclient",)), *packages]
 
     def _environment(self, how: str) -> dict[str, str]:
-        return environment(
+        made = environment(
             self._folder,
             JITSERVER_ADDRESS=f"unix:{self._socket}",
             JITSERVER_FALLBACK="local",
             JITSERVER_EXPLAIN="1",
             MPLBACKEND="agg",
-            PYTHONHASHSEED=_SEEDS[how],
             PYTHONPATH=self._path,
         )
+        if not self._preloaded:  # `jitserver run` has one of its own for all runs
+            made["PYTHONHASHSEED"] = _SEEDS[how]
+        return made
 
 
 @contextlib.contextmanager

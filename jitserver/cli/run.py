@@ -12,19 +12,22 @@ from jitserver.running import front
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[--no-jit] [--report] [--verbose]",
+    options_metavar="[--no-jit] [--package NAME ...] [--report] [--verbose]",
 )
 @click.option("--no-jit", is_flag=True, help="Leave jax.jit as it is.")
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also the jits of this installed package.")
 @click.option("--report", is_flag=True, help="At the end, say which programs were used, and what ran in this process.")
 @click.option("--verbose", is_flag=True, help="Say why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
-def run(no_jit: bool, report: bool, verbose: bool, words: tuple[str, ...]) -> None:
+def run(no_jit: bool, packages: tuple[str, ...], report: bool, verbose: bool, words: tuple[str, ...]) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 
     It starts from a process that has imported what your programs import, and otherwise behaves as with `python`.
     """
     given = {"--no-jit": no_jit, "--report": report, "--verbose": verbose}
-    command = front.parsed([*(option for option, is_given in given.items() if is_given), *words])
+    options = [option for option, is_given in given.items() if is_given]
+    options += [word for name in packages for word in ("--package", name)]
+    command = front.parsed([*options, *words])
     if command is None:
         raise click.UsageError("There is no program to run.")
     sys.stdout.flush()

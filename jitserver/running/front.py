@@ -16,21 +16,28 @@ from jitserver.running.relay import Relay
 from jitserver.running.request import GO, Command, Request, python_options
 
 _ANSWER_SECONDS = 10.0
+_PACKAGE = "--package"
 
 
 def parsed(words: Sequence[str]) -> Command | None:
     """The command that some words are; None if they ask for help, or are a mistake."""
     options = {"--no-jit": False, "--report": False, "--verbose": False}
+    packages = []
     left = list(words)
-    while left and left[0] in options:
-        options[left.pop(0)] = True
+    while left and left[0] in (*options, _PACKAGE):
+        option = left.pop(0)
+        if option in options:
+            options[option] = True
+        elif left:
+            packages.append(left.pop(0))
     is_module = left[:1] == ["-m"]
     if is_module:
         left.pop(0)
     if not left or (left[0].startswith("-") and not is_module):
         return None
     name, *arguments = left
-    return Command(name, is_module, arguments, not options["--no-jit"], options["--report"], options["--verbose"])
+    jit, report, verbose = not options["--no-jit"], options["--report"], options["--verbose"]
+    return Command(name, is_module, arguments, jit, report, verbose, tuple(packages))
 
 
 def run(command: Command) -> None:

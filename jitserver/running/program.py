@@ -27,7 +27,7 @@ def run(command: Command, interpreter: str) -> None:
     if command.jit:
         from jitclient.switch import install
 
-        install()
+        install(command.packages)
         compilations.keep()
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]

@@ -24,6 +24,7 @@ class Command(NamedTuple):
         jit: whether its jits are ours.
         report: whether it ends with a report.
         verbose: whether to say why it runs in a fresh process.
+        packages: installed packages whose jits are ours, too.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Command(NamedTuple):
     jit: bool = True
     report: bool = False
     verbose: bool = False
+    packages: tuple[str, ...] = ()
 
 
 class Request(NamedTuple):

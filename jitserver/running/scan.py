@@ -37,6 +37,9 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
         cwd: its working folder.
         loaded: the top-level names of the modules that are there already.
     """
+    for name in command.packages:
+        if name in loaded:
+            return f"{name} was imported before its jits could be jitclient's"
     folders = [folder for folder in sys.path if not is_installed_path(os.path.join(folder, "module.py"))]
     own = cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
     if not sys.flags.safe_path:

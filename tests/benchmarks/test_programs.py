@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchmarks.corpus import listing, page
 from benchmarks.corpus.comparing import Outcome, differences, is_identical
-from benchmarks.corpus.preparing import code_of
+from benchmarks.corpus.preparing import code_of, recorded
 from benchmarks.corpus.trial import Verdict
 
 TOP = Path(__file__).parents[2]
@@ -67,14 +67,12 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_verdicts(tmp_path: Path) -> None:
-    for name, source in PROGRAMS.items():
+def tried(folder: Path, programs: dict[str, str], *options: str) -> tuple[int, dict[str, Any]]:
+    for name, source in programs.items():
         lines = source.strip("\n").splitlines()
-        (tmp_path / f"{name}.py").write_text("\n".join(line[8:] for line in lines) + "\n")
+        (folder / f"{name}.py").write_text("\n".join(line[8:] for line in lines) + "\n")
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "programs", str(tmp_path), "--json"],
+        [sys.executable, "-m", "benchmarks", "programs", str(folder), "--json", *options],
         cwd=TOP,
         env=dict(os.environ),
         capture_output=True,
@@ -82,8 +80,15 @@ def test_verdicts(tmp_path: Path) -> None:
         timeout=500,
         check=False,
     )
-    assert done.returncode == 1, done.stderr
-    found = {each["name"]: each for each in json.loads(done.stdout)["programs"]}
+    assert done.stdout, done.stderr
+    return done.returncode, {each["name"]: each for each in json.loads(done.stdout)["programs"]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_verdicts(tmp_path: Path) -> None:
+    status, found = tried(tmp_path, PROGRAMS)
+    assert status == 1
     right = {name for name, each in found.items() if each["right"]}
     assert right == {"warm", "local", "cold", "elsewhere"}
     assert {name for name, each in found.items() if each["warm"]} == {"warm"}
@@ -97,6 +102,33 @@ def test_verdicts(tmp_path: Path) -> None:
     assert "hashed" in found["cold"]["why"][0]
     assert found["elsewhere"]["why"] == ["nothing of it ran on the daemon"]
     assert found["broken"]["why"] == ["plain JAX: status 1: ValueError: no data"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_verdicts_with_a_helper(tmp_path: Path) -> None:
+    warm = PROGRAMS["warm"]
+    fresh = f"{warm}\n        import os\n        os.environ['A'] = 'b'\n"
+    status, found = tried(tmp_path, {"warm": warm, "fresh": fresh}, "--preloaded")
+    assert status == 0
+    assert [name for name, each in found.items() if each["warm"] and each["identical"]] == ["fresh", "warm"]
+    assert found["warm"]["fresh"] == []
+    assert "may set variables" in found["fresh"]["fresh"][0]
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("x = 1\n", 1),
+        ('"""Says."""\nfrom __future__ import annotations\n\nx = 1\n', 4),
+        ("# says\n@one\n@other\ndef f(): pass\n", 2),
+        ('"""Says."""\n', 3),
+    ],
+)
+def test_a_line_begins_to_record(code: str, line: int) -> None:
+    lines = recorded(code).splitlines()
+    assert "_recording.begin(__file__)" in lines.pop(line - 1)
+    assert [each for each in lines if each] == [each for each in code.splitlines() if each]
 
 
 @pytest.mark.parametrize(

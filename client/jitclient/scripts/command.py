@@ -19,11 +19,14 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
-        usage="%(prog)s [--no-jit] [--report] (script.py | -m module) [argument ...]",
+        usage="%(prog)s [--no-jit] [--package NAME ...] [--report] (script.py | -m module) [argument ...]",
         description="Run a program with jitclient.install() in force: its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
     parser.add_argument("--no-jit", action="store_true", help="leave jax.jit as it is")
+    parser.add_argument(
+        "--package", action="append", default=[], metavar="NAME", help="also the jits of this installed package"
+    )
     parser.add_argument(
         "--report", action="store_true", help="at the end, say which programs were used, and what ran in this process"
     )
@@ -56,5 +59,5 @@ def main(arguments: Sequence[str]) -> int:
 
         atexit.register(report.say, usage, os.getpid())  # the first to be registered is the last to be called
     if not options.no_jit:
-        jitclient.install()
+        jitclient.install(options.package)
     return run(named[0], named[1:])

@@ -47,6 +47,17 @@ def test_routing_is_on_unless_it_is_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_packages_are_routed_that_are_named(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "library.py"
+    library.parent.mkdir()
+    library.write_text("import jax\nf = jax.jit(abs)\n")
+    source = f"import sys\nsys.path.append({str(library.parent)!r})\nimport library as l\nprint(type(l.f).__module__)\n"
+    assert run(source, tmp_path, "program.py") == ("jaxlib._jax\n", "", 0)
+    routed = run(source, tmp_path, "--package", "library", "program.py")
+    assert routed == ("jitclient.calls.remote_function\n", "", 0)
+
+
+@pytest.mark.slow
 def test_a_program_of_the_name_of_ours_is_not_found_by_us(tmp_path: Path) -> None:
     """The working directory is on the path for `-m`, but not for a script of another folder."""
     (tmp_path / "argparse.py").write_text("raise ImportError('not this one')\n")

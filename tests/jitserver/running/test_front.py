@@ -15,6 +15,11 @@ PARSED = {
     ("a.py", "--verbose", "-m"): Command("a.py", False, ["--verbose", "-m"]),
     ("--no-jit", "a.py", "x"): Command("a.py", False, ["x"], jit=False),
     ("--verbose", "--report", "-m", "a.b", "-h"): Command("a.b", True, ["-h"], report=True, verbose=True),
+    ("--package", "a", "--report", "--package", "b", "c.py"): Command(
+        "c.py", False, [], report=True, packages=("a", "b")
+    ),
+    ("--package",): None,
+    ("--package", "a"): None,
     (): None,
     ("-m",): None,
     ("--help",): None,
@@ -45,7 +50,7 @@ def jitserver(warm: Any, *words: str) -> subprocess.CompletedProcess[str]:
 def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
     assert "--no-jit" in jitserver(warm, "run", "--help").stdout
     assert "\n  run " in jitserver(warm, "--help").stdout
-    for words in ((), ("--nonsense", "a.py"), ("-m",)):
+    for words in ((), ("--nonsense", "a.py"), ("-m",), ("--package", "a")):
         done = jitserver(warm, "run", *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Usage: " in done.stderr

@@ -126,6 +126,13 @@ def test_a_file_that_hides_none_is_not(name: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, "print()") == ""
 
 
+def test_a_package_whose_jits_are_ours_must_not_be_there_yet(tmp_path: Path) -> None:
+    (tmp_path / "script.py").touch()
+    for name, says in {"numpy": "before its jits", "numpyro": ""}.items():
+        found = scan.refusal(Command("script.py", False, [], packages=(name,)), str(tmp_path), LOADED)
+        assert (says in found) if says else found == ""
+
+
 @pytest.mark.parametrize("source", ["def", "\0", "é".encode("latin-1").decode("latin-1") + " = ="])
 def test_what_is_no_source_is_left_to_python(source: str, tmp_path: Path) -> None:
     assert "cannot be read as Python source" in refusal(tmp_path, source)

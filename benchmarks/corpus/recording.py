@@ -1,41 +1,42 @@
-"""The process of one run: `python -m benchmarks.corpus.runner PLAN`. The program is not changed, nor told.
+"""What a program leaves: the arrays in its globals and figures, and its times. A line of its own begins it.
 
-Its global random generators are seeded, and what it logs is printed, so that two runs can be compared.
+The global random generators are seeded, and what the program logs is printed, so that two runs can be compared.
 """
 
+import atexit
 import contextlib
 import json
 import logging
+import os
 import random
 import sys
 import time
-import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+ARRAYS, REPORT = "RECORDED_ARRAYS", "RECORDED_REPORT"
+"""Variables that name the files of a report."""
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
-def main(plan_file: str) -> None:
-    """Run a program as a plan says, and leave a report: what it left in its globals and figures, and its times."""
-    plan = json.loads(Path(plan_file).read_text())
-    if plan["served"]:
-        import jitclient
-
-        jitclient.install(plan["packages"])
+def begin(script: str) -> None:
+    """Record the program from here on, and leave the report at its end."""
     compiled: list[float] = []
     _note_compilations(compiled)
+    _print_logs_of(script)
     random.seed(0)
     np.random.seed(0)
-    start = time.perf_counter()
-    left = _run(plan["script"], plan["arguments"])
-    found = {**_arrays_in(left), **_drawn()}  # fetches what is still being computed
+    atexit.register(_end, time.perf_counter(), compiled)
+
+
+def _end(start: float, compiled: list[float]) -> None:
+    found = {**_arrays_in(vars(sys.modules["__main__"])), **_drawn()}  # fetches what is still being computed
     seconds = time.perf_counter() - start
-    np.savez(plan["arrays"], **{str(number): array for number, array in enumerate(found.values())})
+    np.savez(os.environ[ARRAYS], **{str(number): array for number, array in enumerate(found.values())})
     report = {"names": list(found), "seconds": seconds, "compiled_here": sum(compiled)}
-    Path(plan["report"]).write_text(json.dumps(report))
+    Path(os.environ[REPORT]).write_text(json.dumps(report))
 
 
 def _note_compilations(seconds: list[float]) -> None:
@@ -44,22 +45,6 @@ def _note_compilations(seconds: list[float]) -> None:
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, duration, **_: seconds.append(duration) if event == _COMPILED else None
     )
-
-
-def _run(script: str, arguments: list[str]) -> dict[str, Any]:
-    """Run a script as `python SCRIPT ARGUMENTS...` does; returns its globals."""
-    sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).parent)
-    module = types.ModuleType("__main__")
-    module.__file__ = script
-    sys.modules["__main__"] = module
-    _print_logs_of(script)
-    try:
-        exec(compile(Path(script).read_text(), script, "exec"), vars(module))
-    except SystemExit as end:
-        if end.code:
-            raise
-    return vars(module)
 
 
 def _print_logs_of(script: str) -> None:
@@ -107,7 +92,3 @@ def _as_numpy(leaf: Any) -> Any:
         leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)
     return array if array.dtype.kind in "biufcSU" else array.astype(np.float32)  # bfloat16 and the like
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
