@@ -31,6 +31,7 @@ class Environment:
             **variables,
         }
         self._until = until
+        self._started: list[subprocess.Popen[str]] = []
 
     def arguments(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "jitserver", "run", *words]
@@ -43,7 +44,7 @@ class Environment:
     ) -> subprocess.Popen[str]:
         """Starts a run, in a process that lines of Python may prepare."""
         options.pop("input", None)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             prepared(before, *self.arguments(*words)) if before else self.arguments(*words),
             **{
                 **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
@@ -53,6 +54,8 @@ class Environment:
                 **options,
             },
         )
+        self._started.append(process)
+        return process
 
     @staticmethod
     def end(process: subprocess.Popen[str], given: str = "") -> subprocess.CompletedProcess[str]:
@@ -92,6 +95,9 @@ class Environment:
         return self.state(pid) not in "ZX"
 
     def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
         for pid in self.helpers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

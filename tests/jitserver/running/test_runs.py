@@ -169,7 +169,7 @@ def test_it_stops_and_continues_with_the_command(warm: Any, until: Any) -> None:
         print(os.getpid(), flush=True)
         signal.pause()
     """
-    process = warm.start(warm.script(source))
+    process = warm.start(warm.script(source), process_group=0)  # a group whose parent has ended does not stop
     pid = int(process.stdout.readline())
     process.send_signal(signal.SIGTSTP)
     until(lambda: warm.state(pid) == warm.state(process.pid) == "T", "both to stop")
