@@ -28,6 +28,8 @@ def run(no_jit: bool, packages: tuple[str, ...], report: bool, verbose: bool, wo
     options = [option for option, is_given in given.items() if is_given]
     options += [word for name in packages for word in ("--package", name)]
     command = front.parsed([*options, *words])
+    if command is None and words[:1] and words[0] != "-m":
+        raise click.NoSuchOption(words[0])
     if command is None:
         raise click.UsageError("There is no program to run.")
     sys.stdout.flush()

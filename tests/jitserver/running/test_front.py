@@ -50,10 +50,14 @@ def jitserver(warm: Any, *words: str) -> subprocess.CompletedProcess[str]:
 def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
     assert "--no-jit" in jitserver(warm, "run", "--help").stdout
     assert "\n  run " in jitserver(warm, "--help").stdout
-    for words in ((), ("--nonsense", "a.py"), ("-m",), ("--package", "a")):
+    mistakes = {("--nonsense", "a.py"): "No such option '--nonsense'", ("-",): "No such option '-'"}
+    for words in ((), ("-m",), ("--package", "a")):
+        mistakes[words] = "There is no program to run."
+    for words, says in mistakes.items():
         done = jitserver(warm, "run", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "Usage: " in done.stderr
+        assert done.stderr.startswith("Usage: ")
+        assert says in done.stderr
 
 
 def test_options_of_all_commands_may_come_first(warm: Any) -> None:
