@@ -111,16 +111,20 @@ class Relay:
                 return message  # type: ignore[no-any-return]
 
     def _stop(self, number: int) -> None:
-        """Stop as the run did, until this process is continued."""
+        """Stop as the run did, until this process is continued. The run is to be continued afterwards."""
         if self._terminal is not None:
             self._terminal.end()
         stops = number if number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU) else signal.SIGSTOP
         if stops == signal.SIGSTOP:
             os.kill(os.getpid(), stops)
-            return
-        handler = signal.signal(stops, signal.SIG_DFL)
-        os.kill(os.getpid(), stops)
-        signal.signal(stops, handler)
+        else:
+            handler = signal.signal(stops, signal.SIG_DFL)
+            os.kill(os.getpid(), stops)
+            signal.signal(stops, handler)
+        received = self._received()
+        if signal.SIGCONT not in received:  # it did not stop: nobody could continue its group, whose shell has ended
+            received += bytes([signal.SIGCONT])
+        os.write(self._wakes, received)
 
     def _received(self) -> bytes:
         with contextlib.suppress(BlockingIOError):

@@ -178,6 +178,14 @@ def test_it_stops_and_continues_with_the_command(warm: Any, until: Any) -> None:
     assert warm.end(process).returncode == 0
 
 
+def test_it_does_not_stop_where_nobody_could_continue_it(warm: Any) -> None:
+    process = warm.start(warm.script("print('begins', flush=True)\nprint(input())"), start_new_session=True)
+    assert process.stdout.readline() == "begins\n"
+    process.send_signal(signal.SIGTSTP)
+    done = warm.end(process, "goes on\n")
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+
+
 def test_each_run_has_random_numbers_of_its_own(warm: Any) -> None:
     source = """
         import multiprocessing, numpy as np, random
