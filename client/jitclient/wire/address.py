@@ -1,6 +1,5 @@
 """Addresses of daemons: the default ones, and sockets for them."""
 
-import dataclasses
 import fcntl
 import os
 import pwd
@@ -12,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
 from jitclient.digests import digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
@@ -44,8 +43,7 @@ _LONGEST_PATH = 107 - len("..4194304")  # sun_path without the terminating zero,
 _LONGEST_FOLDER = _LONGEST_PATH - len("/0123456789ab.sock")
 
 
-@dataclasses.dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """A Unix socket, written `unix:PATH`."""
 
     path: Path
@@ -141,8 +139,7 @@ class Address:
         return sock
 
 
-@dataclasses.dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """The process at the other end of a Unix socket."""
 
     pid: int

@@ -9,7 +9,7 @@ import pytest
 from jitserver.running.front import parsed
 from jitserver.running.request import Command
 
-HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess")
+HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess", "inspect")
 PARSED = {
     ("a.py",): Command("a.py", False, []),
     ("a.py", "--verbose", "-m"): Command("a.py", False, ["--verbose", "-m"]),
