@@ -38,8 +38,7 @@ class Program:
         links: symbolic links, by path.
         flags: of the interpreter.
         env: further variables.
-        stdin: what it reads; on a terminal, typed once it has printed `prompt`.
-        prompt: what it prints before.
+        stdin: what it reads; on a terminal, typed once it has printed a line.
         signals: sent one by one, each once the program has printed a further line.
         merged: whether stdout and stderr are one file, so that their order counts.
         on_terminal: whether stdin, stdout and stderr are a terminal.
@@ -52,7 +51,6 @@ class Program:
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     stdin: str = ""
-    prompt: str = "\n"
     signals: tuple[int, ...] = ()
     merged: bool = False
     on_terminal: bool = False
@@ -72,7 +70,7 @@ class Program:
         command = launcher(self.flags, self.command)
         environment = {**os.environ, **self.env, **(env or {})}
         if self.on_terminal:
-            return _on_terminal(command, folder, environment, self.stdin, self.prompt)
+            return _on_terminal(command, folder, environment, self.stdin)
         with subprocess.Popen(
             command,
             cwd=folder,
@@ -94,20 +92,23 @@ class Program:
 
 
 def _on_terminal(
-    command: list[str], folder: Path, environment: Mapping[str, str], stdin: str, prompt: str
+    command: list[str], folder: Path, environment: Mapping[str, str], stdin: str
 ) -> tuple[bytes, bytes, int]:
     outer, inner = pty.openpty()
     command = prepared(f"os.login_tty({inner})", *command)
     with subprocess.Popen(command, cwd=folder, env=environment, pass_fds=(inner,)) as process:
         os.close(inner)
-        shown = b""
-        while prompt.encode() not in shown:
-            shown += _read(outer)
-        os.write(outer, stdin.encode())
-        while part := _read(outer):
-            shown += part
-        process.wait(timeout=100)
-    os.close(outer)
+        try:
+            shown = part = _read(outer)
+            while part and b"\n" not in shown:
+                shown += (part := _read(outer))
+            os.write(outer, stdin.encode())
+            while part := _read(outer):
+                shown += part
+            process.wait(timeout=100)
+        finally:
+            process.kill()
+            os.close(outer)
     return shown, b"", process.returncode
 
 
@@ -548,7 +549,6 @@ PLAIN_PYTHON: dict[str, Program] = {
     "terminal": Program(
         "import os, sys\nprint(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))\n",
         stdin="typed\n",
-        prompt="> ",
         on_terminal=True,
     ),
     "interrupted_on_terminal": Program(
