@@ -32,6 +32,7 @@ _ALWAYS = (
     "jitclient.calls.general_path",
 )
 _RESTART = signal.SIGHUP
+_ENDS = {signal.SIGTERM, signal.SIGINT}
 
 
 def main(path: str, seeded: str = "") -> None:
@@ -103,8 +104,8 @@ class Helper:
             if not ready or self._daemon in ready:
                 return None
             if self._woken in ready:
-                numbers = os.read(self._woken, 4096)
-                if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+                numbers = self._arrived()
+                if not _ENDS.isdisjoint(numbers):
                     return None
                 self._reap()
                 if _RESTART in numbers:
@@ -181,7 +182,7 @@ class Helper:
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, _RESTART):
+        for number in (signal.SIGCHLD, *_ENDS, _RESTART):
             signal.signal(number, lambda *_: None)
 
     def _watch_daemon(self, poller: select.poll) -> None:
@@ -228,5 +229,17 @@ class Helper:
         gc.freeze()
 
     def _restart(self) -> None:
-        os.chdir(self._cwd)
-        os.execve(sys.executable, sys.orig_argv, self._environment)
+        """Begin again, unless it was told to end."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # one that comes from now on reaches what begins
+        if _ENDS.isdisjoint(self._arrived()):
+            os.chdir(self._cwd)
+            os.execve(sys.executable, sys.orig_argv, self._environment)
+        self._address.path.unlink(missing_ok=True)
+        os._exit(0)
+
+    def _arrived(self) -> bytes:
+        """The numbers of the signals that have arrived since it was last asked."""
+        try:
+            return os.read(self._woken, 4096)
+        except BlockingIOError:
+            return b""

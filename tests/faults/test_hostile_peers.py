@@ -295,23 +295,26 @@ def test_a_long_question_without_a_session_is_answered(unharmed: Any) -> None:
 
 
 def test_connections_are_bounded_and_those_beyond_are_told(
-    serve: Any, client_of: Any, works: Any, start_client: Any, peer_of: Any
+    serve: Any, client_of: Any, works: Any, start_client: Any, peer_of: Any, until: Any
 ) -> None:
     with serve("--most-connections", "4") as daemon:
         peers = [peer_of(daemon.address) for _ in range(4)]
         for peer in peers:
             peer.hello()
+        held = len(daemon.descriptors())
         with pytest.raises(DaemonUnavailable, match="as many connections as it may have"), client_of(daemon.address):
             works()
         client = start_client(daemon, LOCALLY, JITSERVER_FALLBACK="local")
         client.says("2.0")
         assert "as many connections as it may have" in client.ends()
+        until(lambda: len(daemon.descriptors()) == held, "the end of their connections")
         more = [peer_of(daemon.address) for _ in range(15)]
         assert daemon.counts().sessions == 4
         more.append(peer_of(daemon.address))
         assert peer_of(daemon.address).is_cut_off()
         for peer in more + peers:
             peer.close()
+        until(lambda: not daemon.counts().sessions, "the end of the sessions")
         with client_of(daemon.address):
             works()
 

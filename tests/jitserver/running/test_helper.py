@@ -20,7 +20,7 @@ def site(cold: Any) -> Path:
     """A folder of installed packages."""
     folder = cold.folder / "lib" / "site-packages"
     folder.mkdir(parents=True)
-    cold.variables["PYTHONPATH"] = f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    cold.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     return folder
 
 
@@ -213,8 +213,10 @@ def test_another_user_is_shown_out(cold: Any) -> None:
     (socket,) = (cold.folder / "jitserver").glob("run-*.sock")
     for path in (cold.folder, socket.parent, socket):
         path.chmod(0o777)
-    program = f"import os, socket; os.setuid(12345); s = socket.socket(1); s.connect({str(socket)!r}); print(s.recv(1))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    program = f"import os, socket; os.setuid(12345); s = socket.socket(1); s.connect({socket.name!r}); print(s.recv(1))"
+    done = subprocess.run(  # from there, since folders above may be shut to others
+        [sys.executable, "-c", program], cwd=socket.parent, capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "b''\n"
 
 
@@ -226,6 +228,21 @@ def test_it_ends_with_the_daemon(cold: Any, new_daemon: Any, until: Any) -> None
         assert cold.is_alive(pid)
     until(lambda: not cold.is_alive(pid), "its end")
     assert not list((cold.folder / "jitserver").glob("run-*.sock"))
+
+
+@pytest.mark.slow
+def test_it_ends_where_it_is_told_to_while_it_imports_what_makes_it_begin_again(
+    cold: Any, site: Path, until: Any
+) -> None:
+    importing = cold.folder / "importing"
+    note = f"import os, pathlib; pathlib.Path({str(importing)!r}).write_text(str(os.getpid()))"
+    install(site, "slow", f"{note}; import sys, time; time.sleep(3); sys.path.append('/more')")
+    cold.warm()
+    (pid,) = cold.helpers()
+    cold.run(cold.script("import slow"))
+    until(lambda: importing.read_text() == str(pid), "the import")
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not cold.is_alive(pid), "its end")
 
 
 @pytest.mark.slow
