@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable
 
@@ -22,6 +23,7 @@ from jitserver.running.footprint import Footprint
 from jitserver.running.request import GO, Request
 
 _IDLE_SECONDS = 3 * 3600
+_TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
 _MOST_UNFIT = 50
 _ALWAYS = (
@@ -98,10 +100,11 @@ class Helper:
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(self._woken, select.POLLIN)
+        used = time.monotonic()
         while True:
             self._watch_daemon(poller)
-            ready = dict(poller.poll(_IDLE_SECONDS * 1000))
-            if not ready or self._daemon in ready:
+            ready = dict(poller.poll(_TICK_SECONDS * 1000))
+            if self._daemon in ready or not self._is_reachable() or time.monotonic() - used > _IDLE_SECONDS:
                 return None
             if self._woken in ready:
                 numbers = self._arrived()
@@ -113,6 +116,7 @@ class Helper:
                 if learnt.version() != self._version:
                     self._import(learnt.modules())
             if self._listener.fileno() in ready:
+                used = time.monotonic()
                 with contextlib.suppress(BlockingIOError):
                     run = self._fork(self._listener.accept()[0])
                     if run is not None:
@@ -194,6 +198,10 @@ class Helper:
                         self._daemon = os.pidfd_open(int(address.lock_path.read_text()))
                         poller.register(self._daemon, select.POLLIN)
                         return
+
+    def _is_reachable(self) -> bool:
+        """Whether commands find it: the end of a login can remove its folder."""
+        return self._address.path.exists() and os.fstat(self._lock.fileno()).st_nlink > 0
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):

@@ -98,10 +98,14 @@ class Environment:
         for process in self._started:
             process.kill()
             process.communicate()
-        for pid in self.helpers():
+        self._until(self._are_ended, "the helpers' end")
+
+    def _are_ended(self) -> bool:
+        helpers = self.helpers()  # one more may have begun since
+        for pid in helpers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        self._until(lambda: not any(map(self.is_alive, self.helpers())), "the helpers' end")
+        return not any(map(self.is_alive, helpers))
 
 
 def environment(until: Callable[..., Any], **variables: str) -> Iterator[Environment]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -242,6 +243,15 @@ def test_it_ends_where_it_is_told_to_while_it_imports_what_makes_it_begin_again(
     cold.run(cold.script("import slow"))
     until(lambda: importing.read_text() == str(pid), "the import")
     os.kill(pid, signal.SIGTERM)
+    until(lambda: not cold.is_alive(pid), "its end")
+
+
+@pytest.mark.slow
+def test_it_ends_where_its_folder_has_gone(cold: Any, until: Any) -> None:
+    cold.warm()
+    (pid,) = cold.helpers()
+    shutil.rmtree(cold.folder / "jitserver")
+    os.kill(pid, signal.SIGCHLD)  # it looks each minute, and whenever it wakes
     until(lambda: not cold.is_alive(pid), "its end")
 
 
