@@ -81,10 +81,10 @@ class Program:
         ) as process:
             assert process.stdout
             lines = []
-            for number in self.signals:
-                lines.append(process.stdout.readline())
-                process.send_signal(number)
             try:
+                for number in self.signals:
+                    lines.append(process.stdout.readline())
+                    process.send_signal(number)
                 out, err = process.communicate(self.stdin.encode() or None, timeout=30)
             finally:
                 process.kill()
