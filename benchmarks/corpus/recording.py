@@ -3,13 +3,14 @@
 The global random generators are seeded, and what the program logs is printed, so that two runs can be compared.
 """
 
-import atexit
 import contextlib
+import functools
 import json
 import logging
 import os
 import random
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def begin(script: str) -> None:
     _print_logs_of(script)
     random.seed(0)
     np.random.seed(0)
-    atexit.register(_end, time.perf_counter(), compiled)
+    end = functools.partial(_end, time.perf_counter(), compiled)
+    threading._register_atexit(end)  # type: ignore[attr-defined]  # before what `atexit` has: pyplot closes figures there
 
 
 def _end(start: float, compiled: list[float]) -> None:

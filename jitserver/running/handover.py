@@ -20,7 +20,9 @@ def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> 
     body = marshal.dumps(message)
     data = len(body).to_bytes(_LENGTH_BYTES, "little") + body
     passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    sock.sendall(data[sock.sendmsg([data], passed) :])
+    rest = data[sock.sendmsg([data], passed) :]
+    if rest:  # even nothing cannot be sent to who has read all and gone
+        sock.sendall(rest)
 
 
 def receive(sock: socket.socket) -> tuple[Any, list[int]]:

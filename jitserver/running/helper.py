@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from jitclient.codec.graph import set_order
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
-from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor
+from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor, survey
 from jitserver.running.chance import Seeding
 from jitserver.running.effects import Effects, printed_elsewhere
 from jitserver.running.footprint import Footprint
@@ -233,6 +233,7 @@ class Helper:
         if problem:
             self._restart()
         ending.spare_what_is_loaded()
+        survey.take()
         gc.collect()
         gc.freeze()
 

@@ -37,6 +37,12 @@ PROGRAMS = {
 
         x = np.arange(3.0) + 0.1 * ("jitclient" in sys.modules)
     """,
+    "drawn": """
+        import sys
+        import matplotlib.pyplot as plt
+
+        plt.plot([1.0, 2.0 + ("jitclient" in sys.modules)])
+    """,
     "local": """
         import jax
 
@@ -95,6 +101,7 @@ def test_verdicts(tmp_path: Path) -> None:
     assert found["warm"]["identical"]
     assert found["warm"]["counts"] == {"calls": 1, "traces": 0, "client_traces": 0, "local_runs": 0}
     assert found["wrong"]["wrong"] == ["x: up to 0.1 apart, of 2"]
+    assert found["drawn"]["wrong"] == ["figure 1, axes 0, 0: up to 1 apart, of 2"]
     (reason,) = found["local"]["local"]
     assert reason.startswith("shown: ")
     assert "its callbacks stay" in reason
@@ -109,9 +116,10 @@ def test_verdicts(tmp_path: Path) -> None:
 def test_verdicts_with_a_helper(tmp_path: Path) -> None:
     warm = PROGRAMS["warm"]
     fresh = f"{warm}\n        import os\n        os.environ['A'] = 'b'\n"
-    status, found = tried(tmp_path, {"warm": warm, "fresh": fresh}, "--preloaded")
+    drawn = f"{warm}\n        import matplotlib.pyplot as plt\n        plt.plot([1, 2])\n"
+    status, found = tried(tmp_path, {"warm": warm, "fresh": fresh, "drawn": drawn}, "--preloaded")
     assert status == 0
-    assert [name for name, each in found.items() if each["warm"] and each["identical"]] == ["fresh", "warm"]
+    assert [name for name, each in found.items() if each["warm"] and each["identical"]] == ["drawn", "fresh", "warm"]
     assert found["warm"]["fresh"] == []
     assert "may set variables" in found["fresh"]["fresh"][0]
 

@@ -8,6 +8,7 @@ them.
 import dataclasses
 import functools
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
@@ -20,17 +21,27 @@ from jitclient.errors import CaptureError
 Place = tuple[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Seen:
-    """What a namespace held, and what was found there."""
+    """What a namespace and the classes that it makes held, and what was found there, in this process or before it was
+    forked.
+    """
 
     held: list[Any]
+    classes: list[tuple[type, list[Any]]]
+    process: int
     places: tuple[Place, ...]
     registries: tuple[tuple[str, Mapping[Any, Any]], ...]
 
-    def holds(self, names: Mapping[str, Any]) -> bool:
-        """Whether the namespace still holds just that."""
-        return len(self.held) == len(names) and all(map(operator.is_, self.held, names.values()))
+    def holds(self, names: Mapping[str, Any], classes_too: bool) -> bool:
+        """Whether the namespace still holds just that, and if asked for, its classes."""
+        return _is_that(self.held, names) and (
+            not classes_too or all(_is_that(held, vars(cls)) for cls, held in self.classes)
+        )
+
+
+def _is_that(held: list[Any], names: Mapping[str, Any]) -> bool:
+    return len(held) == len(names) and all(map(operator.is_, held, names.values()))
 
 
 _LARGE = frozenset({"jax", "jaxlib", "numpy", "scipy"})
@@ -89,37 +100,56 @@ def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
 def _patches_in(package: str) -> Iterable[Place]:
     if package in _LARGE:
         return _looked_through_once(package, len(sys.modules))
-    return [place for name, module in _modules_of(package) for place in _look(name, vars(module), package).places]
+    return look_through(package)
 
 
 @functools.lru_cache(maxsize=64)
 def _looked_through_once(package: str, n_modules: int) -> tuple[Place, ...]:
     """Looked through again whenever modules were imported: it takes milliseconds."""
-    found = [
-        _places_in(name, list(vars(module).items()), vars(module), package) for name, module in _modules_of(package)
-    ]
-    return tuple(place for places in found for place in places)
+    return look_through(package)
+
+
+def look_through(package: str) -> tuple[Place, ...]:
+    """Where something of the program's is in the modules of a package, and in the classes that they make."""
+    return tuple(place for name, module in _modules_of(package) for place in _look(name, vars(module), package).places)
 
 
 def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
-    """A module that holds what it held is not looked through again."""
-    seen = _seen.get(module)
-    if seen is None or not seen.holds(names):
-        items = list(names.items())
-        registries = tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
-        places = tuple(_places_in(module, items, names, package))
-        seen = _seen[module] = _Seen([value for _, value in items], places, registries)
+    """A module that holds what it held is not looked through again. Its classes are compared only in a forked process,
+    and where that is seldom: it takes longer.
+    """
+    seen, process = _seen.get(module), os.getpid()
+    if seen is not None and seen.holds(names, package in _LARGE or seen.process != process):
+        seen.process = process
+        return seen
+    items = list(names.items())
+    classes = [value for _, value in items if _is_made_in(module, value)]
+    seen = _seen[module] = _Seen(
+        held=[value for _, value in items],
+        classes=[(cls, list(vars(cls).values())) for cls in classes],
+        process=process,
+        places=tuple(_places_in(module, items, names, package)),
+        registries=() if package in _LARGE else _registries_in(module, items),
+    )
     return seen
+
+
+def _registries_in(module: str, items: list[tuple[str, Any]]) -> tuple[tuple[str, Mapping[Any, Any]], ...]:
+    return tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
 
 
 def _places_in(module: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:
     for name, value in items:
         if _holds_users(value, names, package):
             yield module, name
-        elif isinstance(value, type) and value.__module__ == module:
+        elif _is_made_in(module, value):
             for attribute, held in list(vars(value).items()):
                 if _holds_users(held, names, package):
                     yield module, f"{name}.{attribute}"
+
+
+def _is_made_in(module: str, value: Any) -> bool:
+    return isinstance(value, type) and value.__module__ == module
 
 
 def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:

@@ -102,8 +102,15 @@ def _place_of(name: str) -> str | None:
 
 def is_installed_path(path: str) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    real = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    real = os.path.join(_real_folder(folder), name) if os.path.isabs(path) else path
+    if os.path.islink(real) or real is path:
+        real = os.path.realpath(real)
     return real.startswith(_ROOTS) or _in_package_folder(real) or _beside_metadata(real)
+
+
+_real_folder = functools.cache(os.path.realpath)
+"""Thousands of modules lie in some hundred folders."""
 
 
 def _in_package_folder(path: str) -> bool:

@@ -4,7 +4,7 @@ import functools
 import importlib
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CellType
 from typing import Any
 
@@ -63,14 +63,13 @@ def _attribute(obj: Any, name: str) -> Any:
 def constant_home(obj: Any) -> Home | None:
     """The home of a sentinel or singleton: an instance that the module of its class holds."""
     if type(obj) is object:
-        return _bare_objects(len(sys.modules)).get(id(obj))
-    module = type(obj).__module__
-    if module not in sys.modules or is_user_module(module):
-        return None
-    name = _constants(module).get(id(obj))
-    if name is None or lookup(module, name) is not obj:
-        return None
-    return module, name
+        home = bare_objects(len(sys.modules)).get(id(obj))
+    else:
+        module = type(obj).__module__
+        is_installed = module in sys.modules and not is_user_module(module)
+        name = _constants(module).get(id(obj)) if is_installed else None
+        home = (module, name) if name is not None else None
+    return home if home is not None and lookup(*home) is obj else None
 
 
 @functools.cache
@@ -80,23 +79,28 @@ def _constants(module: str) -> dict[int, str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _bare_objects(n_modules: int) -> dict[int, Home]:
+def bare_objects(n_modules: int) -> dict[int, Home]:
     """`object()` says nothing of its home: look everywhere, first in alphabetical order wins."""
-    found = [(module, name, id(v)) for module, name, v in _everything() if type(v) is object]
+    found = [(name, *bare) for name, names in _namespaces() for bare in _bare_objects_in(name, len(names))]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}
+
+
+@functools.cache
+def _bare_objects_in(module: str, n_names: int) -> list[tuple[str, int]]:
+    return [(name, id(value)) for name, value in list(vars(sys.modules[module]).items()) if type(value) is object]
 
 
 def holder_of(obj: Any) -> Home | None:
     """Any installed module that holds an object which does not say where it lives."""
-    found = ((module, name) for module, name, value in _everything() if value is obj)
-    return min(found, default=None)
+    held = ((module, name) for module, names in _namespaces() for name, value in list(names.items()) if value is obj)
+    return min(held, default=None)
 
 
-def _everything() -> Any:
-    for module_name, module in list(sys.modules.items()):
-        if not is_user_module(module_name):
-            for name, value in list(getattr(module, "__dict__", {}).items()):
-                yield module_name, name, value
+def _namespaces() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the installed modules hold."""
+    for name, module in list(sys.modules.items()):
+        if hasattr(module, "__dict__") and not is_user_module(name):
+            yield name, vars(module)
 
 
 def installed_attribute(module: str, dotted: str) -> Any:

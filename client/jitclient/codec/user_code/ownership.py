@@ -78,7 +78,6 @@ def is_user_function(obj: Any) -> bool:
     return is_user_module(obj.__globals__.get("__name__"))
 
 
-@functools.cache
 def is_users_top(top: str) -> bool:
     """By the top-level name alone: thousands of modules would each be looked for on disk."""
     return top in sys.modules and is_user_module(top)
