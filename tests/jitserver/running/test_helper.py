@@ -108,6 +108,17 @@ def test_it_leaves_alone_what_only_a_run_may_do(source: str, cold: Any, site: Pa
 
 
 @pytest.mark.slow
+def test_what_the_import_of_a_package_does_is_found_once(cold: Any, site: Path, until: Any) -> None:
+    (site / "pack").mkdir()
+    for name in ("first", "second", "third"):
+        (site / "pack" / f"{name}.py").write_text("")
+    (site / "pack" / "__init__.py").write_text("from pack import first, second, third; import well; print('hello')")
+    install(site, "well", "")
+    learn(cold, until, "pack", "well")
+    assert unfit(cold) == {"pack": "it changes what is printed"}
+
+
+@pytest.mark.slow
 def test_a_read_variable_must_be_the_same(cold: Any, site: Path, until: Any) -> None:
     install(site, "reads", "import os; VALUE = os.environ.get('READ_BY_IMPORT')")
     learn(cold, until, "reads")
