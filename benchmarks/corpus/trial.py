@@ -181,11 +181,13 @@ class _Place:
         return Run(Outcome(printed, found), stderr, told, seconds)
 
     def wait_for_helper(self) -> None:
-        """Wait until a helper has imported what the program imports."""
+        """Wait until a helper has imported what the program imports, unless none may have imported it."""
         empty = self._folder / "empty.py"
         empty.touch()
         deadline = time.monotonic() + _HELPER_SECONDS
-        while self._preloaded and self._ended("second", [str(empty)], self._folder)[2]:
+        if not self._preloaded or self._program.packages:
+            return
+        while self._ended("second", [str(empty)], self._folder)[2]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no helper was ready within {_HELPER_SECONDS} s")
             time.sleep(0.5)
