@@ -82,8 +82,9 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
                     with contextlib.suppress(OSError):
                         os.tcsetpgrp(terminal, os.getpgrp())
                     os.close(terminal)
-                handover.send(sock, (ENDED, status))
-                sock.recv(1)  # until the command has read all
+                with contextlib.suppress(OSError):  # the command has died: there is nothing left to kill
+                    handover.send(sock, (ENDED, status))
+                    sock.recv(1)  # until the command has read all
                 return
         if sock.fileno() in ready:
             (number, to_group), _ = handover.receive(sock)

@@ -13,7 +13,7 @@ def take() -> None:
     with contextlib.suppress(Exception):  # a run that needs it meets it again
         for name in list(sys.modules):
             is_user_module(name)
-        bare_objects(len(sys.modules))
+        bare_objects()
         for top in {name.partition(".")[0] for name in list(sys.modules)}:
             package = package_of(top)
             if package is not None:

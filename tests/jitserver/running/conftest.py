@@ -100,8 +100,16 @@ class Environment:
             process.communicate()
         self._until(self._are_ended, "the helpers' end")
 
+    def _is_helper(self, pid: int) -> bool:
+        """Whether it is a helper of this environment, which may not have told so yet."""
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return b"jitserver.running.helper" in command and os.fsencode(self.folder) in command
+
     def _are_ended(self) -> bool:
-        helpers = self.helpers()  # one more may have begun since
+        helpers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_helper(pid)]
         for pid in helpers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -246,14 +247,22 @@ def test_it_ends_with_the_daemon(cold: Any, new_daemon: Any, until: Any) -> None
 def test_it_ends_where_it_is_told_to_while_it_imports_what_makes_it_begin_again(
     cold: Any, site: Path, until: Any
 ) -> None:
-    importing = cold.folder / "importing"
-    note = f"import os, pathlib; pathlib.Path({str(importing)!r}).write_text(str(os.getpid()))"
-    install(site, "slow", f"{note}; import sys, time; time.sleep(3); sys.path.append('/more')")
+    source = """
+        import os, sys, time
+        if os.path.exists("{0}/of-" + str(os.getpid())):
+            open("{0}/importing", "w").close()
+            while not os.path.exists("{0}/told"):
+                time.sleep(0.01)
+        sys.path.append("/more")
+    """
+    install(site, "slow", textwrap.dedent(source.format(cold.folder)))
     cold.warm()
     (pid,) = cold.helpers()
+    (cold.folder / f"of-{pid}").touch()
     cold.run(cold.script("import slow"))
-    until(lambda: importing.read_text() == str(pid), "the import")
+    until((cold.folder / "importing").exists, "the import")
     os.kill(pid, signal.SIGTERM)
+    (cold.folder / "told").touch()
     until(lambda: not cold.is_alive(pid), "its end")
 
 

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 LIBRARY = """
+import functools
+
 NOTHING = object()
 
 def inner(x):
@@ -16,6 +19,9 @@ def outer(x, given=NOTHING):
     return inner(x) if given is NOTHING else given
 
 class Inner:
+    @functools.cached_property
+    def rate(self):
+        return 2
     def apply(self, x):
         return x + 1
 
@@ -84,8 +90,9 @@ CHANGES = {
     "library.inner = changed": "library.inner",
     "library.Inner.apply = changed": "library.Inner.apply",
     "library.Inner.more = changed": "library.Inner.more",
+    "vars(library.Inner)['rate'].func = changed": "library.Inner.rate",
     "import jax; jax.numpy.linalg.norm = changed": "jax.numpy.linalg.norm",
-    "import jax; jax.core.Tracer.clip = changed": "jax._src.core.Tracer.clip",
+    "import jax; jax.core.Tracer.clip = changed": f"{jax.core.Tracer.__module__}.Tracer.clip",
 }
 
 

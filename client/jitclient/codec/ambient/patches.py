@@ -23,21 +23,24 @@ Place = tuple[str, str]
 
 @dataclasses.dataclass
 class _Seen:
-    """What a namespace and the classes that it makes held, and what was found there, in this process or before it was
-    forked.
+    """What a namespace, the classes that it makes and what can be rewritten in them held, and what was found there, in
+    this process or before it was forked.
     """
 
     held: list[Any]
     classes: list[tuple[type, list[Any]]]
+    rewritable: list[tuple[Any, Any]]
     process: int
     places: tuple[Place, ...]
     registries: tuple[tuple[str, Mapping[Any, Any]], ...]
 
     def holds(self, names: Mapping[str, Any], classes_too: bool) -> bool:
         """Whether the namespace still holds just that, and if asked for, its classes."""
-        return _is_that(self.held, names) and (
-            not classes_too or all(_is_that(held, vars(cls)) for cls, held in self.classes)
-        )
+        return _is_that(self.held, names) and (not classes_too or self._classes_hold())
+
+    def _classes_hold(self) -> bool:
+        unchanged = all(_is_that(held, vars(cls)) for cls, held in self.classes)
+        return unchanged and all(wrapper.func is func for wrapper, func in self.rewritable)
 
 
 def _is_that(held: list[Any], names: Mapping[str, Any]) -> bool:
@@ -45,6 +48,7 @@ def _is_that(held: list[Any], names: Mapping[str, Any]) -> bool:
 
 
 _LARGE = frozenset({"jax", "jaxlib", "numpy", "scipy"})
+_REWRITABLE = (functools.cached_property, functools.partialmethod)
 _seen: dict[str, _Seen] = {}
 _registered: dict[int, tuple[Mapping[Any, Any], list[Any], list[Any]]] = {}
 """Registries, each with what it held, and under which keys something of the program's."""
@@ -123,10 +127,11 @@ def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
         seen.process = process
         return seen
     items = list(names.items())
-    classes = [value for _, value in items if _is_made_in(module, value)]
+    classes = [(value, list(vars(value).values())) for _, value in items if _is_made_in(module, value)]
     seen = _seen[module] = _Seen(
         held=[value for _, value in items],
-        classes=[(cls, list(vars(cls).values())) for cls in classes],
+        classes=classes,
+        rewritable=[(each, each.func) for _, held in classes for each in held if type(each) in _REWRITABLE],
         process=process,
         places=tuple(_places_in(module, items, names, package)),
         registries=() if package in _LARGE else _registries_in(module, items),

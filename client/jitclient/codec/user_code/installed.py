@@ -102,15 +102,20 @@ def _place_of(name: str) -> str | None:
 
 def is_installed_path(path: str) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    folder, name = os.path.split(path)
-    real = os.path.join(_real_folder(folder), name) if os.path.isabs(path) else path
-    if os.path.islink(real) or real is path:
-        real = os.path.realpath(real)
+    real = _real_path(path)
     return real.startswith(_ROOTS) or _in_package_folder(real) or _beside_metadata(real)
 
 
+def _real_path(path: str) -> str:
+    """As `os.path.realpath` has it, and faster where many files lie in few folders, as modules do."""
+    folder, name = os.path.split(path)
+    if not os.path.isabs(path) or name in ("", os.curdir, os.pardir):
+        return os.path.realpath(path)
+    real = os.path.join(_real_folder(folder), name)
+    return os.path.realpath(real) if os.path.islink(real) else real
+
+
 _real_folder = functools.cache(os.path.realpath)
-"""Thousands of modules lie in some hundred folders."""
 
 
 def _in_package_folder(path: str) -> bool:

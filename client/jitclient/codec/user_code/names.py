@@ -63,7 +63,7 @@ def _attribute(obj: Any, name: str) -> Any:
 def constant_home(obj: Any) -> Home | None:
     """The home of a sentinel or singleton: an instance that the module of its class holds."""
     if type(obj) is object:
-        home = bare_objects(len(sys.modules)).get(id(obj))
+        home = _bare_objects(len(sys.modules)).get(id(obj))
     else:
         module = type(obj).__module__
         is_installed = module in sys.modules and not is_user_module(module)
@@ -79,7 +79,11 @@ def _constants(module: str) -> dict[int, str]:
 
 
 @functools.lru_cache(maxsize=1)
-def bare_objects(n_modules: int) -> dict[int, Home]:
+def _bare_objects(n_modules: int) -> dict[int, Home]:
+    return bare_objects()
+
+
+def bare_objects() -> dict[int, Home]:
     """`object()` says nothing of its home: look everywhere, first in alphabetical order wins."""
     found = [(name, *bare) for name, names in _namespaces() for bare in _bare_objects_in(name, len(names))]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}
