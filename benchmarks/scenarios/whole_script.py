@@ -50,7 +50,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _compared(contenders: Crew, program: Path, folder: Path, rounds: int) -> Samples:
-    if OURS in contenders.environments:
+    if OURS in contenders.workers:
         contenders.attempt(OURS, lambda: _warm(program, contenders.environments[OURS], folder))
     takers = {
         name: functools.partial(run, program, _RUN if name == OURS else (), contenders.environments[name], folder)

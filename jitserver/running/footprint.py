@@ -23,12 +23,18 @@ class Footprint:
     """A context in which modules are imported.
 
     Attributes:
+        module: the one that is imported now.
         misread: what they looked at that is another thing for each run; empty if nothing.
+        too_early: modules that have read a variable which a later one sets, and why that counts: a program may import
+            them in the other order.
     """
 
     def __init__(self) -> None:
+        self.module = ""
         self.misread = ""
+        self.too_early: dict[str, str] = {}
         self._variables: set[str] = set()
+        self._readers: dict[str, set[str]] = {}
         self._prefixes: set[str] = set()
         self._given = ""
         self._relative: set[str] = set()
@@ -43,14 +49,18 @@ class Footprint:
             def __getitem__(self, key: Any) -> Any:
                 if key != footprint._given:  # not that of `items`
                     footprint._note(key)
+                    footprint._readers.setdefault(key, set()).add(footprint.module)
                 return super().__getitem__(key)
 
             def __setitem__(self, key: Any, value: Any) -> None:
                 footprint._note(key)
+                if own_get(key) != value:
+                    footprint._note_change(key)
                 super().__setitem__(key, value)
 
             def __delitem__(self, key: Any) -> None:
                 footprint._note(key)
+                footprint._note_change(key)
                 super().__delitem__(key)
 
             def __iter__(self) -> Iterator[Any]:
@@ -79,6 +89,10 @@ class Footprint:
                 path = os.fsdecode(file)
                 (self._opened if os.path.isabs(path) else self._relative).add(path)
             return own_open(file, *arguments, **options)
+
+        def own_get(key: str) -> str | None:
+            value = os.environb.get(os.fsencode(key))
+            return None if value is None else os.fsdecode(value)
 
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
         self._own: tuple[Any, ...] = (own_getcwd, own_stat, own_open, os.environ.__class__)
@@ -122,6 +136,10 @@ class Footprint:
     def _note(self, name: Any) -> None:
         if isinstance(name, str):
             self._variables.add(name)
+
+    def _note_change(self, name: Any) -> None:
+        for reader in self._readers.get(name, set()) - {self.module}:
+            self.too_early[reader] = f"it reads the variable {name}, which {self.module} sets"
 
     def _paths(self) -> set[str]:
         paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}

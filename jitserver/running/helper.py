@@ -18,7 +18,7 @@ from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
 from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor, survey
 from jitserver.running.chance import Seeding
-from jitserver.running.effects import Effects, printed_elsewhere
+from jitserver.running.effects import THREADS_THAT_FORK, Effects, printed_elsewhere
 from jitserver.running.footprint import Footprint
 from jitserver.running.request import GO, Request
 
@@ -86,7 +86,7 @@ class Helper:
         self._watch_signals()
         os.chdir("/")
         ending.register()
-        self._import(learnt.modules(), first=_ALWAYS)
+        self._import(learnt.modules(THREADS_THAT_FORK), first=_ALWAYS)
         self._libraries = child.open_descriptors() - own
         self._listener = self._address.listen()
         self._listener.setblocking(False)
@@ -114,7 +114,7 @@ class Helper:
                 if _RESTART in numbers:
                     self._restart()
                 if learnt.version() != self._version:
-                    self._import(learnt.modules())
+                    self._import(learnt.modules(THREADS_THAT_FORK))
             if self._listener.fileno() in ready:
                 used = time.monotonic()
                 with contextlib.suppress(BlockingIOError):
@@ -218,6 +218,7 @@ class Helper:
             for name in (*first, *names):
                 if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
                     continue
+                self._footprint.module = name
                 effects = Effects(name, self._footprint)
                 try:
                     importlib.import_module(name)
@@ -225,12 +226,13 @@ class Helper:
                     problem = f"its import fails: {type(error).__name__}"
                 else:
                     problem = effects.found()
-                if problem:
-                    learnt.note_unfit(self._key, {name: problem})
+                found = {**self._footprint.too_early, **({name: problem} if problem else {})}
+                if found:
+                    learnt.note_unfit(self._key, found)
                     break
             else:
-                problem = ""
-        if problem:
+                found = {}
+        if found:
             self._restart()
         ending.spare_what_is_loaded()
         survey.take()

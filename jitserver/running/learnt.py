@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,21 @@ _MOST = 20_000
 _MOST_CASES = 20
 
 
-def modules() -> list[str]:
-    """Their names, in the order in which their imports ended, but a package before what is in it: all that it imports
-    from elsewhere has come before, and what its import does is found in itself.
+def modules(first: Collection[str] = ()) -> list[str]:
+    """Their names, in the order in which their imports ended, but a package before what is in it: so its import imports
+    others in its own order, and what it does is found in itself.
+
+    Args:
+        first: packages that come before all others, wherever else they are imported.
     """
-    names = [name for name in _read().get("modules", []) if isinstance(name, str)]
-    at = {name: number for number, name in enumerate(names)}
+    names = dict.fromkeys(name for name in _read().get("modules", []) if isinstance(name, str))
+    names = dict.fromkeys(above for name in names for above in _with_packages(name) if above in names)
+    return sorted(names, key=lambda name: name.partition(".")[0] not in first)
 
-    def place(name: str) -> tuple[int, int]:
-        parts = name.split(".")
-        return max(at.get(".".join(parts[:end]), 0) for end in range(1, len(parts) + 1)), len(parts)
 
-    return sorted(names, key=place)
+def _with_packages(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def unfit(helper: str) -> dict[str, str]:

@@ -151,6 +151,39 @@ def test_a_variable_that_an_import_sets_is_set(cold: Any, site: Path, until: Any
     assert (done.stdout, done.stderr) == ("x\n", "")
 
 
+@pytest.mark.slow
+def test_a_variable_that_an_import_sets_is_set_for_what_it_imports(cold: Any, site: Path, until: Any) -> None:
+    install(site, "configured", "import os; VALUE = os.environ.get('SET_BEFORE')")
+    install(site, "configures", "import os; os.environ['SET_BEFORE'] = 'x'; import configured")
+    learn(cold, until, "configures", "configured")
+    assert unfit(cold) == {"configured": "it reads the variable SET_BEFORE, which configures sets"}
+    script = cold.script("import configures, configured; print(configured.VALUE)")
+    done = cold.run("--verbose", script)
+    assert (done.stdout, done.stderr) == ("x\n", "")
+
+
+@pytest.mark.slow
+def test_a_package_imports_others_in_its_own_order(cold: Any, site: Path, until: Any) -> None:
+    source = """
+        import ctypes
+
+        get = ctypes.CDLL(None).getenv
+        get.restype = ctypes.c_char_p
+        VALUE = get(b"SET_BEFORE")
+    """
+    install(site, "configured", textwrap.dedent(source))
+    (site / "configures").mkdir()
+    (site / "configures" / "version.py").write_text("")
+    (site / "configures" / "__init__.py").write_text(
+        "import configures.version, os; os.environ['SET_BEFORE'] = 'x'; import configured"
+    )
+    learn(cold, until, "configures", "configured")
+    assert unfit(cold) == {}
+    script = cold.script("import configures, configured; print(configured.VALUE)")
+    done = cold.run("--verbose", script)
+    assert (done.stdout, done.stderr) == ("b'x'\n", "")
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "upgraded": lambda site: install(site, "package", "VERSION, DATA = 22, 'now'"),
     "removed": lambda site: (site / "package.py").unlink(),
