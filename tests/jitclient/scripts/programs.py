@@ -552,7 +552,15 @@ PLAIN_PYTHON: dict[str, Program] = {
         on_terminal=True,
     ),
     "interrupted_on_terminal": Program(
-        "import time\ntry:\n    print('ready')\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('caught')\n",
+        """
+        import time
+        try:
+            print('ready')
+            while True:
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            print('caught')
+        """,
         stdin="\x03",
         on_terminal=True,
     ),
