@@ -3,23 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from jitclient.errors import JitserverError
-from jitserver.doctor import afar, daemon, environment, files, machine
-from jitserver.doctor.cache import cache
-from jitserver.doctor.call import call
+from jitserver.doctor import daemon, environment, files, machine
 from jitserver.doctor.finding import DaemonState, Finding
-from jitserver.doctor.versions import versions
 
 Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    versions,
+    environment.versions,
     environment.settings,
     files.folder_of_sockets,
     files.socket,
     files.lock,
     files.left_behind,
     files.log,
-    cache,
+    files.cache,
     machine.disk,
     machine.memory,
     machine.control_group,
@@ -29,10 +26,16 @@ CHECKS: tuple[Check, ...] = (
     daemon.answers,
     environment.settings_of_daemon,
     daemon.devices,
-    call,
+    daemon.call,
 )
 
-CHECKS_FROM_AFAR: tuple[Check, ...] = (versions, environment.settings, daemon.answers, call, afar.there)
+CHECKS_FROM_AFAR: tuple[Check, ...] = (
+    environment.versions,
+    environment.settings,
+    daemon.answers,
+    daemon.call,
+    daemon.there,
+)
 """Those for a daemon on another machine."""
 
 

@@ -1,13 +1,19 @@
-"""Folders, sockets, locks and logs: owners, permissions, and stale files."""
+"""Folders, sockets, locks, the log and the cache: owners, permissions, and stale or damaged files."""
 
 import os
 import re
+import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from jitclient.notices.labels import size
 from jitclient.sessions import launch
 from jitclient.wire.address import runtime_folder
+from jitserver.cache.catalog import CATALOG, Catalog
+from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.folder import base, parts_there
+from jitserver.cache.store import QUARANTINE
 from jitserver.doctor.finding import DaemonState, Finding, verdict
 
 _LISTENING = "00010000"  # the kernel's flag in /proc/net/unix
@@ -19,7 +25,7 @@ def folder_of_sockets(state: DaemonState) -> Finding:
     folder = state.local.path.parent
     if not folder.exists():
         return Finding("socket folder", "ok", f"{folder}: the first daemon makes it")
-    return of_folder("socket folder", folder)
+    return _folder("socket folder", folder)
 
 
 def socket(state: DaemonState) -> Finding:
@@ -34,9 +40,8 @@ def socket(state: DaemonState) -> Finding:
     if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o077:
         return Finding("socket", "problem", f"{says}: others can use it", f"jitserver stop; rm {path}")
     if state.status is None and str(path) not in _listening():
-        return Finding(
-            "socket", "warning", f"{says}: left by a daemon that died", "nothing: the next daemon replaces it"
-        )
+        do = "nothing: the next daemon replaces it"
+        return Finding("socket", "warning", f"{says}: left by a daemon that died", do)
     return Finding("socket", "ok", says)
 
 
@@ -45,16 +50,13 @@ def lock(state: DaemonState) -> Finding:
     path = state.local.lock_path
     if not path.exists():
         return Finding("lock", "ok", "not held: no daemon was started here")
-    pid = path.read_text().strip() or "unknown"
     if not state.local.is_held():
         return Finding("lock", "ok", f"{path}: not held")
-    return verdict(
-        "lock",
-        state.status is not None,
-        f"{path}: held by pid {pid}" + ("" if state.status is not None else ", which does not answer"),
-        f"wait: it is starting or stopping; after some minutes: jitserver logs, then kill {pid}",
-        "problem",
-    )
+    pid = path.read_text().strip() or "unknown"
+    if state.status is not None:
+        return Finding("lock", "ok", f"{path}: held by pid {pid}")
+    do = f"wait: it is starting or stopping; after some minutes: jitserver logs, then kill {pid}"
+    return Finding("lock", "problem", f"{path}: held by pid {pid}, which does not answer", do)
 
 
 def left_behind(state: DaemonState) -> Finding:
@@ -80,7 +82,39 @@ def log(state: DaemonState) -> Finding:
     return verdict("log", os.access(path, os.W_OK), says, f"chmod u+w {path}, or rm it", "problem")
 
 
-def of_folder(check: str, folder: Path) -> Finding:
+def cache(state: DaemonState) -> Iterator[Finding]:
+    """The cache on the disk. Files there are trusted, so no other user may write them."""
+    there = parts_there()
+    if not there:
+        yield Finding("cache", "ok", f"{base()}: nothing of this environment yet")
+        return
+    yield _folder("cache", there[0])
+    yield _catalog(there[0] / CATALOG)
+    aside = there[0] / QUARANTINE
+    damaged = len(list(aside.iterdir())) if aside.is_dir() else 0
+    if damaged:
+        yield Finding(
+            "set aside",
+            "warning",
+            f"{damaged} files in {aside}: damaged, or from other versions",
+            "nothing, if this is rare: they are deleted after a week; if it happens often, check the disk",
+        )
+
+
+def _catalog(path: Path) -> Finding:
+    if not path.exists():
+        return Finding("catalog", "ok", "no programs yet")
+    try:
+        catalog = Catalog(path, writes=False)
+        found, total = len(catalog.infos()), catalog.total()
+        catalog.close()
+    except (sqlite3.Error, Corrupt) as error:
+        do = "jitserver restart: the daemon then makes a new catalog"
+        return Finding("catalog", "warning", f"{path}: {error}", do)
+    return Finding("catalog", "ok", f"{found:,} programs, {size(total)}")
+
+
+def _folder(check: str, folder: Path) -> Finding:
     """Whether this user can write a folder, and no other user can."""
     found = folder.stat()
     says = f"{folder}: {_owner(found.st_uid)}, {stat.filemode(found.st_mode)}"

@@ -14,12 +14,7 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The result of a check.
-
-    Attributes:
-        says: the state that was found.
-        do: how to fix it; empty if there is nothing to fix.
-    """
+    """The result of a check: the state that was found, and how to fix it, unless it is ok."""
 
     check: str
     level: Level
@@ -29,21 +24,13 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonState:
-    """The daemon as the checks see it.
+    """The daemon as the checks see it."""
 
-    Attributes:
-        address: of the daemon, or at which it would be started.
-        status: of the running daemon, or None.
-        seconds: how long it took to answer.
-        reason: why there is no status.
-        is_broken: whether something is wrong, beyond that no daemon was started.
-    """
-
-    address: "Address | SshAddress"
+    address: "Address | SshAddress"  # of the daemon, or at which it would be started
     status: Status | None = None
-    seconds: float = 0.0
-    reason: str = ""
-    is_broken: bool = False
+    seconds: float = 0.0  # until it answered
+    reason: str = ""  # why there is no status
+    is_broken: bool = False  # beyond that no daemon was started
 
     @property
     def local(self) -> Address:

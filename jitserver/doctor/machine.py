@@ -58,10 +58,8 @@ def memory(state: DaemonState) -> Finding:
     """Free memory of the machine."""
     told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
     free, total = int(told["MemAvailable"]) << 10, int(told["MemTotal"]) << 10
-    fits = free >= _LITTLE_MEMORY * total
-    return verdict(
-        "memory", fits, f"{size(free)} of {size(total)} free", "end other programs, or the kernel may end the daemon"
-    )
+    do = "end other programs, or the kernel may end the daemon"
+    return verdict("memory", free >= _LITTLE_MEMORY * total, f"{size(free)} of {size(total)} free", do)
 
 
 def control_group(state: DaemonState) -> Finding:

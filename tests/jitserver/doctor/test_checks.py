@@ -11,8 +11,8 @@ from jitclient.errors import DaemonLost
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import daemon
-from jitserver.doctor.call import call
 from jitserver.doctor.checks import CHECKS, findings_of
+from jitserver.doctor.daemon import call
 from jitserver.doctor.finding import DaemonState, Finding
 
 HERE = DaemonState(Address(Path("/nowhere/d.sock")), reason="no daemon answers")

@@ -15,9 +15,7 @@ from jitclient.version import __version__
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status
 from jitserver.doctor import environment
-from jitserver.doctor import versions as versions_module
 from jitserver.doctor.finding import DaemonState, Finding
-from jitserver.doctor.versions import versions
 
 HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
@@ -83,7 +81,7 @@ def test_a_daemon_that_has_ended_is_no_warning() -> None:
     assert levels(environment.settings_of_daemon(running(pid=1 << 30))) == ["ok"]
 
 
-PACKAGES = {name: versions_module._installed(name) for name in ("jax", "jaxlib")}
+PACKAGES = {name: environment._installed(name) for name in ("jax", "jaxlib")}
 SAME = {"version": __version__, "python": platform.python_version(), "packages": PACKAGES}
 
 
@@ -97,15 +95,15 @@ SAME = {"version": __version__, "python": platform.python_version(), "packages":
     ],
 )
 def test_versions_of_a_daemon_are_compared(said: dict[str, Any], level: str) -> None:
-    found = versions(running(**{**SAME, **said}))
+    found = environment.versions(running(**{**SAME, **said}))
     assert found.level == level
     assert bool(found.do) == (level != "ok")
     assert ("the daemon has" in found.says) == (level != "ok")
 
 
 def test_missing_jax_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert versions(HERE).level == "ok"
-    monkeypatch.setattr(versions_module, "_installed", lambda name: "")
-    found = versions(HERE)
+    assert environment.versions(HERE).level == "ok"
+    monkeypatch.setattr(environment, "_installed", lambda name: "")
+    found = environment.versions(HERE)
     assert (found.level, "jax not installed" in found.says) == ("problem", True)
-    assert versions(running(**SAME)).level == "ok", "a client needs none"
+    assert environment.versions(running(**SAME)).level == "ok", "a client needs none"

@@ -1,4 +1,4 @@
-"""Folders, sockets, locks and logs: owners, permissions, and stale files."""
+"""Folders, sockets, locks, the log and the cache: owners, permissions, and stale or damaged files."""
 
 import fcntl
 import os
@@ -10,6 +10,8 @@ import pytest
 
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Status
+from jitserver.cache.catalog import CATALOG, Catalog
+from jitserver.cache.store import QUARANTINE
 from jitserver.doctor import files
 from jitserver.doctor.finding import DaemonState
 
@@ -112,3 +114,42 @@ def test_the_log_is_shown(state: DaemonState) -> None:
     assert "none yet" in files.log(state).says
     path.write_text("x" * 2048)
     assert (files.log(state).level, files.log(state).says) == ("ok", f"{path}: yours, 2 KiB")
+
+
+NOWHERE = DaemonState(Address(Path("/nowhere/d.sock")))
+
+
+@pytest.fixture
+def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "parts_there", lambda: [tmp_path])
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+def levels() -> dict[str, str]:
+    return {found.check: found.level for found in files.cache(NOWHERE)}
+
+
+def test_a_cache_to_come_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "parts_there", list)
+    assert levels() == {"cache": "ok"}
+
+
+def test_a_cache_that_can_be_read_is_well(part: Path) -> None:
+    assert levels() == {"cache": "ok", "catalog": "ok"}
+    Catalog(part / CATALOG).close()
+    assert levels() == {"cache": "ok", "catalog": "ok"}
+
+
+def test_others_may_not_write_what_is_loaded(part: Path) -> None:
+    part.chmod(0o770)
+    assert levels()["cache"] == "problem"
+
+
+def test_a_catalog_that_is_none_and_what_was_set_aside_are_told(part: Path) -> None:
+    (part / CATALOG).write_bytes(b"no catalog at all" * 100)
+    (part / QUARANTINE).mkdir()
+    (part / QUARANTINE / "damaged").write_text("x")
+    assert levels() == {"cache": "ok", "catalog": "warning", "set aside": "warning"}
+    [found] = [found for found in files.cache(NOWHERE) if found.check == "set aside"]
+    assert found.says.startswith("1 files")
