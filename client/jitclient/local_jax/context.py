@@ -162,7 +162,9 @@ def _differing(table: dict[str, Any]) -> Context:
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(table)
-    values = [(name, _plain(getattr(jax.config, name, default)), default) for name, default in table.items()]
+    flags = jax.config.values  # those that hold for the whole process are no attributes
+    found = {name: getattr(jax.config, name, flags.get(name, default)) for name, default in table.items()}
+    values = [(name, _plain(found[name]), default) for name, default in table.items()]
     return tuple((name, value) for name, value, default in values if value != default)
 
 

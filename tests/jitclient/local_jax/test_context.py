@@ -42,6 +42,11 @@ def test_the_tables_have_the_defaults_of_jax(table: str) -> None:
     assert context.current() == ()
 
 
+def test_settings_that_each_call_reads_are_attributes() -> None:
+    each_time = {*jax_settings.CARRIED, *jax_settings.REFUSED} & set(jax.config.values)
+    assert [name for name in each_time if not hasattr(jax.config, name)] == []
+
+
 def test_the_daemon_can_enter_what_travels() -> None:
     assert set(jax_settings.CARRIED) <= set(_ENTER)
 
@@ -154,10 +159,14 @@ def test_a_setting_that_cannot_travel_keeps_the_call_here() -> None:
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("jax_use_direct_linearize", False), ("jax_explicit_x64_dtypes", "error")],
+    [
+        ("jax_use_direct_linearize", False),
+        ("jax_explicit_x64_dtypes", "error"),
+        ("jax_disable_most_optimizations", True),
+    ],
 )
 def test_a_program_is_not_made_under_a_setting_of_the_process(name: str, value: Any) -> None:
-    before = getattr(jax.config, name)
+    before = jax.config.values[name]
     jax.config.update(name, value)
     try:
         with pytest.raises(jitclient.CaptureError, match=name):
