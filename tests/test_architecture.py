@@ -26,7 +26,7 @@ NAMED_BY_OTHERS = {
     "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
     "jitserver.running.helper": "what past runs have imported",
-    "jitclient.codec.steps.private_imports": "what captured code imports",
+    "jitclient.codec.steps.sandbox": "what captured code imports",
     "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
     "jitclient.codec.values": "the module of a value that was sent by name",
 }

@@ -4,7 +4,6 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from jitclient.codec.capture.objects import Numbering
-from jitclient.codec.steps import make_classes, make_functions, make_values  # noqa: F401  (they register makers)
 from jitclient.codec.steps.builder import Builder
 from jitclient.codec.steps.format import LOCATED, NAMEABLE, SHARED
 from jitclient.codec.steps.sharing import loading
@@ -14,13 +13,7 @@ from jitclient.errors import CaptureError, Incompatible
 
 
 class Loaded(Numbering):
-    """A capture made anew: its function, its extras, and what both sides can name.
-
-    Attributes:
-        fn: the function.
-        extras: the values that were captured with it.
-        made: every object that was made for it, and by which step.
-    """
+    """A capture made anew: its function, its extras, and every object that was `made` for it, with its step."""
 
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], codes: list[Any]) -> None:
         self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
@@ -42,10 +35,7 @@ class Loaded(Numbering):
     def user_frames(self, tb: TracebackType | None, locations: bytes = b"") -> list[Frame]:
         """The frames of a traceback that belong to captured code, outermost first.
 
-        Args:
-            tb: a traceback.
-            locations: where the code is in the caller's files, which may have changed since this
-                capture was loaded; the ones it was loaded with if empty.
+        `locations` say where the code is in the caller's files now; if empty, it is where it was when it was loaded.
         """
         return self._places.frames(tb, _codes(locations) if locations else None)
 

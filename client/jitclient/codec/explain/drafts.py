@@ -5,11 +5,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from jitclient.codec.explain.names import Names
 from jitclient.codec.explain.texts import Texts
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import COMPOUND, Reduced, Reference
-from jitclient.codec.steps.reading import Item, Reading
+from jitclient.codec.steps.format import Item, Reading
 from jitclient.codec.unpickler import references
 from jitclient.digests import digest
 
@@ -20,11 +19,11 @@ _LONG_BYTES = 256
 
 
 class Part(NamedTuple):
-    """One thing that a function depends on.
+    """One thing that a function depends on; parts with the same label and digest are the same.
 
     Attributes:
         label: what a user calls it.
-        digest: of what it is; parts with the same label and digest are the same.
+        digest: of what it is.
         text: its value in a few words, empty for code.
         where: file and line, where it has one.
     """
@@ -54,8 +53,7 @@ class Drafts:
     def __init__(self, reading: Reading) -> None:
         self.items = reading.items
         self._reading = reading
-        self.names = Names(reading)
-        self.texts = Texts(reading, self.names.of)
+        self.texts = Texts(reading)
         self._drafts: dict[str, Draft] = {}
         self._handles: dict[int, str] = {}
         self._met: Counter[str] = Counter()
@@ -106,17 +104,14 @@ class Drafts:
         size = sum(len(arg) for fill in item.fills for arg in fill[1:] if type(arg) is list)
         return number in self._heads and self._has_room(label, size)
 
-    def function_in(self, value: Any) -> int | None:
-        """The number of the function that a value refers to."""
-        return value if type(value) is Reference and self.items[value].op == "function" else None
-
     def claim(self, number: int, label: str) -> str:
         """What parts say of an object. If it is met for the first time and has no name, it goes to the part `label`."""
         if number not in self._handles:
             own = self._own_label(number, self.items[number], label)
-            self._met[own or label] += 1
-            n = self._met[own or label]
-            handle = f"{own or label} ({n})" if n > 1 else own or label
+            handle = own or label
+            self._met[handle] += 1
+            if self._met[handle] > 1:
+                handle = f"{handle} ({self._met[handle]})"
             self._handles[number] = handle
             self._queue.append((number, handle if own else label))
         return self._handles[number]
@@ -138,21 +133,21 @@ class Drafts:
 
     def _own_label(self, number: int, item: Item, label: str) -> str | None:
         match item.op:
-            case "function" if item is self.names.main:
-                return f"code of {self.names.of(number)}"
+            case "function" if item is self.texts.main:
+                return f"code of {self.texts.name(number)}"
             case "function" if label.startswith("class ") and ": " in label:
                 return label.replace(": attribute ", ": method ")
             case "function":
-                return f"helper {self.names.of(number)}: code"
+                return f"helper {self.texts.name(number)}: code"
             case "class":
-                return f"class {self.names.of(number)}"
+                return f"class {self.texts.name(number)}"
             case "bind":
-                return f"global {self.names.within(*item.args[:2])}"
+                return f"global {self.texts.name_in(*item.args[:2])}"
             case "patch":
                 home, name, dotted, _ = item.args
-                return f"global {self.names.within(home, '.'.join([name, *dotted]))}"
+                return f"global {self.texts.name_in(home, '.'.join([name, *dotted]))}"
             case "namespace":
-                return f"module {self.names.within(Reference(number), '')}"
+                return f"module {self.texts.name_in(Reference(number), '')}"
             case "source" | "alias":
                 return f"module {item.args[0]}: code"
         return None

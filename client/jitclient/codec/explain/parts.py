@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jitclient.codec.explain.drafts import Drafts, Part, inside
-from jitclient.codec.explain.names import place_of
-from jitclient.codec.steps.reading import Item, read
+from jitclient.codec.explain.texts import place_of
+from jitclient.codec.plain import Reference
+from jitclient.codec.steps.format import Item, read
 from jitclient.codec.unpickler import from_bytes, references
 
 
@@ -48,7 +49,7 @@ def _take(drafts: Drafts, number: int, item: Item, label: str) -> None:
         case "class":
             _take_class(drafts, item, label)
         case "function":
-            _take_function(drafts, drafts.names.of(number), item, label)
+            _take_function(drafts, drafts.texts.name(number), item, label)
         case "method":
             function, owner = item.args
             drafts.add(label, function)
@@ -65,7 +66,7 @@ def _take(drafts: Drafts, number: int, item: Item, label: str) -> None:
 
 def _take_function(drafts: Drafts, name: str, item: Item, label: str) -> None:
     code, home, own_name, closure, rebinds = item.args
-    arguments, free = drafts.names.argument_names(item)
+    arguments, free = drafts.texts.argument_names(item)
     for cell, variable in zip(closure, free, strict=False):
         drafts.claim(cell, f"closure {variable} of {name}")
     drafts.draft(label).where = place_of(item.places)
@@ -88,23 +89,20 @@ def _take_class(drafts: Drafts, item: Item, label: str) -> None:
     drafts.add(label, mode, metaclass, name, bases, keywords)
     _take_attributes(drafts, attributes, label)
     for op, *args in item.fills:
-        if op == "set_attribute":
-            _take_attributes(drafts, [args], label)
-        elif op == "impose":
-            _take_attributes(drafts, args[0], label)
+        if op in ("set_attribute", "impose"):
+            _take_attributes(drafts, [args] if op == "set_attribute" else args[0], label)
         else:
             drafts.add(label, op, args)
 
 
 def _take_attributes(drafts: Drafts, attributes: list[Any], label: str) -> None:
     for name, value in attributes:
-        number = drafts.function_in(value)
-        if number is None:
+        if type(value) is Reference and drafts.items[value].op == "function":
+            drafts.claim(value, f"{label}: method {name}")
+            drafts.add(label, name, value)
+        else:
             drafts.add(label, name)
             drafts.slot(f"{label}: attribute {name}", value)
-        else:
-            drafts.claim(number, f"{label}: method {name}")
-            drafts.add(label, name, value)
 
 
 def _take_source(drafts: Drafts, item: Item, label: str) -> None:

@@ -1,45 +1,70 @@
-"""Captured values in a few words: `0.001`, `float32[32,8] 5b1c0de3`, `function um.scale`."""
+"""What a user calls the parts of a captured program, and its values in a few words: `float32[32,8] 5b1c0de3`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from jitclient.codec.pickler import to_bytes
-from jitclient.codec.plain import ATOMS, Reduced, Reference
-from jitclient.codec.steps.reading import Item, Reading
+from jitclient.codec.plain import Reduced, Reference
+from jitclient.codec.steps.format import Item, Reading
+from jitclient.codec.unpickler import from_bytes, references
+from jitclient.codec.user_code.code import Location
 from jitclient.codec.values import dtype as dtype_of
 
 _LONGEST = 60
 _MOST_ITEMS = 6
 _MOST_SHOWN = 4
 _DEEPEST = 3
-_BRACKETS = {"list": "[]", "set": "{}", "frozenset": "{}"}
-_CONTAINERS = {"list": "extend", "set": "add", "dict": "update"}
+_BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), **dict.fromkeys(("dict", "frozenset", "set"), ("{", "}"))}
+_FILLED_BY = {"list": "extend", "set": "add", "dict": "update"}
 
 
 class Texts:
-    """Describes the values of one program; `name_of` gives the names of its functions, classes and modules."""
+    """Names as in the user's files, and texts of values; the module of the captured function goes without saying."""
 
-    def __init__(self, reading: Reading, name_of: Callable[[int], str]) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._items = reading.items
-        self._name_of = name_of
         self._digest = reading.digest
+        self.main = next((item for item in _reached(reading) if item.op == "function"), None)
+        self._home = self.main.args[1] if self.main is not None else None
+
+    def name(self, number: int) -> str:
+        """The name of a function or class."""
+        item = self._items[number]
+        if item.op == "class":
+            return str(item.args[2])
+        name = item.places[0][3].rpartition("<locals>.")[2] if item.places else str(item.args[2])
+        return self.name_in(item.args[1], name)
+
+    def name_in(self, home: Any, name: str) -> str:
+        """A name in the namespace that `home` refers to: `um.scale`."""
+        if type(home) is not Reference or home == self._home:
+            return name
+        module = self._items[home].module
+        return f"{module}.{name}" if module else name
+
+    def argument_names(self, item: Item) -> tuple[list[str], list[str]]:
+        """The positional arguments of a function, and what its closure holds."""
+        (blob,) = self._items[item.args[0]].args
+        body = from_bytes(blob)
+        variables, free = (item.places[0][4], item.places[0][5]) if item.places else (body[9], body[12])
+        return list(variables[: body[0]]), list(free)
 
     def of(self, value: Any, depth: int = _DEEPEST) -> str:
         """A short text for a value; values that differ may have the same one."""
+        text = self._text(value, depth)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+    def _text(self, value: Any, depth: int) -> str:
         kind = type(value)
         if kind is Reference:
-            return _cut(self._of_item(value, depth))
+            return self._of_item(value, depth)
         if kind is bytes and len(value) > _LONGEST:
             return f"{len(value):,} bytes {self._digest(value)[:4].hex()}"
-        if kind in ATOMS:
-            return _cut(repr(value))
-        if kind is list:
-            return _cut(self._listed("[]", value, depth))
-        if kind is tuple:
-            return _cut(self._listed("()", value, depth))
-        if kind is frozenset:
-            return _cut(self._listed("{}", sorted(value, key=to_bytes), depth))
-        return _cut(self._of_reduced(value, depth) if kind is Reduced else repr(value))
+        if kind in (list, tuple, frozenset):
+            return self._listed(kind.__name__, sorted(value, key=to_bytes) if kind is frozenset else value, depth)
+        return self._of_reduced(value, depth) if kind is Reduced else repr(value)
 
     def _of_reduced(self, value: Reduced, depth: int) -> str:
         match value:
@@ -57,19 +82,18 @@ class Texts:
         item = self._items[number]
         match item.op:
             case "function" | "class":
-                return f"{item.op} {self._name_of(number)}"
+                return f"{item.op} {self.name(number)}"
             case "namespace":
                 return f"module {item.module}"
             case "array":
                 return _array_text(item, self._digest)
             case "jax_array":
                 return self.of(item.args[0], depth)
-            case "dict":
-                return self._pairs(item, depth)
-            case "list" | "set":
-                return self._listed(_BRACKETS[item.op], _held(item), depth)
+            case "list" | "set" | "dict":
+                held = [each for fill in item.fills if fill[0] == _FILLED_BY[item.op] for each in fill[1]]
+                return self._listed(item.op, held, depth)
             case "frozenset":
-                return self._listed(_BRACKETS[item.op], item.args[0], depth)
+                return self._listed(item.op, item.args[0], depth)
             case "new" | "bare":
                 return f"{self._bare(item.args[0])}(…)"
             case "call":
@@ -79,54 +103,59 @@ class Texts:
     def _bare(self, value: Any) -> str:
         return self.of(value, 1).removeprefix("class ").removeprefix("function ")
 
-    def _pairs(self, item: Item, depth: int) -> str:
-        pairs = _held(item)
+    def _listed(self, kind: str, held: Sequence[Any], depth: int) -> str:
+        left, right = _BRACKETS[kind]
         if depth <= 0:
-            return "{…}" if pairs else "{}"
-        shown = [f"{self.of(key, depth - 1)}: {self.of(value, depth - 1)}" for key, value in pairs[:_MOST_ITEMS]]
-        return "{" + _joined(shown, len(pairs)) + "}"
+            return f"{left}…{right}" if held else left + right
+        shown = [self._entry(kind, each, depth - 1) for each in held[:_MOST_ITEMS]]
+        more = f", … {len(held) - _MOST_ITEMS} more" if len(held) > _MOST_ITEMS else ""
+        comma = "," if kind == "tuple" and len(held) == 1 else ""
+        return f"{left}{', '.join(shown)}{more}{comma}{right}"
 
-    def _listed(self, brackets: str, values: Sequence[Any], depth: int) -> str:
-        left, right = brackets[0], brackets[1]
-        if depth <= 0:
-            return f"{left}…{right}" if values else brackets
-        shown = [self.of(value, depth - 1) for value in values[:_MOST_ITEMS]]
-        comma = "," if brackets == "()" and len(values) == 1 else ""
-        return f"{left}{_joined(shown, len(values))}{comma}{right}"
-
-
-def _held(item: Item) -> list[Any]:
-    return [held for fill in item.fills if fill[0] == _CONTAINERS[item.op] for held in fill[1]]
+    def _entry(self, kind: str, held: Any, depth: int) -> str:
+        return ": ".join(self.of(part, depth) for part in held) if kind == "dict" else self.of(held, depth)
 
 
 def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
     import numpy as np
 
     dtype, shape, data, _, by_column = item.args
-    found = np.frombuffer(data, dtype_of(*dtype.args)) if type(dtype) is Reduced and dtype.maker == "dtype" else None
-    if found is None:
-        return f"array[{','.join(map(str, shape))}] {digest(data)[:4].hex()}"
-    spec = f"{found.dtype.name}[{','.join(map(str, shape))}]"
-    if found.size > _MOST_SHOWN:
-        return f"{spec} {digest(data)[:4].hex()}"
-    return f"{spec} {found.reshape(shape, order='F' if by_column else 'C').tolist()}"
+    spec, text = f"[{','.join(map(str, shape))}]", digest(data)[:4].hex()
+    if type(dtype) is not Reduced or dtype.maker != "dtype":
+        return f"array{spec} {text}"
+    found = np.frombuffer(data, dtype_of(*dtype.args))
+    if found.size <= _MOST_SHOWN:
+        text = str(found.reshape(shape, order="F" if by_column else "C").tolist())
+    return f"{found.dtype.name}{spec} {text}"
 
 
 def _scalar_text(item: Item) -> str | None:
     """The text of a numpy scalar, which reduces to its type and bytes."""
     import numpy as np
 
-    function, arguments = item.args
-    match function, arguments:
-        case Reduced("installed", (_, "scalar")), (Reduced("dtype", (name,)), bytes(data)):
+    match item.args:
+        case [Reduced("installed", (_, "scalar")), (Reduced("dtype", (name,)), bytes(data))]:
             (found,) = np.frombuffer(data, dtype_of(name))
             return f"{found.dtype.name} {found.item()!r}"
     return None
 
 
-def _joined(texts: Iterable[str], count: int) -> str:
-    return ", ".join(texts) + (f", … {count - _MOST_ITEMS} more" if count > _MOST_ITEMS else "")
+def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
+    """File and line: `um.py:12`."""
+    if nested >= len(places):
+        return ""
+    file, line = places[nested][:2]
+    return f"{PurePath(file).name}:{line}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _reached(reading: Reading) -> Iterator[Item]:
+    """The objects of a program, those nearest to its root first."""
+    queue = deque(references(reading.root))
+    seen = set(queue)
+    while queue:
+        item = reading.items[queue.popleft()]
+        yield item
+        for number in references([item.args, item.fills, item.needs]):
+            if number not in seen:
+                seen.add(number)
+                queue.append(number)

@@ -1,36 +1,23 @@
-"""Runs a capture's program: what its pickle calls makes one object each, or completes one made before."""
+"""Runs a capture's program: what its pickle calls makes one object each, or completes one made before.
+
+Steps that need nothing but their arguments are in `make_classes.py` and `make_values.py`; the others, which make
+functions and bind the names that these read, are here.
+"""
 
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from jitclient.codec.steps.format import COMPLETES
-from jitclient.codec.steps.reading import head_of, read_program
-from jitclient.codec.steps.sandbox import Sandbox
+from jitclient.codec.ambient.traps import Flags, ModuleView, Trap, arm, guarded, viewed
+from jitclient.codec.steps import make_classes, make_values
+from jitclient.codec.steps.format import COMPLETES, head_of, read
+from jitclient.codec.steps.sandbox import Sandbox, Source
 from jitclient.codec.steps.sharing import Plan
 from jitclient.codec.unpickler import Unpickler
 from jitclient.codec.user_code.code import build_code
-from jitclient.codec.user_code.names import VALUES, installed_module
-
-Maker = Callable[..., Any]
-
-MAKERS: dict[str, Maker] = {}
-"""What makes an object, by the name of its step: called with the builder and the step's arguments."""
-
-FILLERS: dict[str, Callable[..., None]] = {}
-"""What completes an object: called with the builder, the object and the step's arguments."""
-
-
-def register(makers: dict[str, Maker], fillers: dict[str, Callable[..., None]]) -> None:
-    """Register steps that need no builder: called with the other arguments alone."""
-    MAKERS.update({op: _without_builder(maker) for op, maker in makers.items()})
-    FILLERS.update({op: _without_builder(filler) for op, filler in fillers.items()})
-
-
-def _without_builder(step: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda builder, *args: step(*args)
+from jitclient.codec.user_code.names import VALUES, installed_attribute, installed_module
 
 
 class Builder(Unpickler):
@@ -38,29 +25,30 @@ class Builder(Unpickler):
 
     def __init__(self, payload: bytes, codes: list[Any]) -> None:
         super().__init__(io.BytesIO(payload))
-        self._payload = payload
         self.ops: list[str] = []
         self.objects: list[Any] = []
-        self.sandbox = Sandbox()
         self.plan = Plan([])
-        self.ran_user_code = False
-        self._codes = codes
-        self._n_codes = 0
+        self._payload = payload
+        self._codes = iter(codes)
+        self._sandbox = Sandbox()
         self._numbers: dict[int, int] = {}  # of namespaces
-        self._callables: dict[str, Maker] = dict(VALUES)
-        self.again: list[Callable[[], None]] = []  # completions that user code may undo
-        self.at_end: list[Callable[[], None]] = []  # what is to be done when all objects are made
+        self._ran_user_code = False
+        self._again: list[Callable[[], Any]] = []  # completions that user code may undo
+        self._at_end: list[Callable[[], None]] = []  # what is to be done when all objects are made
+        self._callables: dict[str, Callable[..., Any]] = {}
 
     def run(self) -> tuple[Any, list[Any]]:
-        """Runs all steps; gives the function and its extras. Values that user code changed meanwhile are put back."""
+        """Run all steps; the function and its extras. Values that user code changed meanwhile are put back."""
         head = head_of(self.load())
-        self.plan = Plan(read_program(self._payload).items if head.has_classes else [])
+        self.plan = Plan(read(self._payload).items if head.has_classes else [])
         try:
+            self._callables = {
+                **VALUES,
+                **{op: partial(self._make, op, maker) for op, maker in self._makers().items()},
+                **{COMPLETES + op: partial(self._fill, filler) for op, filler in self._fillers().items()},
+            }
             self.load()
-            if self.ran_user_code:
-                for fill in self.again:
-                    fill()
-            for finish in self.at_end:
+            for finish in [*(self._again if self._ran_user_code else ()), *self._at_end]:
                 finish()
             fn, extras = self.load()
         finally:
@@ -71,60 +59,132 @@ class Builder(Unpickler):
         """The object with that number."""
         return self.objects[number]
 
-    def maker(self, name: str) -> Maker:
+    def maker(self, name: str) -> Callable[..., Any]:
         """What a step or a value is made by."""
-        found = self._callables.get(name)
-        if found is None:
-            if name.startswith(COMPLETES):
-                found = partial(self._fill, FILLERS[name.removeprefix(COMPLETES)])
-            else:
-                found = partial(self._make, name, MAKERS[name])
-            self._callables[name] = found
-        return found
+        return self._callables[name]
 
-    def code(self, body: Any) -> CodeType:
-        """The next code object, at its place in the user's files."""
-        n = self._n_codes
-        self._n_codes += 1
-        return build_code(body, self._codes[n] if n < len(self._codes) else ())
+    def _makers(self) -> dict[str, Callable[..., Any]]:
+        """What makes an object, by the name of its step."""
+        return {
+            **make_values.MAKERS,
+            "alias": self._sandbox.add_alias,
+            "bind": self._bind,
+            "class": make_classes.make_class,
+            "flags": self._flags,
+            "function": self._function,
+            "namespace": self._namespace,
+            "of_client": self._of_client,
+            "patch": self._patch,
+            "source": self._source,
+            "trap": self._trap,
+        }
 
-    def namespace(self) -> ModuleType:
-        """A new module, which is the object that is being made."""
-        module = self.sandbox.new_module()
-        self._numbers[id(module)] = len(self.objects)
-        return module
+    def _fillers(self) -> dict[str, Callable[..., None]]:
+        """What completes an object, by the name of its step: called with the object and the step's arguments."""
+        containers = dict.fromkeys(("add", "extend", "update"), self._hold)
+        return {**make_values.FILLERS, **make_classes.FILLERS, **containers}
 
-    def home(self, home: str | ModuleType) -> dict[str, Any]:
-        """The globals of the function that is being made."""
-        module: ModuleType = installed_module(home) if isinstance(home, str) else home
-        group = self.plan.group_of.get(len(self.objects))
-        if group is not None and module is home:
-            module = group.module(self._numbers[id(home)], self.sandbox.new_module)
-        return vars(module)
-
-    def views(self, home: ModuleType, value: Any) -> Iterator[tuple[ModuleType, Any]]:
-        """The namespaces in which the name that is being bound is read, each with the value that it has there.
-
-        A group of shared classes has modules of its own.
-        """
-        yield home, value
-        for group in self.plan.readers.get(len(self.objects), ()):
-            module = partial(group.module, new=self.sandbox.new_module)
-            number = self._numbers.get(id(value))
-            yield module(self._numbers[id(home)]), value if number is None else module(number)
-
-    def _make(self, op: str, maker: Maker, needs: list[int], *args: Any) -> Any:
+    def _make(self, op: str, maker: Callable[..., Any], needs: list[int], *args: Any) -> Any:
         number = len(self.objects)
         if number in self.plan.shared:
             obj = self.plan.shared[number]
             if op == "function":
-                self._n_codes += 1
+                next(self._codes, None)
         else:
-            obj = maker(self, *args)
+            obj = maker(*args)
+            self._ran_user_code |= op == "class" and args[0] != make_classes.EXACT
         self.ops.append(op)
         self.objects.append(obj)
         return obj
 
     def _fill(self, filler: Callable[..., None], number: int, *args: Any) -> None:
         if number not in self.plan.shared:
-            filler(self, self.objects[number], *args)
+            filler(self.objects[number], *args)
+
+    def _hold(self, target: Any, items: Any) -> None:
+        def fill() -> None:
+            target.clear()
+            (target.extend if type(target) is list else target.update)(items)
+
+        fill()
+        self._again.append(fill)
+
+    def _function(
+        self, code: Any, home: str | ModuleType, name: str, closure: list[Any], rebinds: bool
+    ) -> FunctionType:
+        module: ModuleType = installed_module(home) if isinstance(home, str) else home
+        group = self.plan.group_of.get(len(self.objects))
+        if group is not None and module is home:
+            module = group.module(self._numbers[id(home)], self._sandbox.new_module)
+        func = FunctionType(self._placed(code), vars(module), name, None, tuple(closure))
+        func.__qualname__ = name
+        return func
+
+    def _source(self, name: str, is_package: bool, code: Any, home: ModuleType, gone: list[str]) -> CodeType:
+        body = self._placed(code)
+        self._sandbox.add_source(Source(name, is_package, body, home, gone))
+        return body
+
+    def _placed(self, body: Any) -> CodeType:
+        """A code object, at the next of the places in the user's files."""
+        return build_code(body, next(self._codes, ()))
+
+    def _namespace(self) -> ModuleType:
+        module = self._sandbox.new_module()
+        self._numbers[id(module)] = len(self.objects)
+        return module
+
+    def _bind(self, home: ModuleType, name: str, bound: Any) -> None:
+        for module, value in self._views(home, bound):
+            if isinstance(value, ModuleType) and value.__name__ != "numpy":
+                value = guarded(value)
+            bind = partial(vars(module).__setitem__, name, value)
+            bind()
+            self._again.append(bind)
+
+    def _patch(self, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
+        for module, value in self._views(home, put):
+            names = vars(module)
+            if not isinstance(value, Trap) and _is_as_installed(names[name], dotted, value):
+                continue
+            view = names[name] = viewed(names[name])
+            for part in dotted[:-1]:
+                inner = viewed(getattr(view, part))
+                vars(view)[part] = inner
+                view = inner
+            vars(view)[dotted[-1]] = value
+
+    def _views(self, home: ModuleType, value: Any) -> Iterator[tuple[ModuleType, Any]]:
+        """The namespaces in which the name that is being bound is read, each with the value that it has there.
+
+        A group of shared classes has modules of its own.
+        """
+        yield home, value
+        for group in self.plan.readers.get(len(self.objects), ()):
+            module = partial(group.module, new=self._sandbox.new_module)
+            number = self._numbers.get(id(value))
+            yield module(self._numbers[id(home)]), value if number is None else module(number)
+
+    def _trap(self, is_ambient: bool, message: str) -> Trap:
+        return self._armed_at_end(Trap(is_ambient, message, is_armed=False))
+
+    def _flags(self, message: str, flags: Any) -> Trap:
+        return self._armed_at_end(Flags(message, dict(flags), is_armed=False))
+
+    def _of_client(self, is_callable: bool) -> Any:
+        trap = self._trap(False, "it uses what was only to be handed over to a callback")
+        return (lambda *args, **kwargs: trap._fail()) if is_callable else trap
+
+    def _armed_at_end(self, trap: Trap) -> Trap:
+        self._at_end.append(partial(arm, trap))
+        return trap
+
+
+def _is_as_installed(module: Any, dotted: list[str], value: Any) -> bool:
+    """Whether a module has this value anyway: then code sees the module itself."""
+    real = vars(module)["_real"] if isinstance(module, ModuleView) else module
+    try:
+        held = installed_attribute(real.__name__, ".".join(dotted))
+        return type(held) is type(value) and bool(held == value)
+    except Exception:  # it may be missing here, or compare in any way it likes
+        return False

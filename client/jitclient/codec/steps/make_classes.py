@@ -3,29 +3,31 @@
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.codec.steps import captured
-from jitclient.codec.steps.builder import MAKERS, Builder, register
 from jitclient.codec.steps.sharing import is_captured_class, note_class
 from jitclient.codec.user_code.ownership import is_user_class
-from jitclient.codec.user_code.registry import register as register_node
+from jitclient.codec.user_code.registry import register
+
+EXACT = "exact"
+"""How a class is made whose namespace says all there is; other ways run code of the user's."""
 
 
-def _class(builder: Builder, mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
+def make_class(mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
+    """A class, as its step says."""
     parents = tuple(bases)
     names = {"__module__": captured.__name__, "__qualname__": name, **dict(namespace)}
-    if mode == "exact":
+    if mode == EXACT:
         cls = _make_exactly(meta, name, parents, names)
-    else:
-        builder.ran_user_code = True
-        if mode == "restored_enum":
-            names.update(__new__=_plain_member, __init__=_do_nothing)
+    elif mode == "restored_enum":
+        names.update(__new__=_plain_member, __init__=_do_nothing)
         cls = _make_as_stated(meta, name, parents, names, dict(keywords))
-        if mode == "restored_enum":
-            for attribute in ("__init__", "__new_member__"):
-                type.__delattr__(cls, attribute)
+        for attribute in ("__init__", "__new_member__"):
+            type.__delattr__(cls, attribute)
+    else:
+        cls = _make_as_stated(meta, name, parents, names, dict(keywords))
     note_class(cls)
     return cls
 
@@ -109,14 +111,11 @@ def _register_abc(cls: Any, subclasses: Any) -> None:
         abc.ABCMeta.register(cls, subclass)
 
 
-MAKERS.update({"class": _class})
-register(
-    makers={},
-    fillers={
-        "impose": _impose,
-        "register": lambda cls, kind, arguments: register_node(cls, kind, tuple(arguments)),
-        "register_abc": _register_abc,
-        "restore_members": _restore_members,
-        "set_attribute": type.__setattr__,
-    },
-)
+FILLERS: dict[str, Callable[..., None]] = {
+    "impose": _impose,
+    "register": lambda cls, kind, arguments: register(cls, kind, tuple(arguments)),
+    "register_abc": _register_abc,
+    "restore_members": _restore_members,
+    "set_attribute": type.__setattr__,
+}
+"""What completes a class: called with it and the step's arguments."""

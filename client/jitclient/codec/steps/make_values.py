@@ -1,25 +1,17 @@
-"""Steps of a program that make containers, instances, and objects of numpy and JAX."""
+"""Steps of a program that need nothing but their arguments: containers, instances, objects of numpy and JAX."""
 
 import importlib
 import threading
 import typing
 import weakref
 from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from jitclient.codec.reducers.jitted import rebuild_jit
-from jitclient.codec.steps.builder import FILLERS, Builder, register
+from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.registry import register_late
 from jitclient.errors import CaptureError, Incompatible
-
-
-def _hold(builder: Builder, target: Any, items: Any) -> None:
-    def fill() -> None:
-        target.clear()
-        (target.extend if type(target) is list else target.update)(items)
-
-    fill()
-    builder.again.append(fill)
 
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:
@@ -28,6 +20,11 @@ def _state(target: Any, attributes: Any, slots: Any) -> None:
         object.__getattribute__(target, "__dict__").update(attributes)
     for name, value in slots:
         object.__setattr__(target, name, value)
+
+
+def _attributes(func: FunctionType, attributes: Any) -> None:
+    for name, value in attributes:
+        setattr(func, name, value)
 
 
 def _append(target: Any, items: Any) -> None:
@@ -110,10 +107,6 @@ def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:
     return make(tree_util.default_registry, node, list(children))
 
 
-def _tree(is_leaf: bool, kind: Any, data: Any, children: Any) -> Any:
-    return treedef(is_leaf, None if kind is None else (kind, data), children)
-
-
 def _device(platform: str, number: int) -> Any:
     import jax
 
@@ -127,39 +120,49 @@ def _opaque(program: str, number: int) -> Any:
     raise CaptureError("it is given what only a trace knows, such as a jaxpr of `jax.vjp`")
 
 
-FILLERS.update(dict.fromkeys(("add", "extend", "update"), _hold))
-register(
-    makers={
-        "address": lambda target: target if type(target) is int else id(target),
-        "array": numpy_array,
-        "bare": object.__new__,
-        "bytearray": bytearray,
-        "call": lambda func, arguments: func(*arguments),
-        "device": _device,
-        "dict": dict,
-        "fresh": lambda module, name: getattr(importlib.import_module(module), name)(),
-        "frozenset": frozenset,
-        "jax_array": jax_array,
-        "jit": lambda func, options: rebuild_jit(func, dict(options)),
-        "list": list,
-        "lock": lambda is_reentrant: threading.RLock() if is_reentrant else threading.Lock(),
-        "new": lambda cls, arguments, maker: (maker or cls).__new__(cls, *arguments),
-        "object_array": _object_array,
-        "opaque": _opaque,
-        "partial": lambda kind, func, args, keywords: kind(func, *args, **dict(keywords)),
-        "prng_key": _prng_key,
-        "set": set,
-        "treedef": _tree,
-        "typed_dict": _typed_dict,
-        "typevar": _type_variable,
-        "weakref": weak_reference,
-    },
-    fillers={
-        "append": _append,
-        "call_on": lambda target, method, arguments: method(target, *arguments),
-        "call_setter": lambda target, setter, state: setter(target, state),
-        "set_items": _set_items,
-        "setstate": lambda target, state: target.__setstate__(state),
-        "state": _state,
-    },
-)
+MAKERS: dict[str, Callable[..., Any]] = {
+    "address": lambda target: target if type(target) is int else id(target),
+    "array": numpy_array,
+    "bare": object.__new__,
+    "bytearray": bytearray,
+    "call": lambda func, arguments: func(*arguments),
+    "cell": CellType,
+    "code": from_bytes,
+    "device": _device,
+    "dict": dict,
+    "fresh": lambda module, name: getattr(importlib.import_module(module), name)(),
+    "frozenset": frozenset,
+    "jax_array": jax_array,
+    "jit": lambda func, options: rebuild_jit(func, dict(options)),
+    "list": list,
+    "lock": lambda is_reentrant: threading.RLock() if is_reentrant else threading.Lock(),
+    "method": MethodType,
+    "names": vars,
+    "new": lambda cls, arguments, maker: (maker or cls).__new__(cls, *arguments),
+    "object_array": _object_array,
+    "opaque": _opaque,
+    "partial": lambda kind, func, args, keywords: kind(func, *args, **dict(keywords)),
+    "prng_key": _prng_key,
+    "set": set,
+    "treedef": lambda is_leaf, kind, data, children: treedef(is_leaf, None if kind is None else (kind, data), children),
+    "typed_dict": _typed_dict,
+    "typevar": _type_variable,
+    "weakref": weak_reference,
+    "whole": lambda home: None,
+}
+"""What makes an object, by the name of its step."""
+
+FILLERS: dict[str, Callable[..., None]] = {
+    "annotations": lambda func, annotations: setattr(func, "__annotations__", dict(annotations)),
+    "append": _append,
+    "attributes": _attributes,
+    "call_on": lambda target, method, arguments: method(target, *arguments),
+    "call_setter": lambda target, setter, state: setter(target, state),
+    "defaults": lambda func, defaults: setattr(func, "__defaults__", defaults),
+    "kwdefaults": lambda func, defaults: setattr(func, "__kwdefaults__", dict(defaults)),
+    "set_cell": lambda cell, content: setattr(cell, "cell_contents", content),
+    "set_items": _set_items,
+    "setstate": lambda target, state: target.__setstate__(state),
+    "state": _state,
+}
+"""What completes an object: called with it and the step's arguments."""

@@ -20,7 +20,7 @@ from typing import Any
 from jitclient.codec.graph.nodes import fingerprint
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import Reduced, Reference
-from jitclient.codec.steps.reading import Item
+from jitclient.codec.steps.format import Item
 from jitclient.codec.unpickler import references
 from jitclient.codec.user_code.registry import is_registered
 
@@ -124,25 +124,27 @@ class Plan:
         self._mentioned: dict[int, list[int]] = {}
         self.shared: dict[int, Any] = {}
         self.groups: list[Group] = []
-        self._new: list[Group] = []
         self.group_of: dict[int, Group] = {}
         self.readers: dict[int, list[Group]] = {}
         self._inert = self._parts_of_definitions()
         self._rank = self._ranks()
-        for number, item in enumerate(self._items):
+        for number, item in enumerate(items):
             if item.op == "class" and number not in self.shared:
                 self._plan_class(number)
 
     def publish(self, objects: list[Any]) -> None:
         """Offer what this load made to later ones."""
-        for group in self._new:
-            group.publish(objects)
+        for group in self.groups:
+            if not group.made:
+                group.publish(objects)
 
     def _plan_class(self, number: int) -> None:
         reached = self._reached(number)
         if reached is None:
             return
-        key = self._key(number, reached)
+        # which of several equal definitions it and those it reaches are
+        ranks = [(place, self._rank[n]) for place, n in enumerate(reached) if n in self._rank]
+        key = fingerprint(number, self._parts, _reference) + to_bytes(ranks)
         numbers = [n for n in reached if self._items[n].op not in _NOT_SUBSTITUTED]
         group = _living.get(key)
         if group is not None and group.is_intact():
@@ -152,17 +154,11 @@ class Plan:
             return
         group = Group(key, numbers)
         self.groups.append(group)
-        self._new.append(group)
         for n in reached:
             if self._items[n].op in ("bind", "patch"):
                 self.readers.setdefault(n, []).append(group)
             elif n not in self.shared:
                 self.group_of.setdefault(n, group)
-
-    def _key(self, number: int, reached: list[int]) -> bytes:
-        """The definition of a class, and which of several equal ones it and those it reaches are."""
-        ranks = [(place, self._rank[n]) for place, n in enumerate(reached) if n in self._rank]
-        return fingerprint(number, self._parts, _reference) + to_bytes(ranks)
 
     def _ranks(self) -> dict[int, int]:
         """For every class that has a namesake: how many earlier classes have the same definition."""
