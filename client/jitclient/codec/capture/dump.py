@@ -15,7 +15,7 @@ from jitclient.codec.graph.set_order import set_order
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import Pickler
 from jitclient.codec.plain import Reduced
-from jitclient.codec.reducers import containers, functions, opaque, others, wrappers  # noqa: F401  (they register)
+from jitclient.codec.reducers import containers, functions, others, wrappers  # noqa: F401  (they register)
 from jitclient.codec.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
 from jitclient.codec.tracers import holds_tracer
 from jitclient.codec.user_code.code import canonical_code

@@ -1,14 +1,27 @@
-"""Arrays and dtypes of numpy."""
+"""Arrays of numpy and JAX, and the other objects of theirs: dtypes, keys, jitted functions, tree definitions, devices.
 
+jax is never imported here: a program that holds such an object has imported it.
+"""
+
+import sys
 from typing import Any
 
 import numpy as np
 
+from jitclient.codec.ambient.registries import is_primitive
 from jitclient.codec.graph.nodes import Node, Value
-from jitclient.codec.graph.walker import Walker, describes, describes_as
+from jitclient.codec.graph.walker import Describer, Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.instances import describe_instance
-from jitclient.codec.user_code.names import lookup
+from jitclient.codec.reducers.jitted import own_attributes
+from jitclient.codec.user_code.installed import OURS
+from jitclient.codec.user_code.names import holder_of, lookup
+from jitclient.errors import CaptureError
+
+_JIT_OPTIONS = (
+    *("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"),
+    *("keep_unused", "inline", "device", "backend"),
+)
 
 
 @describes(np.ndarray)
@@ -16,11 +29,13 @@ def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
     walker.uses_package("numpy")
     if array.dtype.hasobject:
         return _object_array(walker, array)
-    writeable = bool(array.flags.writeable)
+    return Node("array", array, [walker.value(array.dtype), list(array.shape), *content_of_array(array)])
+
+
+def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, bool]:
+    """The bytes of an array, whether it can be written to, and whether it lies column by column."""
     by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
-    data = array.tobytes("F" if by_column else "C")
-    dtype = walker.value(array.dtype)
-    return Node("array", array, [dtype, list(array.shape), data, writeable, by_column])
+    return array.tobytes("F" if by_column else "C"), bool(array.flags.writeable), by_column
 
 
 @describes_as("object_array")
@@ -51,3 +66,84 @@ def describe_ufunc(walker: Walker, ufunc: Any) -> Value:
     if lookup("numpy", ufunc.__name__) is ufunc:
         return walker.installed(("numpy", ufunc.__name__))
     return walker.by_reference(ufunc)
+
+
+def _primitive(walker: Walker, primitive: Any) -> Value:
+    home = holder_of(primitive)
+    if home is None:  # its rules are in JAX's tables
+        raise CaptureError(f"a primitive of the program's own cannot be captured: {primitive}")
+    return walker.installed(home)
+
+
+def _array_of_jax(walker: Walker, array: Any) -> Value:
+    import jax
+
+    if isinstance(array, jax.core.Tracer):
+        raise CaptureError("a tracer of a transformation that is under way cannot be captured")
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        node = Node("prng_key", array)
+        data = np.asarray(jax.random.key_data(array))
+        node.args = [str(jax.random.key_impl(array)), walker.value(data)]
+        return node
+    if not array.is_fully_addressable:
+        raise CaptureError("an array that is spread over several processes cannot be captured")
+    weak = bool(getattr(array, "weak_type", False))
+    parts = [walker.value(np.asarray(array)), weak]
+    if jax.sharding.AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types:  # its place is part of its type
+        parts.append(walker.value(array.sharding))
+    return Node("jax_array", array, parts)
+
+
+@describes_as("treedef")
+def _tree(walker: Walker, node: Node, tree: Any) -> None:
+    data = tree.node_data()
+    kind, metadata = map(walker.value, data or (None, None))
+    is_leaf = data is None and tree.num_leaves == 1
+    node.args = [is_leaf, kind, metadata, [walker.value(child) for child in tree.children()]]
+
+
+@describes_as("jit")
+def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
+    node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+    attributes = own_attributes(jitted, jitted._fun)
+    if attributes:
+        node.fill("state", walker.pairs(attributes), [])
+
+
+def _device(walker: Walker, device: Any) -> Value:
+    """By its position, as the daemon's devices may be of another platform."""
+    import jax
+
+    alike = jax.devices(device.platform)
+    is_default = alike == jax.devices()
+    return Node("device", device, ["" if is_default else device.platform, alike.index(device)])
+
+
+def describer_of_jax(obj: Any) -> Describer | None:
+    """What describes an object of JAX's, or None."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    if is_primitive(obj):
+        return _primitive
+    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
+        return None
+    if isinstance(obj, jax.Array):
+        return _array_of_jax
+    if isinstance(obj, jax.Device):
+        return _device
+    return {"PjitFunction": _jitted, "PyTreeDef": _tree}.get(type(obj).__name__)
+
+
+def jit_options(info: Any) -> dict[str, Any]:
+    """The keywords of `jax.jit` that made a jitted function, where they are not the defaults."""
+    given = {name: getattr(info, name, None) for name in _JIT_OPTIONS}
+    options = {name: value for name, value in given.items() if value not in ((), None, False)}
+    if info.compiler_options_kvs:
+        options["compiler_options"] = dict(info.compiler_options_kvs)
+    for side in ("in", "out"):
+        leaves = getattr(info, f"{side}_shardings_leaves")
+        if not all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
+            tree = getattr(info, f"{side}_shardings_treedef")
+            options[f"{side}_shardings"] = tree.unflatten(leaves)
+    return options

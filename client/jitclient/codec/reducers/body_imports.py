@@ -64,14 +64,12 @@ def _source(walker: Walker, name: str, is_named: bool) -> Node | None:
         return walker.bindings[at]
     spec, live = source_of(name), sys.modules.get(name)
     if spec is not None:
-        node = walker.bindings[at] = Node("source", None)
+        node = walker.bindings[at] = Node("source")
         walker.later(node, lambda: _describe_source(walker, node, name, spec, live))
-        return node
-    if live is not None and is_named:
-        node = walker.bindings[at] = Node("alias", None)
-        walker.later(node, lambda: _describe_live(walker, node, name, live))
-        return node
-    return None
+    elif live is not None and is_named:
+        node = walker.bindings[at] = Node("alias", None, [name, namespace_of(walker, vars(live))])
+        walker.later(node, lambda: node.needs.append((whole(walker, vars(live)), True)))
+    return walker.bindings.get(at)
 
 
 def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, live: ModuleType | None) -> None:
@@ -141,8 +139,3 @@ def _watch_definition(walker: Walker, value: Any, module: str) -> None:
         for name, held in list(vars(value).items()):
             if not name.startswith("__") or isinstance(held, FunctionType):
                 _watch_definition(walker, held, module)
-
-
-def _describe_live(walker: Walker, node: Node, name: str, live: ModuleType) -> None:
-    node.args = [name, namespace_of(walker, vars(live))]
-    node.needs.append((whole(walker, vars(live)), True))

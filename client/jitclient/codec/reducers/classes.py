@@ -17,8 +17,8 @@ from jitclient.codec.user_code.registry import refuse_registered, registration_o
 _SILENT_HOOKS = (object, typing.Generic)
 """Installed classes whose `__init_subclass__` leaves nothing but attributes behind."""
 
-_REPLAY_KEYWORDS = {"_pytree__is_pytree": "pytree"}
-"""Attribute -> the keyword of the class statement that it remembers (flax.nnx)."""
+_IS_PYTREE = "_pytree__is_pytree"
+"""The attribute in which flax.nnx remembers the keyword `pytree` of a class statement."""
 
 
 def describe_class(walker: Walker, cls: type) -> Value:
@@ -45,11 +45,7 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
     walker.watch.class_(cls)
     body = body_of(cls, keep_docs="docs" in walker.options)
     mode = _how_to_make(cls)
-    keywords = {
-        keyword: cls.__dict__[attribute]
-        for attribute, keyword in _REPLAY_KEYWORDS.items()
-        if attribute in cls.__dict__ and mode == "replay"
-    }
+    keywords = {"pytree": vars(cls)[_IS_PYTREE]} if mode == "replay" and _IS_PYTREE in vars(cls) else {}
     shows_name = "qualnames" in walker.options or "__dataclass_fields__" in vars(cls)
     named = {"__qualname__": cls.__qualname__} if shows_name and cls.__qualname__ != cls.__name__ else {}
     node.args = [
@@ -66,9 +62,10 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
         node.args[0] = "restored_enum"
         members = [[name, walker.pairs(state)] for name, state in body.members.items()]
         node.fill("restore_members", members)
-    virtual = _virtual_subclasses(cls)
+    virtual = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
     if virtual:
-        node.fill("register_abc", [walker.value(subclass) for subclass in virtual], lenient=True)
+        in_order = sorted(virtual, key=lambda subclass: (subclass.__name__, subclass.__module__))
+        node.fill("register_abc", [walker.value(subclass) for subclass in in_order], lenient=True)
     registration = registration_of(cls)
     if registration is not None and not (mode == "replay" and _registers_itself(cls)):
         kind, arguments = registration
@@ -77,11 +74,8 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
 
 def _registers_itself(cls: type) -> bool:
     """Whether making a class registers it with JAX, by functions generated for it."""
-    makers = [base for kind in (type(cls), cls) for base in inspect.getmro(kind)]
-    return any(maker.__module__.startswith(_REGISTERING) for maker in makers)
-
-
-_REGISTERING = ("equinox.", "flax.nnx.")
+    makers = (*inspect.getmro(type(cls)), *cls.__mro__)
+    return any(maker.__module__.startswith(("equinox.", "flax.nnx.")) for maker in makers)
 
 
 def _how_to_make(cls: type) -> str:
@@ -94,17 +88,8 @@ def _how_to_make(cls: type) -> str:
         return "enum"
     if any(not is_user_class(m) and m not in _PLAIN_METACLASSES for m in type(cls).__mro__):
         return "replay"
-    for base in cls.__mro__[1:]:
-        hooked = "__init_subclass__" in vars(base) and base not in _SILENT_HOOKS
-        if hooked and not is_user_class(base):
-            return "replay"
-    return "exact"
+    hooked = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and base not in _SILENT_HOOKS]
+    return "exact" if all(map(is_user_class, hooked)) else "replay"
 
 
 _PLAIN_METACLASSES = (type, abc.ABCMeta, object)
-
-
-def _virtual_subclasses(cls: type) -> list[type]:
-    """Classes that were registered with an abstract base class, in the order of their names."""
-    found = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
-    return sorted(found, key=lambda subclass: (subclass.__name__, subclass.__module__))

@@ -29,7 +29,8 @@ def _dict(walker: Walker, node: Node, mapping: dict[Any, Any]) -> None:
     if id(mapping) in walker.keyed_by_address:
         node.fill("update", [[_by_address(walker, key), walker.value(item)] for key, item in mapping.items()])
     elif mapping:
-        node.fill("update", dict(mapping) if _holds_atoms(mapping) else walker.pairs(mapping))
+        has_atoms = ATOMS.issuperset(map(type, mapping)) and ATOMS.issuperset(map(type, mapping.values()))
+        node.fill("update", dict(mapping) if has_atoms else walker.pairs(mapping))
 
 
 _LOWEST = 2**32  # of all addresses that `id` gives
@@ -39,10 +40,6 @@ def _by_address(walker: Walker, key: Any) -> Value:
     if type(key) is tuple:
         return tuple([_by_address(walker, part) for part in key])
     return walker.address(key) if type(key) is int and key > _LOWEST else walker.value(key)
-
-
-def _holds_atoms(mapping: dict[Any, Any]) -> bool:
-    return ATOMS.issuperset(map(type, mapping)) and ATOMS.issuperset(map(type, mapping.values()))
 
 
 @describes_as("set", set)
@@ -58,12 +55,11 @@ def _frozenset(walker: Walker, node: Node, items: frozenset[Any]) -> None:
 
 def _in_canonical_order(walker: Walker, node: Node, items: Any) -> list[Value]:
     """Values of a set; objects with an identity come last, put in order once all is described."""
-    plain = [item for item in items if is_plain(item)]
-    others = [item for item in items if not is_plain(item)]
-    in_order = sorted((walker.value(item) for item in plain), key=to_bytes)
+    in_order = sorted((walker.value(item) for item in items if is_plain(item)), key=to_bytes)
+    others = [walker.value(item) for item in items if not is_plain(item)]
     if others:
         walker.unordered.append(node)
-    return in_order + [walker.value(item) for item in others]
+    return in_order + others
 
 
 @describes(bytearray)

@@ -57,9 +57,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
         _add_references(walker, node, func.__globals__, refs, handed.names)
 
 
-def _add_references(
-    walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str] = ()
-) -> None:
+def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str]) -> None:
     """Make a node need all that its code reads from `names`, but for what is only `handed` over to the client."""
     walker.words |= refs.words
     if refs.words & _READERS_OF_PLACES:

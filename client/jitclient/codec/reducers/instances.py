@@ -7,12 +7,21 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.ambient.world import watch
-from jitclient.codec.graph.nodes import Node, Value, type_name
+from jitclient.codec.graph.nodes import Node, type_name
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.plain import Reduced
-from jitclient.codec.reducers.attributes import attributes_of, dict_of, slots_of, without_caches
+from jitclient.codec.reducers.attributes import (
+    CONTENT,
+    NEW,
+    attributes_of,
+    dict_of,
+    is_kd_tree,
+    layout_of,
+    make_base,
+    slots_of,
+    without_caches,
+)
 from jitclient.codec.reducers.functions import state_of
-from jitclient.codec.reducers.layouts import CONTENT, NEW, is_kd_tree, layout_of, make_base
 from jitclient.codec.reducers.own_pickles import (
     Parts,
     forgotten,
@@ -49,14 +58,9 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
     if not is_user_class(type(obj)):
         walker.leaves_caches_empty(dict_of(obj).values())
     is_known = _is_known_by_its_base(type(obj))
-    if is_known and not says_itself(type(obj)):
-        _describe_by_state(walker, node, obj, frozenset())
-        return
-    parts, lost = _remaking(walker, obj)
-    if is_known:
-        lost = lost or frozenset()
-    if lost is not None:
-        _describe_by_state(walker, node, obj, lost)
+    parts, lost = (None, None) if is_known and not says_itself(type(obj)) else _remaking(walker, obj)
+    if is_known or lost is not None:
+        _describe_by_state(walker, node, obj, lost or frozenset())
     elif isinstance(parts, str):
         module = pickle.whichmodule(obj, parts)  # type: ignore[attr-defined]
         if is_user_module(module):
@@ -114,7 +118,9 @@ def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> No
         # their __new__ wants the function, which their state holds
         node.op, node.args = "bare", [walker.value(type(obj))]
     elif make is NEW:
-        node.args = _made_by_new(walker, args[0], args[1:])
+        cls, maker = args[0], maker_of(args[0])  # whose `__new__` is called
+        given = walker.value(maker) if "__new__" in vars(maker) and maker is not cls else None
+        node.args = [walker.value(cls), [walker.value(argument) for argument in args[1:]], given]
     else:
         node.op, node.args = "call", [walker.value(make), walker.value(tuple(args))]
     if items is not None:
@@ -123,13 +129,6 @@ def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> No
         node.fill("set_items", [[walker.value(k), walker.value(v)] for k, v in pairs])
     if state is not None:
         _describe_state(walker, node, obj, state, setter)
-
-
-def _made_by_new(walker: Walker, cls: type, args: tuple[Any, ...]) -> list[Value]:
-    """A class, arguments, and whose `__new__` to call with them."""
-    maker = maker_of(cls)
-    given = walker.value(maker) if "__new__" in vars(maker) and maker is not cls else None
-    return [walker.value(cls), [walker.value(argument) for argument in args], given]
 
 
 def _reduced(obj: Any) -> Parts | str:

@@ -49,26 +49,22 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
     if value is MISSING:
         return bind(walker, names, "__getattr__", {()}) if "__getattr__" in names else []
     bound = [_binding(walker, names, name, value)]
-    if isinstance(value, type):
-        for chain in sorted(chains):
+    for chain in sorted(chains) if isinstance(value, type | ModuleType) else ():
+        if isinstance(value, type):
             bound += _read_of_class(walker, value, chain)
-    if isinstance(value, ModuleType):
-        for chain in sorted(chains):
-            if not is_user_module(value.__name__):
-                bound += _patches(walker, names, name, value, chain)
-            elif chain:
-                bound += bind(walker, vars(value), chain[0], {chain[1:]})
-            else:
-                bound.append(whole(walker, vars(value)))
+        elif not is_user_module(value.__name__):
+            bound += _patches(walker, names, name, value, chain)
+        elif chain:
+            bound += bind(walker, vars(value), chain[0], {chain[1:]})
+        else:
+            bound.append(whole(walker, vars(value)))
     return bound
 
 
 def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
     """The binding of a name for callbacks, unless other code reads it."""
-    value = names.get(name, MISSING)
+    value, at = names.get(name, MISSING), (id(names), name)
     walker.watch.name(names, name, value)
-
-    at = (id(names), name)
 
     def look() -> None:
         if value is MISSING or any(bound is walker.bindings.get(at) for bound, _ in user.needs):
@@ -118,15 +114,12 @@ def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> No
     node = walker.bindings.get(at)
     if node is None or is_of_client(node.args[2]):
         node = walker.bindings.setdefault(at, Node("bind", None))
-        node.args = [namespace_of(walker, names), name, _without_contents(walker, value)]
+        is_module = isinstance(value, ModuleType) and is_user_module(
+            value.__name__
+        )  # what is read of it is bound apart
+        described = namespace_of(walker, vars(value)) if is_module else walker.value(value)
+        node.args = [namespace_of(walker, names), name, described]
     return node
-
-
-def _without_contents(walker: Walker, value: Any) -> Value:
-    """A user module as a name sees it: what is read of it is bound separately."""
-    if isinstance(value, ModuleType) and is_user_module(value.__name__):
-        return namespace_of(walker, vars(value))
-    return walker.value(value)
 
 
 def whole(walker: Walker, names: dict[str, Any]) -> Node:
@@ -137,9 +130,9 @@ def whole(walker: Walker, names: dict[str, Any]) -> Node:
         node = walker.bindings[at] = Node("whole", None, [namespace_of(walker, names)])
         walker.watch.size(names)
         for name in sorted(n for n in names if not (n.startswith("__") and n.endswith("__"))):
-            walker.watch.name(names, name, names[name])
-            node.needs.append((_binding(walker, names, name, names[name]), True))
             value = names[name]
+            walker.watch.name(names, name, value)
+            node.needs.append((_binding(walker, names, name, value), True))
             if isinstance(value, ModuleType) and is_user_module(value.__name__):
                 node.needs.append((whole(walker, vars(value)), True))
     return node
@@ -177,7 +170,11 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
         is_ours = ambient is not None or is_user_made(held) or is_flags(held)
         if is_ours or _is_settings(held) or _may_be_other(value, part, held):
             walker.patches.add((value.__name__, part))
-            bound.append(_patch(walker, names, name, dotted, held))
+            at = (id(names), name, dotted)
+            if at not in walker.bindings:
+                node = walker.bindings[at] = Node("patch")
+                node.args = [namespace_of(walker, names), name, list(dotted), walker.value(held)]
+            bound.append(walker.bindings[at])
         value = held
     if isinstance(value, type):
         bound += _read_of_class(walker, value, ())
@@ -197,29 +194,12 @@ def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
     return [found] if isinstance(found, Node) else []
 
 
-def _patch(walker: Walker, names: dict[str, Any], name: str, dotted: Chain, held: Any) -> Node:
-    at = (id(names), name, dotted)
-    node = walker.bindings.get(at)
-    if node is None:
-        node = walker.bindings[at] = Node("patch", None)
-        node.args = [namespace_of(walker, names), name, list(dotted), walker.value(held)]
-    return node
-
-
-def _may_be_missing(module: ModuleType, name: str, held: Any) -> bool:
-    """Whether a module may have something only because something was imported or put there."""
-    if module is builtins:
-        return not _is_builtin(name, held)
-    is_submodule = isinstance(held, ModuleType) and held.__name__ == f"{module.__name__}.{name}"
-    return is_submodule and "__getattr__" not in vars(module)
-
-
 def _may_be_other(module: ModuleType, name: str, held: Any) -> bool:
     """Whether another process may have something else there, or nothing: what is held travels by its own name."""
-    if _may_be_missing(module, name, held):
+    if module is builtins and not _is_builtin(name, held):
         return True
-    if isinstance(held, ModuleType):
-        return False
+    if isinstance(held, ModuleType):  # a submodule may be there only because something imported it
+        return held.__name__ == f"{module.__name__}.{name}" and "__getattr__" not in vars(module)
     if isinstance(held, functools.partial) or any(map(is_user_function, functions_in(held))):
         return True
     home = home_of(held)
@@ -229,8 +209,7 @@ def _may_be_other(module: ModuleType, name: str, held: Any) -> bool:
 
 
 def _is_settings(held: Any) -> bool:
-    if type(held) in (list, set):
-        return len(held) <= _LARGE and all(map(is_plain, held))
-    if type(held) is dict:
-        return len(held) <= _LARGE and all(map(is_plain, (*held, *held.values())))
+    if type(held) in (list, set, dict):
+        values = held.values() if type(held) is dict else ()
+        return len(held) <= _LARGE and all(map(is_plain, (*held, *values)))
     return is_plain(held)

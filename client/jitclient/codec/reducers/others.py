@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jitclient.codec.graph.nodes import Value
+from jitclient.codec.ambient.inputs import message_of
+from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Describer, Walker, describes
-from jitclient.codec.reducers.absl_flags import describe_flag_holder, describe_flags
-from jitclient.codec.reducers.arrays import describe_dtype, describe_ufunc
+from jitclient.codec.reducers.arrays import describe_dtype, describe_ufunc, describer_of_jax
 from jitclient.codec.reducers.classes import describe_class
 from jitclient.codec.reducers.instances import describe_instance
-from jitclient.codec.reducers.jax_values import describer_of_jax
 from jitclient.codec.reducers.wrappers import describe_enum_member, describe_partial
 from jitclient.codec.user_code.flags import is_flag_holder, is_flags
 from jitclient.codec.user_code.names import constant_home, home_of
@@ -30,7 +29,7 @@ def _other(walker: Walker, obj: Any) -> Value:
     if isinstance(obj, type):
         return describe_class(walker, obj)
     if is_flags(obj):
-        return describe_flags(walker, obj)
+        return _flags(walker, obj)
     home = constant_home(obj) or home_of(obj)
     if home is not None:
         return walker.installed(home)
@@ -41,4 +40,29 @@ def _other(walker: Walker, obj: Any) -> Value:
     for kind, describe in _SPECIAL:
         if isinstance(obj, kind):
             return describe(walker, obj)
-    return (describe_flag_holder if is_flag_holder(obj) else describe_instance)(walker, obj)
+    if is_flag_holder(obj):
+        walker.words.add(obj.name)  # it reads the flag of that name
+    return describe_instance(walker, obj)
+
+
+def _flags(walker: Walker, flags: Any) -> Node:
+    """Absl's flags: the values whose names some code mentions, and a trap for any other use."""
+    message = message_of("absl's flags, other than those that code names")
+    node = Node("flags", flags, [message, []])
+    walker.uses_package("absl")
+    walker.at_rest(lambda: node.replace_args([message, _values_read(walker, flags)]))
+    return node
+
+
+def _values_read(walker: Walker, flags: Any) -> list[Any]:
+    found = []
+    for name in sorted(each for each in walker.words if each in flags):
+        try:
+            value = getattr(flags, name)
+        except Exception:  # not parsed yet: whoever reads it must see that
+            continue
+        attributes = vars(flags[name])
+        if "_value" in attributes:
+            walker.watch.name(attributes, "_value", attributes["_value"])
+        found.append([name, walker.value(value)])
+    return found

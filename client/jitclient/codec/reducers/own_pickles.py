@@ -16,8 +16,7 @@ from jitclient.codec.graph.schedule import fingerprint_of, order_sets
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
-from jitclient.codec.reducers.attributes import attributes_of, dict_of, slots_of
-from jitclient.codec.reducers.layouts import NEW, base_of
+from jitclient.codec.reducers.attributes import NEW, attributes_of, base_of, dict_of, slots_of
 from jitclient.codec.reducers.unharmed import Unharmed
 from jitclient.codec.user_code.installed import OURS
 from jitclient.codec.user_code.names import MISSING

@@ -17,16 +17,8 @@ _INERT = (type, FunctionType, ModuleType)
 class Unharmed:
     """Puts back what code changes meanwhile in containers, objects, classes and namespaces that it can reach.
 
-    Args:
-        roots: what it is given; what that holds is looked after too, down to a depth.
-        owners: classes and namespaces; of what they hold, only containers are looked after.
-        room: how much may be looked after.
-
-    Attributes:
-        size: how much is.
-
-    Raises:
-        CaptureError: it can reach too much.
+    That is what `roots` hold, down to a depth, and of what `owners` hold (classes and namespaces) only containers.
+    `size` is how much that is; beyond `room`, it is a CaptureError.
     """
 
     def __init__(self, roots: Iterable[Any], owners: Iterable[Any], room: int) -> None:

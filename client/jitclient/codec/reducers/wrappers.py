@@ -113,14 +113,11 @@ def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
     types.ClassMethodDescriptorType,
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
+    types.MethodWrapperType,
 )
-def _descriptor(walker: Walker, descriptor: Any) -> Value:
-    return Reduced("attribute", (walker.value(descriptor.__objclass__), descriptor.__name__))
-
-
-@describes(types.MethodWrapperType)
-def _bound_slot(walker: Walker, method: Any) -> Value:
-    return Reduced("attribute", (walker.value(method.__self__), method.__name__))
+def _attribute(walker: Walker, obj: Any) -> Value:
+    owner = obj.__self__ if type(obj) is types.MethodWrapperType else obj.__objclass__
+    return Reduced("attribute", (walker.value(owner), obj.__name__))
 
 
 @describes(*_LOCKS)

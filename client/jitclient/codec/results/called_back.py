@@ -4,10 +4,8 @@ libraries that the program has loaded define inside of their functions.
 
 import pickle
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.codec.results.places import Placed
 from jitclient.codec.results.reader import Remade
@@ -52,12 +50,8 @@ class CalledBack(Remade):
     def __init__(self, capture: Capture, made: bytes) -> None:
         super().__init__(capture, made, _no_token)
 
-    def finders(self) -> dict[str, Callable[..., Any]]:
-        """As in `Remade`, of what may be named."""
-        return {**super().finders(), "named": self._named}
-
     def _named(self, module: str, name: str) -> Any:
-        found = values.resolve(module, name)
+        found = super()._named(module, name)
         is_mentioned = any(_pickled(part) in self._capture.payload for part in (name, name.rpartition(".")[2]))
         is_node = isinstance(found, type) and module.partition(".")[0] not in _NO_HOMES  # of a library's trees
         if callable(found) and not (is_mentioned or is_node or (module, name) in _PARTS_OF_JAX):

@@ -17,8 +17,8 @@ import numpy as np
 
 from jitclient.codec import values
 from jitclient.codec.plain import is_plain
+from jitclient.codec.reducers.attributes import layout_of
 from jitclient.codec.reducers.jitted import rebuild_jit
-from jitclient.codec.reducers.layouts import layout_of
 from jitclient.codec.results.places import Placed
 from jitclient.codec.steps import make_values
 from jitclient.codec.user_code.ownership import is_user_class
@@ -38,7 +38,7 @@ def _check(value: Any, *kinds: type) -> Any:
 
 
 def _check_class(value: Any) -> type:
-    if not isinstance(type(value), type) or not issubclass(type(value), type):
+    if not issubclass(type(value), type):
         raise CaptureError(f"a {type(value).__qualname__} is where a class belongs")
     return value  # type: ignore[no-any-return]
 
@@ -129,7 +129,6 @@ FINDERS: dict[str, Callable[..., Any]] = {
     "frozen": lambda *items: frozenset(_items(items)),
     "member": _member,
     "module": _module,
-    "named": values.resolve,
     "path_entry": _path_entry,
     "scalar": lambda kind, data: np.frombuffer(_check(data, bytes), _check_dtype(kind))[0],
     "slice": slice,
@@ -196,11 +195,6 @@ def _fresh_id() -> Any:
     return values.resolve("flax.ids", "uuid")()
 
 
-def _traceback() -> Any:
-    """JAX's own form of a traceback, which can only be had of the place where this is: the call."""
-    return values.resolve("jaxlib._jax", "Traceback").get_traceback()
-
-
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _CONTAINERS: dict[str, type] = {"list": list, "dict": dict, "set": set}
 
@@ -218,7 +212,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "method": MethodType,
     "ordered_dict": lambda pairs: collections.OrderedDict(_pairs(pairs)),
     "partial": _partial,
-    "traceback": _traceback,
+    # JAX's own form of one, which can only be had of the place where this is: the call
+    "traceback": lambda: values.resolve("jaxlib._jax", "Traceback").get_traceback(),
     "treedef": _treedef,
     "tuple_of": _tuple_of,
     "weak": make_values.weak_reference,
@@ -236,14 +231,9 @@ def _finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attribut
     _check(func, FunctionType).__defaults__ = _check(defaults, tuple, type(None))
     func.__kwdefaults__ = None if keywords is None else _pairs(keywords, str)
     if wrapped in given:
-        functools.update_wrapper(func, _check(given[wrapped], FunctionType, _type_of_jitted()))
+        jax = sys.modules.get("jax")
+        functools.update_wrapper(func, _check(given[wrapped], FunctionType, *([type(jax.numpy.sin)] if jax else [])))
     vars(func).update(given)
-
-
-def _type_of_jitted() -> type:
-    """That of functions under `jax.jit`, where this process has loaded jax."""
-    jax = sys.modules.get("jax")
-    return type(jax.numpy.sin) if jax else FunctionType
 
 
 def _restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:

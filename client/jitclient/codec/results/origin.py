@@ -1,4 +1,8 @@
-"""The trace that opaque parts of results come from: made again in this process, once somebody looks inside one."""
+"""What only a trace knows, such as a jaxpr: part of what `jax.vjp` gives, and so of results' trees.
+
+Where the daemon traced, this process has a token instead, which goes back by name. Whoever looks inside gets what a
+trace in this process gives.
+"""
 
 import functools
 import threading
@@ -6,13 +10,58 @@ from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from jitclient.codec.graph.nodes import Node, Value
+from jitclient.codec.graph.walker import Walker, describes
 from jitclient.codec.reducers.attributes import attributes_of, slots_of
-from jitclient.codec.reducers.opaque import Opaque
 from jitclient.errors import CaptureError
 
 
+class Opaque:
+    """The `number`-th such thing of a program.
+
+    Attributes:
+        program: a digest of what decides the program.
+        packages: those that it refers to.
+    """
+
+    __slots__ = ("__weakref__", "_find", "number", "packages", "program")
+
+    def __init__(self, program: str, packages: tuple[str, ...], number: int, find: Callable[[int], Any]) -> None:
+        self.program = program
+        self.packages = packages
+        self.number = number
+        self._find = find
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of Python's own protocols: not worth a trace
+            raise AttributeError(name)
+        return getattr(self._find(self.number), name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Opaque and (self.program, self.number) == (other.program, other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.program, self.number))
+
+    def __repr__(self) -> str:
+        return f"<part {self.number} of the trace of program {self.program[:12]}>"
+
+    def __copy__(self) -> "Opaque":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Opaque":
+        return self
+
+
+@describes(Opaque)
+def _opaque(walker: Walker, token: Opaque) -> Value:
+    walker.packages.update(token.packages)
+    walker.has_opaque = True
+    return Node("opaque", token, [token.program, token.number])
+
+
 class Origin:
-    """Of the results of one program.
+    """The trace that the opaque parts of one program's results come from, made again once it is needed.
 
     Args:
         program: a digest of what decides it.

@@ -10,15 +10,6 @@ from jitclient.codec.user_code.installed import is_user_module
 from jitclient.errors import CaptureError
 
 
-class Place(NamedTuple):
-    """The `part`-th code object of an installed module, or of the `owner`-th piece of code of a capture."""
-
-    module: str | None
-    owner: int
-    part: int
-    qualname: str
-
-
 class Placed(NamedTuple):
     """A code object of this process, and the names that it reads."""
 
@@ -26,8 +17,8 @@ class Placed(NamedTuple):
     names: dict[str, Any]
 
 
-def place_of(func: FunctionType) -> Place:
-    """The place of an installed function's code.
+def place_of(func: FunctionType) -> tuple[str, int, int, str]:
+    """The place of an installed function's code: its module, zero, which code object of it that is, and its name.
 
     Raises:
         CaptureError: it was made of a text, or belongs to no installed module.
@@ -36,22 +27,21 @@ def place_of(func: FunctionType) -> Place:
     if isinstance(module, str) and not is_user_module(module) and _names_of(module) is func.__globals__:
         for part, code in enumerate(_codes_of(module)):
             if code == func.__code__:
-                return Place(module, 0, part, code.co_qualname)
+                return module, 0, part, code.co_qualname
     raise CaptureError(f"{func.__qualname__} was made while the function was traced, of code that has no place")
 
 
-def code_at(place: Place) -> Placed:
+def code_at(module: str, part: int, qualname: str) -> Placed:
     """The code at a place in an installed module.
 
     Raises:
         CaptureError: it is not there, or the module is not loaded.
     """
-    module = place.module
-    if module is not None and module in sys.modules and not is_user_module(module):
+    if module in sys.modules and not is_user_module(module):
         codes = _codes_of(module)
-        if 0 <= place.part < len(codes) and codes[place.part].co_qualname == place.qualname:
-            return Placed(codes[place.part], _names_of(module))
-    raise CaptureError(f"{module} has no {place.qualname} here")
+        if 0 <= part < len(codes) and codes[part].co_qualname == qualname:
+            return Placed(codes[part], _names_of(module))
+    raise CaptureError(f"{module} has no {qualname} here")
 
 
 def _names_of(module: str) -> dict[str, Any]:

@@ -16,12 +16,7 @@ from jitclient.errors import CaptureError, ProtocolError
 
 
 class Remade:
-    """A capture, and what a trace of it made: both by their numbers.
-
-    Args:
-        capture: the capture.
-        made: what a trace made of it.
-        opaque: gives what stands for what only that trace knows.
+    """A capture, and what a trace of it made: both by their numbers. `opaque` gives what only that trace knows.
 
     Raises:
         CaptureError: this process cannot make it.
@@ -30,9 +25,14 @@ class Remade:
     def __init__(self, capture: Capture, made: bytes, opaque: Callable[[int], Any]) -> None:
         self._capture = capture
         self._objects: list[Any] = []
-        self._opaque = opaque
-        self._finders = self.finders()
         self._made: tuple[Any, ...] = ()
+        self._finders: dict[str, Callable[..., Any]] = {
+            **making.FINDERS,
+            "held": capture.made_at,
+            "named": self._named,
+            "opaque": opaque,
+            "place": self._place,
+        }
         try:
             if made:
                 steps, roots = values.read(made)
@@ -43,15 +43,6 @@ class Remade:
             raise
         except Exception as error:  # these bytes may be anything
             raise CaptureError(f"what the trace made cannot be made here: {type(error).__name__}: {error}") from error
-
-    def finders(self) -> dict[str, Callable[..., Any]]:
-        """What the steps may name, and how it is found."""
-        return {
-            **making.FINDERS,
-            "held": self._capture.made_at,
-            "opaque": self._opaque,
-            "place": self._place,
-        }
 
     def object_at(self, index: int) -> Any:
         """The object with that number; IndexError if there is none."""
@@ -81,9 +72,12 @@ class Remade:
             return data
         raise ProtocolError(f"no value is written so: {data!r:.80}")
 
+    def _named(self, module: str, name: str) -> Any:
+        return values.resolve(module, name)
+
     def _place(self, module: str | None, owner: int, part: int, qualname: str) -> places.Placed:
         if module is not None:
-            return places.code_at(places.Place(module, owner, part, qualname))
+            return places.code_at(module, part, qualname)
         return places.Placed(*self._capture.code_at(owner, part))
 
 

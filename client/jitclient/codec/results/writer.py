@@ -8,22 +8,22 @@ import collections
 import enum
 import functools
 import gc
+import itertools
 import sys
 import types
 import weakref
 from collections.abc import Callable
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Protocol
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 import numpy as np
 
 from jitclient.codec import values
+from jitclient.codec.capture import Loaded
 from jitclient.codec.plain import Reduced, Reference
-from jitclient.codec.reducers.arrays import name_of_dtype
-from jitclient.codec.reducers.attributes import attributes_of, slots_of
-from jitclient.codec.reducers.jax_values import jit_options
+from jitclient.codec.reducers.arrays import content_of_array, jit_options, name_of_dtype
+from jitclient.codec.reducers.attributes import attributes_of, layout_of, slots_of
 from jitclient.codec.reducers.jitted import own_attributes
-from jitclient.codec.reducers.layouts import layout_of
 from jitclient.codec.results import places
 from jitclient.codec.results.making import PATH_ENTRIES
 from jitclient.codec.steps.format import COMPLETES
@@ -35,23 +35,17 @@ MOST_BYTES = 1 << 20
 """Metadata beyond this is data, and should be a result."""
 
 
-class Holder(Protocol):
-    """What both sides hold: a capture."""
-
-    def number_of(self, obj: object) -> int | None:
-        """The number of an object, or None."""
-
-    def place_of(self, code: CodeType) -> tuple[int, int] | None:
-        """The place of a code object, or None."""
-
-
 class Made:
-    """Collects the values that messages name by negative numbers, as they are in nothing that both sides hold."""
+    """What a trace made that is in nothing that both sides hold: messages name it by negative numbers."""
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: Loaded) -> None:
         self._holder = holder
         self._values: list[Any] = []
         self._numbers: dict[int, int] = {}
+        self._steps: list[Reduced] = []
+        self._count = 0  # of the objects that the steps make
+        self._known: dict[int, tuple[Any, values.Data]] = {}  # with the object: ids are only unique among living ones
+        self._opaque = itertools.count()
 
     def add(self, value: Any) -> Reference:
         """The number of a value, from now on."""
@@ -69,25 +63,14 @@ class Made:
         """
         if not self._values:
             return b""
-        writer = _Writer(self._holder)
         try:
-            roots = tuple(map(writer.value, self._values))
-            found = values.to_bytes((tuple(writer.steps), roots))
+            roots = tuple(map(self.value, self._values))
+            found = values.to_bytes((tuple(self._steps), roots))
         except (TypeError, RecursionError) as error:
             raise CaptureError(f"what the trace made cannot be sent: {error}") from error
         if len(found) > MOST_BYTES:
             raise CaptureError(f"the static part of its results takes {len(found)} bytes")
         return found
-
-
-class _Writer:
-    def __init__(self, holder: Holder) -> None:
-        self.steps: list[Reduced] = []
-        self._holder = holder
-        self._known: dict[int, values.Data] = {}
-        self._alive: list[Any] = []  # ids are only unique among living objects
-        self._made = 0
-        self._opaque = 0
 
     def value(self, obj: Any) -> values.Data:
         """What stands for an object."""
@@ -97,25 +80,23 @@ class _Writer:
         if kind is tuple:
             return tuple([self.value(part) for part in obj])
         if kind is frozenset:
-            return Reduced("frozen", tuple([self.value(part) for part in obj]))
+            return self.finds("frozen", *obj)
         if id(obj) not in self._known:
-            self._alive.append(obj)
-            found = self._described(obj)
-            self._known.setdefault(id(obj), found)
-        return self._known[id(obj)]
+            self._known.setdefault(id(obj), (obj, self._described(obj)))
+        return self._known[id(obj)][1]
 
     def makes(self, obj: Any, name: str, *args: Any) -> values.Data:
-        """Adds the step that makes an object."""
-        step = Reduced(name, tuple([self.value(arg) for arg in args]))
+        """Add the step that makes an object."""
+        step = self.finds(name, *args)
         if id(obj) not in self._known:  # else its arguments lead back to it
-            self._known[id(obj)] = Reference(self._made)
-            self._made += 1
-            self.steps.append(step)
-        return self._known[id(obj)]
+            self._known[id(obj)] = obj, Reference(self._count)
+            self._count += 1
+            self._steps.append(step)
+        return self._known[id(obj)][1]
 
     def completes(self, number: values.Data, name: str, *args: Any) -> None:
-        """Adds a step that completes an object."""
-        self.steps.append(Reduced(COMPLETES + name, (int(number), *[self.value(arg) for arg in args])))
+        """Add a step that completes an object."""
+        self._steps.append(self.finds(COMPLETES + name, int(number), *args))
 
     def finds(self, name: str, *args: Any) -> Reduced:
         """What stands for a value without an identity, or for one that is there already."""
@@ -124,15 +105,14 @@ class _Writer:
     def place_of(self, func: FunctionType) -> Reduced:
         """Where the code of a function lies."""
         held = self._holder.place_of(func.__code__)
-        return Reduced("place", tuple(places.place_of(func) if held is None else places.Place(None, *held, "")))
+        return Reduced("place", places.place_of(func) if held is None else (None, *held, ""))
 
     def _described(self, obj: Any) -> values.Data:
         number = self._holder.number_of(obj)
         if number is not None:
             return Reduced("held", (number,))
         if _is_opaque(obj):
-            self._opaque += 1
-            return Reduced("opaque", (self._opaque - 1,))
+            return Reduced("opaque", (next(self._opaque),))
         describe = _DESCRIBERS.get(type(obj))
         if describe is not None:
             return describe(self, obj)
@@ -141,10 +121,10 @@ class _Writer:
             return Reduced("named", home)
         if isinstance(obj, type):
             raise CaptureError(f"class {obj.__qualname__} was made while the function was traced")
-        return next(describe for is_one, describe in _OTHERS if is_one(obj))(self, obj)
+        return _other(self, obj)
 
 
-def _function(writer: _Writer, func: FunctionType) -> values.Data:
+def _function(writer: Made, func: FunctionType) -> values.Data:
     home = home_of(func)
     if home is not None:
         return Reduced("named", home)
@@ -160,7 +140,7 @@ def _function(writer: _Writer, func: FunctionType) -> values.Data:
     return number
 
 
-def _container(writer: _Writer, held: Any) -> values.Data:
+def _container(writer: Made, held: Any) -> values.Data:
     number = writer.makes(held, "empty", type(held).__name__)
     writer.completes(number, _FILLED_BY[type(held)], tuple(held.items() if type(held) is dict else held))
     return number
@@ -180,33 +160,26 @@ def _own_attributes(func: FunctionType) -> dict[str, Any]:
     return {name: v for name, v in vars(func).items() if name == "__wrapped__" or brought.get(name, func) is not v}
 
 
-def _module(writer: _Writer, module: ModuleType) -> values.Data:
+def _module(writer: Made, module: ModuleType) -> values.Data:
     if is_user_module(module.__name__):
         raise CaptureError(f"module {module.__name__} is part of its results")
     return Reduced("module", (module.__name__,))
 
 
-def _array(writer: _Writer, array: np.ndarray[Any, Any]) -> values.Data:
+def _array(writer: Made, array: np.ndarray[Any, Any]) -> values.Data:
     if array.dtype.hasobject or array.nbytes > MOST_BYTES:
         raise CaptureError("an array is part of the static data of its results")
-    by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
-    data = array.tobytes("F" if by_column else "C")
-    return writer.makes(array, "array", array.dtype, array.shape, data, bool(array.flags.writeable), by_column)
+    return writer.makes(array, "array", array.dtype, array.shape, *content_of_array(array))
 
 
-def _dtype(writer: _Writer, dtype: np.dtype[Any]) -> values.Data:
+def _dtype(writer: Made, dtype: np.dtype[Any]) -> values.Data:
     name = name_of_dtype(dtype)
     if name is None:
         raise CaptureError(f"{dtype} has no name")
     return Reduced("dtype", (name,))
 
 
-def _is_array_of_jax(obj: Any) -> bool:
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(obj, jax.Array)
-
-
-def _array_of_jax(writer: _Writer, array: Any) -> values.Data:
+def _array_of_jax(writer: Made, array: Any) -> values.Data:
     import jax
 
     if isinstance(array, jax.core.Tracer) or jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
@@ -214,39 +187,37 @@ def _array_of_jax(writer: _Writer, array: Any) -> values.Data:
     return writer.makes(array, "jax_array", np.asarray(array), bool(array.weak_type))
 
 
-def _is_abstract_sharding(obj: Any) -> bool:
-    return type(obj).__name__ == "NamedSharding" and type(obj.mesh).__name__ == "AbstractMesh"
-
-
-def _abstract_sharding(writer: _Writer, sharding: Any) -> values.Data:
+def _sharding(writer: Made, sharding: Any) -> values.Data:
     mesh, spec = sharding.mesh, sharding.spec
-    if getattr(spec, "unreduced", None) or getattr(spec, "reduced", None):
+    if type(mesh).__name__ != "AbstractMesh":
+        return _instance(writer, sharding)
+    if spec.unreduced or spec.reduced:
         raise CaptureError(f"{sharding} is part of its results")
     axes = zip(mesh.axis_names, mesh.axis_sizes, [kind.name for kind in mesh.axis_types], strict=True)
     return Reduced("abstract_sharding", (tuple(axes), tuple(spec), sharding.memory_kind))
 
 
-def _path_entry(writer: _Writer, entry: Any) -> values.Data:
+def _path_entry(writer: Made, entry: Any) -> values.Data:
     kind = type(entry).__name__
     return writer.finds("path_entry", kind, getattr(entry, PATH_ENTRIES[kind]))
 
 
-def _partial(writer: _Writer, kind: str, partial: Any) -> values.Data:
+def _partial(writer: Made, kind: str, partial: Any) -> values.Data:
     return writer.makes(partial, "partial", kind, partial.func, partial.args, tuple(partial.keywords.items()))
 
 
-def _treedef(writer: _Writer, tree: Any) -> values.Data:
+def _treedef(writer: Made, tree: Any) -> values.Data:
     data = tree.node_data()
     return writer.makes(tree, "treedef", data is None and tree.num_leaves == 1, data, tuple(tree.children()))
 
 
-def _jitted(writer: _Writer, jitted: Any) -> values.Data:
+def _jitted(writer: Made, jitted: Any) -> values.Data:
     if own_attributes(jitted, jitted._fun):
         raise CaptureError("a jitted function with attributes of its own is part of its results")
     return writer.makes(jitted, "jit", jitted._fun, tuple(jit_options(jitted._jit_info).items()))
 
 
-def _instance(writer: _Writer, obj: Any) -> values.Data:
+def _instance(writer: Made, obj: Any) -> values.Data:
     cls = type(obj)
     layout = layout_of(cls)
     if layout is tuple and not slots_of(obj) and not attributes_of(obj):
@@ -258,7 +229,7 @@ def _instance(writer: _Writer, obj: Any) -> values.Data:
     return number
 
 
-_Describer = Callable[[_Writer, Any], values.Data]
+_Describer = Callable[[Made, Any], values.Data]
 
 _DESCRIBERS: dict[type, _Describer] = {
     FunctionType: _function,
@@ -275,24 +246,28 @@ _DESCRIBERS: dict[type, _Describer] = {
     np.ndarray: _array,
 }
 
-_OTHERS: tuple[tuple[Callable[[Any], bool], _Describer], ...] = (
-    (lambda obj: isinstance(obj, enum.Enum), lambda writer, obj: writer.finds("member", type(obj), obj.name)),
-    (lambda obj: isinstance(obj, np.dtype), _dtype),
-    (lambda obj: isinstance(obj, np.generic), lambda writer, obj: writer.finds("scalar", obj.dtype, obj.tobytes())),
-    (_is_array_of_jax, _array_of_jax),
-    (_is_abstract_sharding, _abstract_sharding),
-    (lambda obj: type(obj).__name__ == "PyTreeDef", _treedef),
-    (lambda obj: type(obj).__name__ == "PjitFunction", _jitted),
-    (
-        lambda obj: type(obj).__name__ == "Traceback" and type(obj).__module__.startswith("jaxlib."),
-        lambda writer, tb: writer.makes(tb, "traceback"),
-    ),
-    (lambda obj: type(obj).__name__ in PATH_ENTRIES and type(obj).__module__.startswith("jax"), _path_entry),
-    (
-        lambda obj: type(obj).__name__ == "Partial" and isinstance(obj, functools.partial),
-        lambda writer, p: _partial(writer, "jax", p),
-    ),
-    (lambda obj: type(obj).__module__ == "flax.ids", lambda writer, obj: writer.makes(obj, "fresh_id")),
-    (lambda obj: True, _instance),
-)
-"""Asked one after the other."""
+_OF_JAX: dict[str, _Describer] = {
+    **dict.fromkeys(PATH_ENTRIES, _path_entry),
+    "NamedSharding": _sharding,
+    "Partial": lambda writer, p: _partial(writer, "jax", p),
+    "PjitFunction": _jitted,
+    "PyTreeDef": _treedef,
+    "Traceback": lambda writer, tb: writer.makes(tb, "traceback"),
+}
+"""What describes JAX's own objects, by the names of their types."""
+
+
+def _other(writer: Made, obj: Any) -> values.Data:
+    kind, jax = type(obj), sys.modules.get("jax")
+    if isinstance(obj, enum.Enum):
+        return writer.finds("member", kind, obj.name)
+    if isinstance(obj, np.dtype):
+        return _dtype(writer, obj)
+    if isinstance(obj, np.generic):
+        return writer.finds("scalar", obj.dtype, obj.tobytes())
+    if jax is not None and isinstance(obj, jax.Array):
+        return _array_of_jax(writer, obj)
+    if kind.__module__ == "flax.ids":
+        return writer.makes(obj, "fresh_id")
+    is_of_jax = kind.__module__.startswith(("jax.", "jaxlib."))
+    return (_OF_JAX.get(kind.__name__, _instance) if is_of_jax else _instance)(writer, obj)

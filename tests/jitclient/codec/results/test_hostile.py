@@ -157,7 +157,7 @@ def test_is_refused(what: str) -> None:
 
 @pytest.mark.parametrize("filled", [Reduced("+set_items", (1, ((FIRST, 1),))), Reduced("+update", (1, (FIRST,)))])
 def test_a_key_with_a_hash_of_its_own_is_refused_before_it_is_hashed(filled: Reduced) -> None:
-    token = Reduced("instance", (named("jitclient.codec.reducers.opaque", "Opaque"),))
+    token = Reduced("instance", (named("jitclient.codec.results.origin", "Opaque"),))
     container = Reduced("empty", ("dict" if filled.maker == "+set_items" else "set",))
     with pytest.raises(CaptureError, match="its hash is its class's own"):
         remade(token, container, filled)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from jitclient.codec.capture import capture
-from jitclient.codec.reducers.opaque import Opaque
-from jitclient.codec.results.origin import Origin
+from jitclient.codec.results.origin import Opaque, Origin
 from jitclient.errors import CaptureError
 
 

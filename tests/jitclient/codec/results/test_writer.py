@@ -11,20 +11,12 @@ import numpy as np
 import pytest
 from jax import tree_util
 
-from jitclient.codec.capture import capture
+from jitclient.codec.capture import capture, load
 from jitclient.codec.results.reader import Remade
 from jitclient.codec.results.writer import MOST_BYTES, Made
 from jitclient.errors import CaptureError
 
-
-class Nobody:
-    """Holds nothing of what is written."""
-
-    def number_of(self, obj: object) -> int | None:
-        return None
-
-    def place_of(self, code: types.CodeType) -> tuple[int, int] | None:
-        return None
+NOTHING = load(capture(lambda x: x).payload)
 
 
 def no_trace(number: int) -> Any:
@@ -32,7 +24,7 @@ def no_trace(number: int) -> Any:
 
 
 def again(value: Any) -> Any:
-    made = Made(Nobody())
+    made = Made(NOTHING)
     made.add(value)
     return Remade(capture(lambda x: x), made.to_bytes(), no_trace).object_at(-1)
 
