@@ -35,6 +35,7 @@ NAMED_BY_OTHERS = {
 REPLACES = {
     "jitclient.local_jax.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.local_jax.interop": "the tables in which jax finds what to do with our arrays",
+    "jitclient.local_jax.operations": "what traces and lowers in jax, where that was done before",
     "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.sessions.launch": "a variable for the program that the process becomes",
     "jitserver.running.chance": "how generators are seeded, while a helper imports",

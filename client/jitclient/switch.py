@@ -112,11 +112,24 @@ def _takes(function: Callable[..., Any], positional: tuple[Any, ...], keywords: 
 
 def _bound(was: Any, homes: set[str]) -> Iterator[tuple[dict[str, Any], str, Any]]:
     """Where its homes and the modules of the program have a function, or a partial of it, under a name of theirs."""
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType) and (name in homes or is_user_module(name.partition(".")[0])):
+    for name in dict.fromkeys((*homes, *modules_of_the_program())):
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType):
             for key, value in list(vars(module).items()):
                 if value is was or (type(value) is functools.partial and value.func is was):
                     yield vars(module), key, value
+
+
+def modules_of_the_program() -> tuple[str, ...]:
+    """The modules that are not installed, found again whenever modules were imported: to look at each takes long in a
+    process that was forked.
+    """
+    return _modules_of_the_program(len(sys.modules), next(reversed(sys.modules)))
+
+
+@functools.lru_cache(maxsize=1)
+def _modules_of_the_program(number: int, last: str) -> tuple[str, ...]:
+    return tuple(name for name in list(sys.modules) if is_user_module(name.partition(".")[0]))
 
 
 def _restore() -> None:

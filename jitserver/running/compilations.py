@@ -1,21 +1,25 @@
-"""Keeps what JAX compiles in the process of a run: operations outside of jitted functions, which no daemon sees."""
+"""Operations outside of jitted functions, which no daemon sees: what JAX makes of them is there for the next run."""
 
 import contextlib
 import sys
 
+from jitclient.codec.ambient.patches import patches_in
 from jitclient.errors import SettingsError
-from jitclient.local_jax import interop
+from jitclient.local_jax import interop, operations
 from jitclient.settings import settings
 from jitclient.wire.address import remote
 
 
 def keep() -> None:
-    """Have JAX keep them in the cache of the user's daemon, which limits it, unless the user told JAX where to."""
+    """Have a helper prepare what JAX traces and lowers in this process of a run, and JAX keep what it compiles in the
+    cache of the user's daemon, which limits it, unless the user told JAX where to.
+    """
     if remote(settings().address) is None:
         interop.when_loaded(_keep)
 
 
 def _keep() -> None:
+    operations.use(is_patched=lambda: any(patches_in("jax")))
     if sys.modules["jax"].config.jax_compilation_cache_dir:
         return
     from jitserver.cache import folder

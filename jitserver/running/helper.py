@@ -11,9 +11,11 @@ import socket
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 
 from jitclient.codec.graph import set_order
+from jitclient.local_jax import operations
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
 from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor, survey
@@ -67,6 +69,7 @@ class Helper:
         self._version = 0
         self._woken, self._wakes = os.pipe()
         self._libraries: set[int] = set()
+        self._operations: list[bytes] = []
         self._listener: socket.socket
         self._daemon: int | None = None
 
@@ -103,7 +106,7 @@ class Helper:
         used = time.monotonic()
         while True:
             self._watch_daemon(poller)
-            ready = dict(poller.poll(_TICK_SECONDS * 1000))
+            ready = dict(poller.poll(0 if self._operations else _TICK_SECONDS * 1000))
             if self._daemon in ready or not self._is_reachable() or time.monotonic() - used > _IDLE_SECONDS:
                 return None
             if self._woken in ready:
@@ -121,6 +124,8 @@ class Helper:
                     run = self._fork(self._listener.accept()[0])
                     if run is not None:
                         return run
+            elif not ready and self._operations:
+                self._prepare(self._operations.pop(0))
 
     # ---- a run
 
@@ -159,6 +164,7 @@ class Helper:
         def prepare() -> None:
             sock.detach()  # this process closes it, with all others
             child.become(request, received, self._libraries, self._footprint.written())
+            operations.find_plugins_in(scan.folder_of(request.command, request.cwd))
             self._seeding.again()
             settings.cache_clear()
             importlib.invalidate_caches()
@@ -232,12 +238,32 @@ class Helper:
                     break
             else:
                 found = {}
+                if "jax" in sys.modules:
+                    operations.find_no_plugins()
         if found:
             self._restart()
         ending.spare_what_is_loaded()
         survey.take()
+        if "jax" in sys.modules:
+            importlib.import_module("jitserver.engine.xla_cache")  # each run needs it
+            known = [one for one in learnt.operations() if one.hex() not in unfit]
+            self._operations = [one for one in known if not operations.is_prepared(one)]
         gc.collect()
         gc.freeze()
+
+    def _prepare(self, recipe: bytes) -> None:
+        """Prepare one operation. Commands that come meanwhile wait as long as that takes."""
+        with printed_elsewhere(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            effects = Effects("jax", self._footprint)
+            operations.prepare(recipe)
+            problem = effects.found()
+        if problem:
+            learnt.note_unfit(self._key, {recipe.hex(): problem})
+            self._restart()
+        if not self._operations:
+            gc.collect()
+            gc.freeze()
 
     def _restart(self) -> None:
         """Begin again, unless it was told to end."""

@@ -1,4 +1,5 @@
-"""Which modules of installed packages the runs of this environment have imported, for the next helper to import first.
+"""What the runs of this environment have done that the next helper is to do first: which modules of installed packages
+they have imported, and which operations of JAX they have traced.
 
 Never the user's own modules: those may change from run to run.
 """
@@ -8,14 +9,18 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from jitclient.digests import digest
 
 _MOST = 20_000
+_MOST_OPERATIONS = 500
 _MOST_CASES = 20
+
+_known: set[str] = set()
+"""What was in the file when it was last read, in this process or before it was forked."""
 
 
 def modules(first: Collection[str] = ()) -> list[str]:
@@ -25,9 +30,20 @@ def modules(first: Collection[str] = ()) -> list[str]:
     Args:
         first: packages that come before all others, wherever else they are imported.
     """
-    names = dict.fromkeys(name for name in _read().get("modules", []) if isinstance(name, str))
+    names = dict.fromkeys(_names("modules"))
     names = dict.fromkeys(above for name in names for above in _with_packages(name) if above in names)
     return sorted(names, key=lambda name: name.partition(".")[0] not in first)
+
+
+def operations() -> list[bytes]:
+    """The recipes of operations, those of the last runs first."""
+    return [bytes.fromhex(text) for text in reversed(_names("operations"))]
+
+
+def _names(kind: str) -> list[str]:
+    found = [name for name in _read().get(kind, []) if isinstance(name, str)]
+    _known.update(found)
+    return found
 
 
 def _with_packages(name: str) -> list[str]:
@@ -45,7 +61,7 @@ def unfit(helper: str) -> dict[str, str]:
 
 
 def note_at_the_end() -> None:
-    """When this process ends, add what it has imported."""
+    """When this process ends, add what it has imported and traced."""
     pid = os.getpid()
     atexit.register(lambda: _note() if os.getpid() == pid else None)
 
@@ -96,22 +112,27 @@ def hash_seed() -> int:
 
 def _note() -> None:
     with contextlib.suppress(Exception):  # nothing that the program's user would care about
-        known = modules()
-        new = _new(known)
-        if new:
-            _write({**_read(), "modules": [*known, *new][:_MOST]})
+        if any(name not in _known for name in (*_imported(), *_traced())):
+            modules, operations = _names("modules"), _names("operations")
+            modules += [name for name in _imported() if name not in _known]
+            operations += [recipe for recipe in _traced() if recipe not in _known]
+            _write({**_read(), "modules": modules[:_MOST], "operations": operations[-_MOST_OPERATIONS:]})
 
 
-def _new(known: Iterable[str]) -> list[str]:
+def _imported() -> list[str]:
     from jitclient.codec.user_code.installed import OURS, package_of
 
-    seen = set(known)
     of_packages: dict[str, bool] = {}
     for name in list(sys.modules):
         top = name.partition(".")[0]
         if top not in of_packages:
             of_packages[top] = (top in OURS and top != __package__.partition(".")[0]) or package_of(top) is not None
-    return [name for name in list(sys.modules) if name not in seen and of_packages[name.partition(".")[0]]]
+    return [name for name in list(sys.modules) if of_packages[name.partition(".")[0]]]
+
+
+def _traced() -> list[str]:
+    operations = sys.modules.get("jitclient.local_jax.operations")
+    return [recipe.hex() for recipe in operations.noted()] if operations else []
 
 
 def _read() -> dict[str, Any]:

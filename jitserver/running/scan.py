@@ -41,7 +41,7 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
         if name in loaded:
             return f"{name} was imported before its jits could be jitclient's"
     folders = [folder for folder in sys.path if not is_installed_path(os.path.join(folder, "module.py"))]
-    own = cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
+    own = folder_of(command, cwd)
     if not sys.flags.safe_path:
         folders.insert(0, own)
         hidden = _shadowed(own, loaded)
@@ -51,6 +51,11 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
     if not first:
         return f"the source of {command.name} is not found"
     return _first_problem(first, folders, loaded)
+
+
+def folder_of(command: Command, cwd: str) -> str:
+    """The folder in which the imports of a program look first."""
+    return cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
 
 
 def _first_problem(first: Iterable[str], folders: Sequence[str], loaded: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""What captures look up in installed packages, before a run is forked: its first capture need not look through all."""
+"""What a run looks up in all modules, before it is forked: to look at each takes long in a forked process."""
 
 import contextlib
 import sys
@@ -6,6 +6,7 @@ import sys
 from jitclient.codec.ambient.patches import look_through
 from jitclient.codec.user_code.installed import is_user_module, package_of
 from jitclient.codec.user_code.names import bare_objects
+from jitclient.switch import modules_of_the_program
 
 
 def take() -> None:
@@ -18,3 +19,4 @@ def take() -> None:
             package = package_of(top)
             if package is not None:
                 look_through(package)
+        modules_of_the_program()

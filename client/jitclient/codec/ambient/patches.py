@@ -64,7 +64,7 @@ def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[A
     """
     packages = list(packages)
     for package in packages:
-        for place in _patches_in(package):
+        for place in patches_in(package):
             if place not in known:
                 raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
@@ -101,7 +101,8 @@ def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
     return tuple(name for name in list(sys.modules) if name == package or name.startswith(prefix))
 
 
-def _patches_in(package: str) -> Iterable[Place]:
+def patches_in(package: str) -> Iterable[Place]:
+    """Where something of the program's is in an installed package; of a large one, as of when modules were imported."""
     if package in _LARGE:
         return _looked_through_once(package, len(sys.modules))
     return look_through(package)
