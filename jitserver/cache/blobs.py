@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jitclient.digests import digest
 from jitserver.cache import files
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import msgspec
 
 from jitclient.digests import digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.call_key import Makeup
-from jitserver.cache.corrupt import Corrupt, unpacked
+from jitserver.cache.entry import Makeup, Stored
+from jitserver.cache.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
 
@@ -46,23 +46,6 @@ _encode = msgspec.msgpack.encode
 
 Run = Callable[..., list[Any]]
 """Runs a statement with these values."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Stored:
-    """A program on the disk. `facts` and `request` are the engine's business; blobs go by digest, "" for none."""
-
-    info: EntryInfo
-    makeup: Makeup
-    facts: bytes
-    request: bytes
-    executable: str
-    capture: str
-
-    @property
-    def key(self) -> str:
-        """The call key."""
-        return self.info.key
 
 
 @dataclasses.dataclass(frozen=True)

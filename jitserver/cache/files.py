@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Files that are there whole or not at all, whatever happens while they are written; and what is not as written."""
 
 import contextlib
 import os
@@ -6,11 +6,20 @@ import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
-from jitserver.cache.corrupt import Corrupt
+import msgspec
+
+from jitclient.wire.decoders import decoded
 
 _MARK = b"jitserv1"
 _TAIL = len(_MARK) + 4
+
+T = TypeVar("T")
+
+
+class Corrupt(Exception):  # noqa: N818
+    """What is stored is not what was written, or another version wrote it."""
 
 
 def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
@@ -50,6 +59,18 @@ def read(path: Path) -> memoryview:
     if mark != _MARK or checksum != zlib.crc32(body).to_bytes(4, "little"):
         raise Corrupt(f"{path} does not hold what was written to it")
     return body
+
+
+def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
+    """The message of that type that was stored.
+
+    Raises:
+        Corrupt: the data is none.
+    """
+    try:
+        return decoded(data, kind)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"no {kind.__name__} is stored there: {error}") from error
 
 
 def sync(handle: int) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.entry import Entry
-from jitserver.cache.eviction import worth
+from jitserver.cache.entry import Entry, worth
 from jitserver.cache.tier import Tier
 
 _SPARE = 0.9

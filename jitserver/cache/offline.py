@@ -7,18 +7,17 @@ from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache import folder
-from jitserver.cache.catalog import CATALOG, Catalog, Stored
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.catalog import CATALOG, Catalog
+from jitserver.cache.entry import Stored
+from jitserver.cache.files import Corrupt
 
 Found = TypeVar("Found")
 
 
 def infos(prefix: str = "") -> list[EntryInfo]:
     """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
-    found: dict[str, EntryInfo] = {}
-    for infos in _each(lambda catalog: catalog.infos(prefix)):
-        found.update((info.key, info) for info in infos if info.key not in found)
-    return list(found.values())
+    found = reversed(_each(lambda catalog: catalog.infos(prefix)))
+    return list({info.key: info for infos in found for info in infos}.values())
 
 
 def find(key: str) -> Stored | None:

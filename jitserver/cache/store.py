@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.blobs import Blobs
-from jitserver.cache.catalog import CATALOG, Catalog, Stored, Use, is_damage
-from jitserver.cache.corrupt import Corrupt
-from jitserver.cache.eviction import worth
+from jitserver.cache.catalog import CATALOG, Catalog, Use, is_damage
+from jitserver.cache.entry import Stored, worth
+from jitserver.cache.files import Corrupt
 from jitserver.cache.folder import texts, trim
 from jitserver.cache.tier import Tier
 

@@ -1,15 +1,13 @@
 """What every tier of the cache is: a mapping from call keys to programs, within a bound of bytes."""
 
 import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.catalog import Stored
-from jitserver.cache.entry import Entry
+from jitserver.cache.entry import Entry, Stored
 
-Known = Entry | Stored
-Item = TypeVar("Item", bound=Known)
+Item = TypeVar("Item", Entry, Stored)
 
 
 class Tier(abc.ABC, Generic[Item]):
@@ -49,9 +47,3 @@ class Tier(abc.ABC, Generic[Item]):
     @abc.abstractmethod
     def named(self, name: str) -> list[Item]:
         """Programs of that name, the ones used last first: some of them, where there are many."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([info.key for info in self.infos()])
-
-    def __len__(self) -> int:
-        return len(self.infos())

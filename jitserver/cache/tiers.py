@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.catalog import Stored, Use
-from jitserver.cache.entry import Entry
+from jitserver.cache.catalog import Use
+from jitserver.cache.entry import Entry, Known, Stored
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
-from jitserver.cache.tier import Known, Tier
+from jitserver.cache.tier import Tier
 from jitserver.cache.write_behind import Writer
 
 log = logging.getLogger(__name__)

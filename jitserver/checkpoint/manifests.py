@@ -17,7 +17,7 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.cache import files, folder
-from jitserver.cache.corrupt import Corrupt, unpacked
+from jitserver.cache.files import Corrupt, unpacked
 from jitserver.sessions.session import State
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.wire.array_transport import allocate, nbytes_of
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
 from jitserver.engine import array_bytes, device_arrays
 

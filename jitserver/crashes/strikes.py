@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from jitserver.cache import files
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from jitclient.notices.labels import size
 from jitclient.sessions import launch
 from jitclient.wire.address import runtime_folder
 from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 from jitserver.cache.folder import base, parts_there
 from jitserver.cache.store import QUARANTINE
 from jitserver.doctor.finding import DaemonState, Finding, verdict

@@ -3,7 +3,7 @@
 from jitclient.digests import digest
 from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import Explain, Explained, KeyPart, decode_parts, encode_parts
-from jitserver.cache.call_key import Makeup
+from jitserver.cache.entry import Makeup
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.why import against_nearest
 from jitserver.engine.keys import CallKey

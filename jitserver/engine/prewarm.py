@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from jitserver.cache.eviction import worth
+from jitserver.cache.entry import worth
 from jitserver.engine.engine import Engine
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,8 @@ from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, Jitserve
 from jitclient.local_jax.context import on_mesh
 from jitclient.notices import labels
 from jitclient.wire.messages import EntryInfo, Prepare, Signature
-from jitserver.cache.call_key import Makeup
-from jitserver.cache.catalog import Stored
-from jitserver.cache.corrupt import Corrupt, unpacked
-from jitserver.cache.entry import Entry
-from jitserver.cache.recent import Recent
+from jitserver.cache.entry import Entry, Makeup, Stored
+from jitserver.cache.files import Corrupt, unpacked
 from jitserver.cache.single_flight import Once
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
@@ -43,7 +40,7 @@ class Programs:
         self.journal = journal
         self._once: Once[Entry] = Once(cache.memory.get)
         self._restoring: Once[Entry | None] = Once(cache.memory.get)
-        self._of_clients: Recent[tuple[CaptureError, str]] = Recent(_MOST_REFUSALS)  # reason, name of the function
+        self._of_clients: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, the name of the function
 
     def find(self, key: CallKey, say: Say) -> Entry | None:
         """The program of a key, if it is in the cache.
@@ -129,7 +126,7 @@ class Programs:
         self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
         entry = self._entry(info_of(key.text, request, built), built, makeup)
         facts = serialization.facts_of(built, lookup.signature.context)
-        stored = Stored(entry.info, makeup, facts, _encode(request), "", "")
+        stored = Stored(entry.info, makeup, facts, _encode(request))
         return self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
 
     # ---- programs on the disk
@@ -219,6 +216,8 @@ class Programs:
                 why = _why_of_client(error, is_traced=phases != [TRACING])
                 if why is error or (why is not None and not _is_placed(lookup.signature)):
                     self._of_clients[key] = why, request.name
+                    for oldest in list(self._of_clients)[:-_MOST_REFUSALS]:
+                        self._of_clients.pop(oldest, None)
                 raise TraceFailed(error, loaded, is_final=why is None or why is error) from error
             finally:
                 context.packages().meet_loaded()
@@ -232,9 +231,8 @@ class Programs:
         Returns:
             The keys of the removed programs, and of those that had only strikes.
         """
-        for key in list(self._of_clients):
-            found = self._of_clients.get(key)
-            if key.startswith(prefix) or (found is not None and found[1] == prefix):
+        for key, (_, name) in list(self._of_clients.items()):
+            if key.startswith(prefix) or name == prefix:
                 self._of_clients.pop(key, None)
         removed = [info.key for info in self.cache.remove(prefix)]
         return list(dict.fromkeys([*removed, *self.journal.strikes.clear(prefix)]))

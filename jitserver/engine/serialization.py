@@ -4,7 +4,7 @@ import msgspec
 
 from jitclient.codec import values
 from jitclient.wire.messages import Escape, Message, Slot, Spec, Warned
-from jitserver.cache.corrupt import unpacked
+from jitserver.cache.files import unpacked
 from jitserver.engine import device_arrays, executables
 from jitserver.engine.callbacks import Executables
 from jitserver.engine.program import Program

@@ -14,8 +14,8 @@ from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache import files
-from jitserver.cache.call_key import Makeup
-from jitserver.cache.catalog import Catalog, Stored
+from jitserver.cache.catalog import Catalog
+from jitserver.cache.entry import Makeup, Stored
 from jitserver.cache.store import Store
 
 reached: collections.Counter[str] = collections.Counter()
@@ -69,7 +69,7 @@ around(Catalog, "commit")
 
 def program(key: str) -> Stored:
     info = EntryInfo(key, "fk", "f", "f.py:1", "f()", "f()", "", {}, {"compile": 1.0}, 0.0, 0, 1.0, 1.0, 0)
-    return Stored(info, Makeup({"capture": key.encode()}, b""), key.encode() * 100, b"request", "", "")
+    return Stored(info, Makeup({"capture": key.encode()}, b""), key.encode() * 100, b"request")
 
 
 store = Store(folder, 1 << 30)

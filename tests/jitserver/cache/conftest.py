@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.call_key import Makeup
-from jitserver.cache.catalog import Stored
-from jitserver.cache.entry import Entry
+from jitserver.cache.entry import Entry, Makeup, Stored
 
 
 def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **more: Any) -> EntryInfo:
@@ -31,7 +29,7 @@ def _entry(key: str, name: str = "f", **more: Any) -> Entry:
 
 
 def _stored(key: str, name: str = "f", **more: Any) -> Stored:
-    return Stored(_info(key, name, **more), Makeup({"capture": key.encode()}, b"parts"), b"facts", b"request", "", "")
+    return Stored(_info(key, name, **more), Makeup({"capture": key.encode()}, b"parts"), b"facts", b"request")
 
 
 @pytest.fixture

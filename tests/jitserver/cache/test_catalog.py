@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jitserver.cache.catalog import Catalog, Use
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jitserver.cache import files
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jitserver.cache.eviction import OVERHEAD_BYTES
+from jitserver.cache.entry import OVERHEAD_BYTES
 from jitserver.cache.memory import Memory, maps_of_process
 
 MANY = 1 << 40

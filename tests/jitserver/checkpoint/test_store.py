@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from jitclient.wire.array_transport import dtype_named, raw_bytes
-from jitserver.cache.corrupt import Corrupt
+from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import device_arrays

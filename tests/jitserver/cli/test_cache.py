@@ -12,8 +12,8 @@ import pytest
 import jitclient
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.call_key import Makeup
-from jitserver.cache.catalog import CATALOG, Catalog, Stored
+from jitserver.cache.catalog import CATALOG, Catalog
+from jitserver.cache.entry import Makeup, Stored
 
 PROGRAM = """
     import json, numpy as np, jitclient
@@ -52,7 +52,7 @@ def on_disk(nobody: dict[str, str]) -> Callable[[list[EntryInfo]], None]:
         part.mkdir(parents=True)
         catalog = Catalog(part / CATALOG)
         for one in infos:
-            catalog.add(Stored(one, Makeup({}, b""), b"", b"", "", ""), {})
+            catalog.add(Stored(one, Makeup({}, b""), b"", b""), {})
         catalog.close()
 
     return put

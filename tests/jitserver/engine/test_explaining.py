@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitclient.wire.messages import Lookup, Signature, Spec
-from jitserver.cache.call_key import differences
+from jitserver.cache.why import differences
 from jitserver.engine import keys
 from jitserver.engine.explaining import makeup_of
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jitserver.cache.eviction import worth
+from jitserver.cache.entry import worth
 
 DAY = 24 * 3600.0
 

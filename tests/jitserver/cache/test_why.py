@@ -3,7 +3,8 @@
 import pytest
 
 from jitclient.wire.explaining import Difference, KeyPart, encode_parts
-from jitserver.cache.call_key import Makeup, differences
+from jitserver.cache.entry import Makeup
+from jitserver.cache.why import differences
 
 
 def makeup(rows: dict[str, bytes], *parts: tuple[str, str, str]) -> Makeup:
