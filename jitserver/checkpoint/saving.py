@@ -16,7 +16,7 @@ from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import array_bytes
+from jitserver.engine import device_arrays
 from jitserver.engine.failures import failure_of
 from jitserver.sessions.session import State
 
@@ -111,7 +111,7 @@ def _without_arrays(tree: TreeState, why: str) -> Manifest:
 def _turn(value: Any) -> tuple[bool, int]:
     if isinstance(value, Failed) or value.is_deleted():
         return False, 0
-    return not array_bytes.is_ready(value), value.nbytes
+    return not device_arrays.is_ready(value), value.nbytes
 
 
 def _no_room(error: OSError) -> Failure:

@@ -12,7 +12,7 @@ from typing import Any
 from jitclient.wire.array_transport import allocate, nbytes_of
 from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
-from jitserver.engine import array_bytes, device_arrays
+from jitserver.engine import device_arrays
 
 _STEP_BYTES = 16 << 20
 
@@ -33,8 +33,8 @@ class ArrayStore:
             CaptureError: its sharding cannot be serialized.
             RuntimeError: it was deleted, or what computes it failed.
         """
-        data, checksum = array_bytes.to_bytes(array, deadline), 0
-        spec = array_bytes.spec_of(array)
+        data, checksum = device_arrays.to_bytes(array, deadline), 0
+        spec = device_arrays.spec_of(array)
         path = self._folder / secrets.token_hex(12)
         try:
             with open(path, "xb", opener=_private) as file:
@@ -60,7 +60,7 @@ class ArrayStore:
         array = self.loaded(stored)
         if array is not None:
             return array
-        array = array_bytes.from_bytes(self._read(stored), stored.spec, stored.committed)
+        array = device_arrays.from_bytes(self._read(stored), stored.spec, stored.committed)
         if stored.shared:
             device_arrays.share(array)
         with self._lock:

@@ -6,8 +6,9 @@ function returns. Clients learn of the functions as of anything that a trace mad
 """
 
 import contextlib
+import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -108,24 +109,21 @@ class Executables:
         with self._lock:
             one = self._idle.pop() if self._idle else None
         one = one or self._another()
+        one.ask, one.goes_on, one.failed = ask, is_spread, []
         try:
-            with one.asking(ask, is_spread) as failed:
-                results = jax.block_until_ready(one.compiled(*leaves))
-                jax.effects_barrier()
-            if failed:
-                raise RuntimeError(f"a callback failed: {failed[0]}") from failed[0]
+            results = jax.block_until_ready(one.compiled(*leaves))
+            jax.effects_barrier()
+            if one.failed:
+                raise RuntimeError(f"a callback failed: {one.failed[0]}") from one.failed[0]
             return results
         finally:
+            one.ask, one.failed = None, []
             with self._lock:
                 if len(self._idle) < _MOST_IDLE:
                     self._idle.append(one)
 
     def to_bytes(self) -> bytes:
-        """The executable, for `Executables` in any process with the same devices.
-
-        Raises:
-            Exception: JAX cannot serialize it.
-        """
+        """The executable, for `Executables` in any process with the same devices; raises if JAX cannot serialize it."""
         if not self._serialized:
             self._serialized = executables.to_bytes(self._first.compiled)
             self._lowered = None
@@ -141,39 +139,31 @@ class Executables:
         return self._made()
 
     def _made(self) -> "_Executable":
-        calls = [_Calls(number, slot) for number, slot in enumerate(self._slots)]
+        one = _Executable()
+        calls = [_Calls(one, number, slot) for number, slot in enumerate(self._slots)]
         if self._serialized:
-            return _Executable(executables.from_bytes(self._serialized, calls), calls)
-        _compile_arguments(self._lowered)["host_callbacks"] = calls
-        return _Executable(self._lowered.compile(), calls)
+            one.compiled = executables.from_bytes(self._serialized, calls)
+        else:
+            _compile_arguments(self._lowered)["host_callbacks"] = calls
+            one.compiled = self._lowered.compile()
+        return one
 
 
+@dataclasses.dataclass
 class _Executable:
-    """An executable, and the functions that it calls."""
+    """An executable, and whom its callbacks ask during a run."""
 
-    def __init__(self, compiled: jax.stages.Compiled, calls: "Sequence[_Calls]") -> None:
-        self.compiled = compiled
-        self._calls = calls
-
-    @contextlib.contextmanager
-    def asking(self, ask: Ask, is_spread: bool) -> Iterator[list[BaseException]]:
-        """Have its callbacks ask this client. Yields what they raised, if that must not end the program."""
-        failed: list[BaseException] = []
-        for calls in self._calls:
-            calls.ask, calls.failed = ask, failed if is_spread else None
-        try:
-            yield failed
-        finally:
-            for calls in self._calls:
-                calls.ask = None
+    compiled: Any = None
+    ask: Ask | None = None
+    goes_on: bool = False  # after a callback that raised
+    failed: list[BaseException] = dataclasses.field(default_factory=list)  # what such callbacks raised
 
 
 class _Calls:
     """What XLA calls for a slot of one executable."""
 
-    def __init__(self, number: int, slot: Slot) -> None:
-        self.ask: Ask | None = None
-        self.failed: list[BaseException] | None = None
+    def __init__(self, owner: _Executable, number: int, slot: Slot) -> None:
+        self._owner = owner
         self._number = number
         self._slot = slot
         self._forms = list(map(host_form, slot.results))
@@ -182,20 +172,21 @@ class _Calls:
         return int, ()  # whoever loads an executable gives it new ones
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
-        if self.ask is None:
+        ask, failed = self._owner.ask, self._owner.failed
+        if ask is None:
             raise RuntimeError("a callback came after the end of its run")
         token = arguments[:1] if self._slot.takes_token else ()
         try:
-            return (*token, *self._asked(self.ask, arguments[len(token) :]))
+            if failed:
+                raise failed[0]
+            return (*token, *self._asked(ask, arguments[len(token) :]))
         except BaseException as error:
-            if self.failed is None:
+            if not self._owner.goes_on:
                 raise
-            self.failed.append(error)
+            failed.append(error)
             return (*token, *[np.zeros(*form) for form in self._forms])
 
     def _asked(self, ask: Ask, arguments: Sequence[Any]) -> Sequence[HostArray]:
-        if self.failed:
-            raise self.failed[0]
         results = ask(self._number, self._slot, arguments)
         if [(result.shape, result.dtype) for result in results] != self._forms:  # XLA would read other memory
             raise TypeError("a client's callback returned arrays of another shape or type")

@@ -12,9 +12,10 @@ from jitclient.codec.ambient import world
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Inspected
 from jitserver.cache.tiers import Tiers
+from jitserver.cache.why import against_nearest
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
-from jitserver.engine import context, device_arrays, explaining, inspection, keys, trace_output, trace_warnings
+from jitserver.engine import context, device_arrays, inspection, keys, trace_output
 from jitserver.engine.alone import alone, in_callbacks
 from jitserver.engine.callbacks import Ask
 from jitserver.engine.program import Program, Say
@@ -39,7 +40,6 @@ class Engine:
         self.programs = Programs(counters, cache, self.journal)
         self._here = self.journal.here
         world.watch()
-        trace_warnings.watch()
         trace_output.watch()
         context.start_backend()  # now, not during the first call
 
@@ -106,7 +106,8 @@ class Engine:
     def explain(self, request: Explain) -> Explained:
         """Whether a program exists, and how it differs from the most similar one."""
         key = keys.call_key(request.lookup)
-        found = explaining.explained(self.cache, key, request, self.programs.refusal(key.text))
+        makeup, refusal = keys.makeup_of(key, request.parts), self.programs.refusal(key.text)
+        found = against_nearest(self.cache.get, self.cache.named, key.text, makeup, request.name, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
         return found
 

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 import msgspec
 
 from jitclient.digests import digest
+from jitclient.wire.decoders import decoded
+from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup
+from jitserver.cache.entry import Makeup
 from jitserver.engine import context
+
+_TOLD_HERE = ("packages", "process")
+"""Components that only the daemon knows: mappings from names to texts."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -44,3 +50,12 @@ def call_key(lookup: Lookup) -> CallKey:
     if signature.libraries:
         rows["libraries"] = _encode(signature.libraries)
     return CallKey(digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex(), rows)
+
+
+def makeup_of(key: CallKey, parts: bytes) -> Makeup:
+    """The components of a key in words. `parts` are the client's descriptions of them."""
+    told = decode_parts(parts)
+    for row in _TOLD_HERE:
+        held = decoded(key.rows[row], dict[str, str])
+        told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
+    return Makeup({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))

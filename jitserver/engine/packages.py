@@ -25,16 +25,19 @@ class Packages:
         self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(OURS)
-        self._distributions = dict(importlib.metadata.packages_distributions())
+        self._find_distributions()
         for name in OURS:
             self._met[name] = _meet(self._distributions.get(name, [name]), name)
         self.meet_loaded()
+
+    def _find_distributions(self) -> None:
+        self._distributions = dict(importlib.metadata.packages_distributions())
 
     def version(self, name: str) -> str:
         """The version of the distribution that provides an import."""
         if name not in self._met:
             if name not in self._distributions:
-                self._distributions = dict(importlib.metadata.packages_distributions())
+                self._find_distributions()
             self._met[name] = _meet(self._distributions.get(name, [name]), name)
         return self._met[name][0]
 
@@ -74,7 +77,7 @@ class Packages:
         self._seen |= new
         new = {name for name in new - sys.stdlib_module_names if package_of(name) is not None}
         if not new <= self._distributions.keys():
-            self._distributions = dict(importlib.metadata.packages_distributions())
+            self._find_distributions()
         found = new & self._distributions.keys()
         for name in found:
             self.version(name)

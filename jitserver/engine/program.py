@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -33,7 +32,6 @@ from jitserver.engine import (
     placement,
     trace_lock,
     trace_output,
-    trace_warnings,
     xla_cache,
 )
 
@@ -50,16 +48,15 @@ class Program:
 
     run: Any  # a `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes leaves, returns leaves
     specs: tuple[Spec, ...]  # of the arguments' leaves
-    landings: tuple[device_arrays.Landing, ...]  # make the leaves from received bytes
     results: tuple[Spec, ...]
     tree: bytes  # of the results
     donated: tuple[int, ...]
     may_raise: bool
     settings: tuple[tuple[str, Any], ...]
-    loaded: Loaded | None  # for the tracebacks of its callbacks
-    seconds: dict[str, float]
     code_bytes: int
     warnings: tuple[Warned, ...]
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    loaded: Loaded | None = None  # for the tracebacks of its callbacks
     escapes: tuple[Escape, ...] = ()
     made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
     slots: tuple[Slot, ...] = ()  # for its callbacks
@@ -85,6 +82,7 @@ class Program:
     """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/server/plain_runs.py`."""
 
     def __post_init__(self) -> None:
+        self.landings = tuple(map(device_arrays.landing, self.specs))  # make the leaves from received bytes
         self.nbytes = sum(map(_nbytes, self.results))
         self.is_spread = any(map(device_arrays.is_spread, (*self.specs, *self.results)))
         unlike = self.donated or self.settings or self.may_raise or self.suspect
@@ -144,10 +142,8 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     """
     over_leaves = _over_leaves(loaded, signature, name)
     contents = mutations.Contents(loaded)
-    ref = loaded.index_of if verify else None
-    describe = functools.partial(_described, loaded)
-    built = _build(over_leaves.function, signature, loaded.object_at, say, lambda: over_leaves.out_tree, ref, describe)
-    with trace_warnings.collected() as warnings:
+    built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, verify)
+    with trace_output.warned() as warnings:
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
@@ -160,8 +156,10 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     return built
 
 
-def _described(loaded: Loaded, functions: Sequence[callbacks.Function]) -> bytes:
-    """Callbacks as clients make them again."""
+def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -> bytes:
+    """Callbacks as clients make them again. What a client traced has none."""
+    if loaded is None:
+        return b""
     made = Made(loaded)
     for function in functions:
         made.add(function)
@@ -183,7 +181,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
         return exported.call(*leaves)
 
     function.__name__ = name
-    built = _build(function, signature, values.nothing, say)
+    built = _build(function, signature, say)
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match the client's description")
     built.results, built.tree = traced.results, traced.tree
@@ -193,10 +191,10 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
 def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) -> str:
     """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
     over_leaves = _over_leaves(loaded, signature, name)
-    deref, seconds = loaded.object_at, dict[str, float]()
-    with context.entered(_settings(signature, deref)), trace_warnings.collected():
-        found = _lowered(over_leaves.function, signature, deref, lambda _: None, lambda: over_leaves.out_tree, seconds)
-    return str(found.traced.jaxpr) if what == "jaxpr" else str(found.lowered.as_text())
+    deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
+    with context.entered(_settings(signature, deref)), trace_output.warned():
+        traced, lowered, _ = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
+    return str(traced.jaxpr) if what == "jaxpr" else str(lowered.as_text())
 
 
 def text_of_client(program: bytes, what: str) -> str:
@@ -221,13 +219,6 @@ def _settings(signature: Signature, deref: Deref) -> tuple[tuple[str, Any], ...]
     return tuple((key, values.decode(value, deref)) for key, value in signature.context)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Lowered:
-    traced: Any
-    lowered: Any
-    printed: tuple[tuple[str, str], ...]
-
-
 def _lowered(
     function: Callable[..., Any],
     signature: Signature,
@@ -235,14 +226,15 @@ def _lowered(
     say: Say,
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
-) -> _Lowered:
+) -> tuple[Any, Any, tuple[tuple[str, str], ...]]:
+    """What JAX traced and lowered, and what the trace printed."""
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
     state = tuple((module, path, values.decode(value, deref)) for module, path, value in signature.libraries)
     with (
         trace_lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
-        trace_output.held() as printed,
+        trace_output.printed() as printed,
         ambient.refused(),
         library_state.entered(state),
         library_state.put_back(),
@@ -252,42 +244,39 @@ def _lowered(
     callbacks.refuse_others(traced.jaxpr)
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
-    return _Lowered(traced, lowered, tuple(printed))
+    return traced, lowered, tuple(printed)
 
 
 def _build(
     function: Callable[..., Any],
     signature: Signature,
-    deref: Deref,
     say: Say,
+    loaded: Loaded | None = None,
     out_tree: Callable[[], Any] = lambda: None,
-    verified_by: values.Ref | None = None,
-    describe: Callable[[Sequence[callbacks.Function]], bytes] = lambda _: b"",
+    verify: bool = False,
 ) -> Program:
     seconds: dict[str, float] = {}
+    deref = values.nothing if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
-    with context.entered(settings), trace_warnings.collected() as warnings:
-        found = _lowered(function, signature, deref, say, out_tree, seconds)
-        traced = found.traced
+    with context.entered(settings), trace_output.warned() as warnings:
+        traced, lowered, printed = _lowered(function, signature, deref, say, out_tree, seconds)
         verified = None
-        if verified_by is not None:
-            verified = Verified(found.lowered.as_text(), callback_names(traced.jaxpr, verified_by))
-        functions = callbacks.functions_of(traced, found.lowered)
-        slots, described = tuple(map(callbacks.slot_of, functions)), describe(functions)
+        if verify and loaded is not None:
+            verified = Verified(lowered.as_text(), callback_names(traced.jaxpr, loaded.index_of))
+        functions = callbacks.functions_of(traced, lowered)
+        slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         with _timed(seconds, "compile", say, "compiling"):
             found_before = xla_cache.found_here()
-            compiled = callbacks.Executables(slots, found.lowered) if slots else found.lowered.compile()
+            compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
             is_found = xla_cache.found_here() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,
-        landings=tuple(map(device_arrays.landing, signature.leaves)),
         results=placement.results(traced.out_avals, compiled, signature),
         tree=tree.UNKNOWN,
         donated=signature.donated,
         may_raise=bool(slots) or context.checks_values(settings),
         settings=settings,
-        loaded=None,
         seconds=seconds,
         code_bytes=_code_bytes(compiled),
         warnings=tuple(warnings),
@@ -295,7 +284,7 @@ def _build(
         is_found=is_found,
         slots=slots,
         callbacks=described,
-        printed=found.printed,
+        printed=printed,
         has_effects=bool(traced.jaxpr.effects),
     )
 

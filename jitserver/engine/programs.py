@@ -15,11 +15,11 @@ from jitserver.cache.single_flight import Once
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal, mark
-from jitserver.engine import ambient, context, explaining, keys, program, serialization
+from jitserver.engine import ambient, context, keys, program, serialization
 from jitserver.engine.failures import TraceFailed, text_of
+from jitserver.engine.inspection import info_of
 from jitserver.engine.keys import CallKey
 from jitserver.engine.program import TRACING, Program, Say
-from jitserver.engine.program_info import info_of
 from jitserver.engine.trace_lock import Busy
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Programs:
     def _make(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> Entry:
         self.counters.add(misses=1)
         lookup = request.lookup
-        makeup = explaining.makeup_of(key, request.parts)
+        makeup = keys.makeup_of(key, request.parts)
         label = labels.of_call(request.name, lookup.signature.leaves)
         with self.journal.noted("unpacking", key.text, label) as go_on:
 

@@ -5,7 +5,7 @@ import msgspec
 from jitclient.codec import values
 from jitclient.wire.messages import Escape, Message, Slot, Spec, Warned
 from jitserver.cache.files import unpacked
-from jitserver.engine import device_arrays, executables
+from jitserver.engine import executables
 from jitserver.engine.callbacks import Executables
 from jitserver.engine.program import Program
 
@@ -58,10 +58,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     same = {name: getattr(told, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(
         run=run,
-        landings=tuple(map(device_arrays.landing, told.specs)),
         settings=tuple((name, values.decode(value, values.nothing)) for name, value in told.settings),
-        loaded=None,
-        seconds={},
         is_found=True,
         **same,
     )

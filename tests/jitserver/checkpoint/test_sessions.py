@@ -22,7 +22,7 @@ from jitserver.cache import folder
 from jitserver.checkpoint import manifests
 from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import array_bytes
+from jitserver.engine import device_arrays
 from jitserver.engine.failures import failure_of
 from jitserver.platform.process_watch import Process
 from jitserver.sessions.session import Session
@@ -172,8 +172,8 @@ def test_an_array_that_is_still_computed_delays_no_other(
 ) -> None:
     daemon.begin({1: jnp.zeros(30), 2: jnp.zeros(10)})
     daemon.keep("data", [jnp.zeros(20), jax.random.split(jax.random.key(1), 2)])
-    real: Any = array_bytes.is_ready
-    monkeypatch.setattr(array_bytes, "is_ready", lambda array: len(array) != 10 and real(array))
+    real: Any = device_arrays.is_ready
+    monkeypatch.setattr(device_arrays, "is_ready", lambda array: len(array) != 10 and real(array))
     daemon.leave()
     assert written == [2, 20, 30, 10]
 

@@ -70,7 +70,6 @@ class Daemon:
             run = Run(traced.lower().compile(), self.engine.journal.here.slot)
         program = Program(
             run=run,
-            landings=tuple(map(device_arrays.landing, specs)),
             tree=b"",
             loaded=None,
             seconds={},

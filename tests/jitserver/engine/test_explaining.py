@@ -10,7 +10,7 @@ import pytest
 from jitclient.wire.messages import Lookup, Signature, Spec
 from jitserver.cache.why import differences
 from jitserver.engine import keys
-from jitserver.engine.explaining import makeup_of
+from jitserver.engine.keys import makeup_of
 
 SIGNATURE = Signature(None, (Spec((2,), "float32"),), ((1, 2),), (), (), ())
 LOOKUP = Lookup("a" * 32, "a" * 32, ("numpy",), SIGNATURE)

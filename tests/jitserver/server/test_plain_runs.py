@@ -26,7 +26,6 @@ from jitserver.cache.tiers import Tiers
 from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
 from jitserver.crashes.journal import mark
-from jitserver.engine import device_arrays
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 from jitserver.engine.scratch import FROM_CALL, Scratches
@@ -46,7 +45,6 @@ def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> 
     return Program(
         run=run,
         specs=tuple(specs),
-        landings=tuple(map(device_arrays.landing, specs)),
         results=tuple(results),
         tree=b"",
         loaded=None,

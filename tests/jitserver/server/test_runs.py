@@ -52,7 +52,6 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     program = Program(
         run=run,
         specs=(SPEC,),
-        landings=(device_arrays.landing(SPEC),),
         results=(SPEC,),
         tree=b"",
         donated=(),
