@@ -8,7 +8,6 @@ wait forever.
 """
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,12 +29,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-@dataclasses.dataclass(eq=False)
-class _Callback:
-    client: object
-
-
-_callbacks: set[_Callback] = set()  # for which the running program waits
+_callbacks: dict[object, object] = {}  # for which the running program waits: by a token each, its client
 
 
 def work_for(client: object) -> None:
@@ -60,21 +54,21 @@ def in_callbacks(ask: Callable[..., Any]) -> Callable[..., Any]:
     client = _here.client
 
     def noted(*arguments: Any) -> Any:
-        callback = _Callback(client)
-        _callbacks.add(callback)
+        callback = object()
+        _callbacks[callback] = client
         try:
             return ask(*arguments)
         finally:
-            _callbacks.discard(callback)
+            del _callbacks[callback]
 
     return noted
 
 
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
-    client, seen = _here.client, set[_Callback]()
+    client, seen = _here.client, set[object]()
     while not _one_at_a_time.acquire(timeout=_PATIENCE_SECONDS):
-        own = {callback for callback in tuple(_callbacks) if callback.client is client}
+        own = {callback for callback, asked in list(_callbacks.items()) if asked is client}
         if own & seen:
             raise SessionBusy(
                 "a program over several devices was called while another one waits for a callback of this process, "

@@ -21,10 +21,8 @@ OF_GENERATORS = message_of("the state of a global random generator")
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Raises at the end if this thread made ambient reads, also in place of an exception that they caused.
-
-    Raises:
-        AmbientInput: it did; the message names the first read.
+    """Raises AmbientInput at the end if this thread made ambient reads, also in place of an exception that they caused;
+    the message names the first read.
     """
     failure: BaseException | None = None
     with noted_reads() as reads:

@@ -34,11 +34,7 @@ _EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedI
 
 
 def refuse_others(jaxpr: Any) -> None:
-    """Raises if a program has effects that must happen in the client's process, but are no callbacks.
-
-    Raises:
-        CaptureError: it has.
-    """
+    """Raises CaptureError if a program has effects that must happen in the client's process, but are no callbacks."""
     others = sorted(str(effect) for effect in jaxpr.effects if type(effect).__name__ not in _EFFECTS)
     if others:
         raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
@@ -47,11 +43,7 @@ def refuse_others(jaxpr: Any) -> None:
 
 
 def functions_of(traced: Any, lowered: Any) -> tuple[Function, ...]:
-    """The callbacks of a lowered program, in the order of their positions.
-
-    Raises:
-        CaptureError: this version of JAX keeps them elsewhere.
-    """
+    """The callbacks of a lowered program, in the order of their positions."""
     try:
         return tuple(_compile_arguments(lowered)["host_callbacks"])
     except (AttributeError, KeyError) as error:
@@ -66,11 +58,7 @@ def _compile_arguments(lowered: Any) -> dict[str, Any]:
 
 
 def slot_of(function: Function) -> Slot:
-    """What XLA expects of a callback.
-
-    Raises:
-        CaptureError: this version of JAX makes such callbacks in another way.
-    """
+    """What XLA expects of a callback. CaptureError: this version of JAX makes such callbacks in another way."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     holds = {
         name: cell.cell_contents for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True)

@@ -97,11 +97,7 @@ def packages() -> Packages:
 
 
 def start_backend() -> None:
-    """Has JAX find the devices.
-
-    Raises:
-        SettingsError: there are none of the platforms that JAX is told to use.
-    """
+    """Has JAX find the devices; SettingsError if there are none of the platforms that it is told to use."""
     try:
         jax.devices()
     except (AssertionError, RuntimeError) as error:  # the one for a platform without a plugin
@@ -145,16 +141,18 @@ def device_names() -> tuple[str, ...]:
 
 def device_infos() -> list[DeviceInfo]:
     """The devices, for clients."""
-    memory = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
-    pairs = zip(jax.devices(), memory, strict=True)
-    return [DeviceInfo(device.device_kind, device.platform, limit) for device, limit in pairs]
+    found = jax.devices()
+    return [DeviceInfo(device.device_kind, device.platform, _memory(device).get("bytes_limit")) for device in found]
 
 
 def device_memory() -> list[DeviceMemory]:
     """The memory of the devices, as far as it is known: on the CPU it is not."""
-    told = [device.memory_stats() or {} for device in jax.devices()]
-    pairs = zip(device_names(), told, strict=True)
+    pairs = zip(device_names(), map(_memory, jax.devices()), strict=True)
     return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
+
+
+def _memory(device: Any) -> dict[str, int]:
+    return device.memory_stats() or {}
 
 
 def _cpu_features() -> str:

@@ -98,11 +98,7 @@ def _keys(data: bytes | HostArray, spec: Spec) -> Any:
 
 
 def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) -> jax.Array:
-    """An array from received bytes, with the sharding of its spec or on the default device.
-
-    Raises:
-        Incompatible: there are fewer devices than that needs.
-    """
+    """An array from received bytes, with the sharding of its spec or on the default device."""
     if default is not None:
         [device] = shardings.to_jax(default).device_set
         with jax.default_device(device):
@@ -114,21 +110,13 @@ def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) ->
 def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
     """The array of these bytes. Unless it is `committed`, its users may move it, as JAX does with arrays that were not
     placed explicitly.
-
-    Raises:
-        Incompatible: its sharding needs more devices than there are.
     """
     array = put(raw, spec) if committed else put(raw, msgspec.structs.replace(spec, sharding=None), spec.sharding)
     return interop.weakly_typed(array) if spec.weak_type else array
 
 
 def moved(array: jax.Array, spec: Spec) -> jax.Array:
-    """The array with the sharding of a spec. Both are shared if they have memory in common.
-
-    Raises:
-        Incompatible: the sharding needs more devices than there are.
-        ValueError: it does not fit the array.
-    """
+    """The array with the sharding of a spec. Both are shared if they have memory in common."""
     found: jax.Array = alone(jax.device_put, array, shardings.to_jax(spec.sharding))
     if _buffers(found) & _buffers(array):
         share(found)

@@ -88,11 +88,7 @@ class Engine:
     # ---- introspection
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
-        """A view of a cached program (see inspection.py), or None if it is not in the cache.
-
-        Raises:
-            CaptureError: its function cannot be traced again.
-        """
+        """A view of a cached program (see inspection.py), or None if it is not in the cache."""
         if what not in inspection.TRACED:
             entry = self.programs.entry_of(key, say)
             return None if entry is None else inspection.inspected(entry.program, what)

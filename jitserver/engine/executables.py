@@ -12,22 +12,17 @@ from jax.experimental import serialize_executable
 
 
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:
-    """Serializes an executable that XLA compiled in this process.
+    """Serializes an executable that XLA compiled in this process, or raises what JAX does.
 
     On a CPU, one that was serialized after loading cannot run ("Function ... not found").
-
-    Raises:
-        Exception: JAX cannot serialize it.
     """
     payload, in_tree, out_tree = serialize_executable.serialize(compiled)
     return pickle.dumps((payload, in_tree, out_tree, _devices(compiled)))
 
 
 def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]] = ()) -> jax.stages.Compiled:
-    """Loads an executable, with the functions that it calls: run with too few of them, it would end the process.
-
-    Raises:
-        Exception: the bytes are not an executable that can run here, or it calls another number of functions.
+    """Loads an executable, with the functions that it calls: run with too few of them, it would end the process. Raises
+    something if the bytes are not an executable that can run here, or it calls another number of functions.
     """
     _ready_for_native_calls()
     payload, in_tree, out_tree, numbers = pickle.loads(data)

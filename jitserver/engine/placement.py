@@ -15,11 +15,7 @@ from jitclient.wire.shardings import Sharding
 
 
 def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> Any:
-    """A function over leaves under `jax.jit`, with the signature's shardings of arguments.
-
-    Raises:
-        Incompatible: they need more devices than there are.
-    """
+    """A function over leaves under `jax.jit`, with the signature's shardings of arguments."""
     inputs = _inputs(signature)
     if any(inputs):
         options = {**options, "in_shardings": tuple(message and shardings.to_jax(message) for message in inputs)}
@@ -36,12 +32,7 @@ def _inputs(signature: Signature) -> Sequence[Sharding | None]:
 def lowered(
     traced: Any, name: str, signature: Signature, options: Mapping[str, Any], out_tree: Any, deref: values.Deref
 ) -> Any:
-    """Lowers what was traced, with the signature's shardings of results, whose tree is known only after the trace.
-
-    Raises:
-        Incompatible: they need more devices than there are.
-        ValueError: the shardings do not fit the tree of results.
-    """
+    """Lowers what was traced, with the signature's shardings of results, whose tree is known only after the trace."""
     told = signature.shardings
     if told is None or told.outputs is None:
         return traced.lower()

@@ -124,11 +124,7 @@ class _Resting:
 
 
 def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
-    """Loads a capture under the settings of its caller, as loading may run user code.
-
-    Raises:
-        CaptureError: it cannot be loaded.
-    """
+    """Loads a capture under the settings of its caller, as loading may run user code."""
     with context.entered(_settings(lookup.signature, values.nothing)):
         return load(payload, lookup.locations)
 
@@ -170,11 +166,7 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
 
 
 def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
-    """Compiles a program that a client traced. The client describes its results, as the text has no weak types.
-
-    Raises:
-        CaptureError: it is not a program of this version of jax.
-    """
+    """Compiles a program that a client traced. The client describes its results, as the text has no weak types."""
     exported = _exported(program)
 
     def function(*leaves: Any) -> Any:

@@ -36,22 +36,15 @@ def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes
 
 
 def executable_of(program: Program) -> bytes:
-    """Serializes the executable.
-
-    Raises:
-        ValueError: XLA did not compile it in this process.
-        Exception: JAX cannot serialize it.
-    """
+    """Serializes the executable; raises something if JAX cannot, or XLA did not compile it in this process."""
     if program.is_found:
         raise ValueError("its executable was loaded, and can be serialized only where it was compiled")
     return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
 
 
 def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
-    """Loads a serialized program. The bytes must come from our own cache, as loading can run code in them.
-
-    Raises:
-        Exception: they are not a program that can run here.
+    """Loads a serialized program. The bytes must come from our own cache, as loading can run code in them. Raises
+    something if they are not a program that can run here.
     """
     told = unpacked(facts, Facts)
     run = Executables(told.slots, serialized=executable) if told.slots else executables.from_bytes(executable)

@@ -23,11 +23,7 @@ class TraceLock:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Holds the lock.
-
-        Raises:
-            Busy: the current trace takes long.
-        """
+        """Holds the lock, or raises Busy as the current trace takes long."""
         with self._turn:
             while self._since is not None:
                 left = self._since + _PATIENCE_SECONDS - time.monotonic()

@@ -78,11 +78,7 @@ def _named(category: type[Warning]) -> bytes:
 
 @contextlib.contextmanager
 def printed() -> Iterator[list[tuple[str, str]]]:
-    """Holds back what this thread prints until the end. Yields it: names of streams, and texts.
-
-    Raises:
-        CaptureError: it is too much.
-    """
+    """Holds back what this thread prints until the end. Yields it: names of streams, and texts; too much is refused."""
     before, _here.printed = _here.printed, []
     try:
         yield _here.printed

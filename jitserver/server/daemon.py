@@ -29,10 +29,9 @@ from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import xla_cache
 from jitserver.engine.context import class_count, device_infos
-from jitserver.engine.dry_runs import dry_run
 from jitserver.engine.engine import Engine
 from jitserver.engine.heartbeat import Heartbeat
-from jitserver.engine.prewarm import prewarm
+from jitserver.engine.prewarm import dry_run, prewarm
 from jitserver.platform import sd_notify
 from jitserver.platform.malloc import IdleTrim
 from jitserver.platform.shared_memory import Pool

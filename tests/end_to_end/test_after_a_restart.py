@@ -496,8 +496,8 @@ def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_call
         first = run_script(TWICE, env=env)
     crashes = f"""if True:
         import os, sys
-        from jitserver.engine import dry_runs
-        dry_runs._run_on_zeros = lambda program: os._exit(7)
+        from jitserver.engine import prewarm
+        prewarm._run_on_zeros = lambda program: os._exit(7)
         sys.argv = ["jitserver", "serve", "--address", {address!r}]
         from jitserver.cli import main
         main()

@@ -23,9 +23,9 @@ from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal, read
 from jitserver.crashes.strikes import DRY_RUN, Strikes, Work
-from jitserver.engine import context, device_arrays, dry_runs
-from jitserver.engine.dry_runs import dry_run
+from jitserver.engine import context, device_arrays, prewarm
 from jitserver.engine.engine import Engine
+from jitserver.engine.prewarm import dry_run
 from jitserver.engine.program import Program
 
 F8 = Spec((8,), "float32")
@@ -202,7 +202,7 @@ def test_a_program_is_run_if_its_memory_is_free(daemon: Daemon) -> None:
 
 
 def test_a_program_with_large_arguments_is_not_run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dry_runs, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(prewarm, "_MOST_BYTES", 1000)
     large = daemon.has(lambda x: jnp.stack([x] * 100), F8)
     small = daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
     assert daemon.dry_runs(KEY, OTHERS[0]) == 1
@@ -235,7 +235,7 @@ def test_no_dry_run_begins_while_a_client_is_connected(daemon: Daemon, when: str
 
 def test_no_dry_run_begins_after_ten_seconds(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(dry_runs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(prewarm, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for key, seconds in zip((KEY, *OTHERS), (4.5, 4.4, 0.2, 0.0), strict=True):
         run = daemon.has(lambda x: x + 1, F8, key=key)
         run.then = lambda seconds=seconds: now.__setitem__(0, now[0] + seconds)  # type: ignore[misc]
