@@ -1,7 +1,6 @@
 """Saves and restores the sessions and named arrays of the daemons at one address."""
 
 import logging
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,8 +11,7 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
-from jitserver.cache import folder
-from jitserver.checkpoint.manifests import Manifest, Manifests, Stored, folder_of
+from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
 from jitserver.checkpoint.saving import Saving
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine.failures import failure_of
@@ -35,20 +33,6 @@ class Checkpoint:
         """
         self._manifests = Manifests(root)
         self._store = ArrayStore(self._manifests.arrays)
-
-    @classmethod
-    def at(cls, address: str) -> "Checkpoint":
-        """Open the checkpoint of the daemons at an address, and remove those of older versions.
-
-        Raises:
-            SettingsError: a folder belongs to another user.
-            OSError: a folder cannot be made or listed.
-        """
-        for old in (folder.part() / "sessions", folder.part() / "kept"):
-            if old.exists():
-                log.warning("removed the checkpoint of an older version in %s", old)
-                shutil.rmtree(old, ignore_errors=True)
-        return cls(folder_of(address))
 
     def nbytes(self) -> int:
         """The bytes of the arrays on the disk."""

@@ -68,12 +68,7 @@ class Manifests:
     """
 
     def __init__(self, root: Path) -> None:
-        """Read all manifests; remove damaged and unfinished ones, and arrays that none names.
-
-        Raises:
-            SettingsError: a folder belongs to another user.
-            OSError: it cannot be made or listed.
-        """
+        """Read all manifests; remove damaged and unfinished ones, and arrays that none names."""
         self.arrays = root / "arrays"
         self.lock = threading.RLock()
         self.lost: dict[bytes, str] = {}
@@ -157,12 +152,7 @@ class Manifests:
 
 
 def folder_of(address: str) -> Path:
-    """The folder for the daemons at an address.
-
-    Raises:
-        SettingsError: a folder above it belongs to another user.
-        OSError: it cannot be made.
-    """
+    """The folder for the daemons at an address, made if need be."""
     return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
 
 

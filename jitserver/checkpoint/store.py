@@ -30,8 +30,7 @@ class ArrayStore:
 
         Raises:
             OSError: there is no room, or (TimeoutError) no time. No file remains.
-            CaptureError: its sharding cannot be serialized.
-            RuntimeError: it was deleted, or what computes it failed.
+            Exception: it was deleted, what computes it failed, or its sharding cannot be serialized.
         """
         data, checksum = device_arrays.to_bytes(array, deadline), 0
         spec = device_arrays.spec_of(array)
@@ -53,9 +52,7 @@ class ArrayStore:
         """The array of a file: the same object for all callers, as long as it is in use.
 
         Raises:
-            Corrupt: the file does not hold what was written to it.
-            OSError: it cannot be read.
-            Incompatible: its sharding needs more devices than there are.
+            Exception: the file is damaged, or the array's sharding needs more devices than there are.
         """
         array = self.loaded(stored)
         if array is not None:

@@ -25,6 +25,7 @@ from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers, disk_share
 from jitserver.cache.write_behind import Writer
 from jitserver.checkpoint.checkpoint import Checkpoint
+from jitserver.checkpoint.manifests import folder_of
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
 from jitserver.engine import xla_cache
@@ -301,7 +302,7 @@ def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answ
 
 def _checkpoint(address: str) -> Checkpoint | None:
     try:
-        return Checkpoint.at(address)
+        return Checkpoint(folder_of(address))
     except (OSError, SettingsError) as error:
         log.warning("no checkpoint: arrays are neither restored nor saved: %s", error)
         return None

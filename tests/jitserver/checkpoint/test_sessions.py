@@ -18,9 +18,7 @@ import pytest
 from jitclient.codec import values
 from jitclient.errors import DaemonLost
 from jitserver.arrays.absent import Failed
-from jitserver.cache import folder
 from jitserver.checkpoint import manifests
-from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine import device_arrays
 from jitserver.engine.failures import failure_of
@@ -416,16 +414,3 @@ def test_each_address_has_its_own_private_folder() -> None:
     manifests.forget_sessions("unix:/other.sock")
     assert other.is_empty()
     one.kept.forget("stays")
-
-
-def test_a_checkpoint_of_an_older_version_is_removed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    old = [folder.part() / name / "0123" / "4567" for name in ("sessions", "kept")]
-    for path in old:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"jitserver session 2\n")
-    Checkpoint.at("unix:/one.sock")
-    assert caplog.text.count("older version") == 2
-    assert not any(path.parents[1].exists() for path in old)
-    caplog.clear()
-    Checkpoint.at("unix:/one.sock")
-    assert not caplog.text
