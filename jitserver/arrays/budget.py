@@ -39,11 +39,7 @@ class ArrayBudget:
             self.recount(nbytes, what, kept_free)
 
     def recount(self, nbytes: int, what: str, kept_free: int = 0) -> None:
-        """Counts all arrays, then subtracts `nbytes` for `what`.
-
-        Raises:
-            ArrayBudgetExceeded: they do not fit.
-        """
+        """Counts all arrays, then subtracts `nbytes` for `what`, as `take` does."""
         if self.most is None or self._holdings is None:
             self.left = sys.maxsize
             return

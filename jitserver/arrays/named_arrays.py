@@ -112,9 +112,7 @@ class NamedArrays:
         """Loads the arrays of a tree that is on the disk. If they are lost, notes why and returns False."""
         with self._loading:
             if tree.on_disk is not None:
-                if self._trees.get(name) is not tree:  # it was removed, or handed over to the next daemon
-                    return False
-                if tree.why_lost:
+                if self._trees.get(name) is not tree or tree.why_lost:  # it was removed, handed over, or lost before
                     return False
                 found = tree.on_disk.load()
                 lost = [array.failure.text for array in found.values() if isinstance(array, Failed)]
@@ -138,10 +136,13 @@ class NamedArrays:
             trees, self._trees = self._trees, {}
         return {name: tree for name, tree in trees.items() if tree.on_disk is None}
 
-    def forget(self, name: str) -> NamedTree | None:
-        """Removes a name; returns its tree."""
+    def forget(self, name: str, only: NamedTree | None = None) -> NamedTree | None:
+        """Removes a name, or `only` this tree of it; returns the tree if there was one."""
         with self._lock:
-            gone = self._trees.pop(name, None)
+            gone = self._trees.get(name)
+            if gone is None or (only is not None and only is not gone):
+                return None
+            del self._trees[name]
         _discard(gone)
         return gone
 
@@ -155,17 +156,9 @@ class NamedArrays:
             if is_used(tree):
                 tree.last_used = now
                 continue
-            if now - tree.last_used > tree.ttl and self._remove(name, tree):  # still so
+            if now - tree.last_used > tree.ttl and self.forget(name, only=tree) is not None:  # still so
                 gone.append(name)
         return gone
-
-    def _remove(self, name: str, tree: NamedTree) -> bool:
-        with self._lock:
-            if self._trees.get(name) is not tree:
-                return False
-            del self._trees[name]
-        _discard(tree)
-        return True
 
     def all(self) -> dict[str, NamedTree]:
         """The current trees by name."""

@@ -30,11 +30,7 @@ class Blobs:
             path.mkdir(mode=0o700, exist_ok=True)
 
     def put(self, data: bytes) -> str:
-        """Stores bytes under their digest, which it returns.
-
-        Raises:
-            OSError: the disk does not take them.
-        """
+        """Stores bytes under their digest, which it returns."""
         name = digest(data).hex()
         path = self._path(name)
         try:
@@ -66,10 +62,8 @@ class Blobs:
             self._path(name).unlink()
 
     def sweep(self, known: Container[str]) -> int:
-        """Deletes files that are not `known`, what interrupted writers left, and what was moved aside days ago.
-
-        Returns:
-            The bytes that were freed.
+        """Deletes files that are not `known`, what interrupted writers left, and what was moved aside days ago; returns
+        the bytes that were freed.
         """
         now = time.time()
         left = [

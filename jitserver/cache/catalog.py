@@ -77,11 +77,7 @@ class Catalog:
     """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`; rows may be `Corrupt`."""
 
     def __init__(self, path: Path, writes: bool = True) -> None:
-        """Opens it; where it is missing it is made, if this is somebody who writes.
-
-        Raises:
-            Corrupt: it cannot be used.
-        """
+        """Opens it, or raises Corrupt; where it is missing it is made, if this is somebody who writes."""
         self.writes = writes
         self._lock = threading.Lock()
         if writes:
@@ -203,11 +199,7 @@ class Catalog:
         return int(blobs + pages * size)
 
     def check(self) -> None:
-        """Looks for damage between the rows.
-
-        Raises:
-            Corrupt: there is some.
-        """
+        """Raises Corrupt if there is damage between the rows."""
         [(found,), *_] = self._rows("PRAGMA integrity_check(1)")
         if found != b"ok":
             raise Corrupt(found.decode(errors="replace"))

@@ -62,11 +62,7 @@ def read(path: Path) -> memoryview:
 
 
 def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
-    """The message of that type that was stored.
-
-    Raises:
-        Corrupt: the data is none.
-    """
+    """The message of that type that was stored; Corrupt if the data is none."""
     try:
         return decoded(data, kind)
     except msgspec.MsgspecError as error:

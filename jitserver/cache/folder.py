@@ -35,10 +35,8 @@ def parts_there() -> list[Path]:
 
 
 def trim(path: Path, most_bytes: int) -> int:
-    """Deletes the files of a folder that were written longest ago, until the rest takes no more than so many bytes.
-
-    Returns:
-        The bytes that were freed.
+    """Deletes the files of a folder that were written longest ago, until the rest takes no more than so many bytes;
+    returns the bytes that were freed.
     """
     freed = 0
     with contextlib.suppress(OSError):

@@ -70,10 +70,8 @@ class Memory(Tier[Entry]):
             return entry
 
     def take_over(self, key: str) -> bool:
-        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory.
-
-        Returns:
-            Whether it may leave: not where a session holds it and its executable is nowhere else.
+        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory. False
+        if it may not leave, as a session holds it and its executable is nowhere else.
         """
         with self._lock:
             if key in self._resting:

@@ -11,13 +11,10 @@ Item = TypeVar("Item", Entry, Stored)
 
 
 class Tier(abc.ABC, Generic[Item]):
-    """Programs by call key. Safe to use from threads.
-
-    Attributes:
-        most_bytes: the bound: beyond it, programs leave that are worth least.
-    """
+    """Programs by call key. Safe to use from threads."""
 
     most_bytes: int
+    """The bound: beyond it, programs leave that are worth least."""
 
     @property
     @abc.abstractmethod
