@@ -42,7 +42,7 @@ REPLACES = {
     "jitserver.running.child": "what a process has of its own, in one that was forked",
     "jitserver.running.footprint": "how imports read files, variables and folders, while a helper imports",
     "jitserver.running.program": "the words that started the process",
-    "jitserver.engine.stand_ins": "what a process must know of what its traces read, print and warn of",
+    "jitserver.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
 }
 """The modules that set what is another module's, and what that is. The daemon has one place for that."""
 
@@ -202,7 +202,7 @@ def test_one_module_makes_digests() -> None:
     assert imported == {"jitclient.digests"}
 
 
-NEEDS_JAX = ("jitserver.engine", "jitserver.demo", "jitclient.eqx", "jitclient.nnx")
+NEEDS_JAX = ("jitserver.devices", "jitserver.engine", "jitserver.demo", "jitclient.eqx", "jitclient.nnx")
 
 
 def test_only_the_engine_and_what_serves_a_library_of_jax_import_jax_at_their_top() -> None:

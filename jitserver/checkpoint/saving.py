@@ -16,7 +16,7 @@ from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import TreeState
 from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 from jitserver.engine.failures import failure_of
 from jitserver.sessions.session import State
 

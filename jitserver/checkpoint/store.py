@@ -12,7 +12,7 @@ from typing import Any
 from jitclient.wire.array_transport import allocate, nbytes_of
 from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 
 _STEP_BYTES = 16 << 20
 

@@ -20,8 +20,8 @@ from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
-from jitserver.engine import trace_output
 from jitserver.engine.packages import Packages
+from jitserver.traces import output
 
 
 def _on_device(device: Any) -> contextlib.AbstractContextManager[Any]:
@@ -43,7 +43,7 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _in_block(mesh: Any) -> Iterator[None]:
     made = shardings.mesh_to_jax(Mesh(*mesh))
-    with trace_output.warned():  # the deprecation warning was shown in the client
+    with output.warned():  # the deprecation warning was shown in the client
         made.__enter__()
     try:
         yield

@@ -15,12 +15,14 @@ from jitserver.cache.tiers import Tiers
 from jitserver.cache.why import against_nearest
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
-from jitserver.engine import context, device_arrays, inspection, keys, trace_output
-from jitserver.engine.alone import alone, in_callbacks
+from jitserver.devices import device_arrays
+from jitserver.devices.alone import alone, in_callbacks
+from jitserver.engine import context, inspection, keys
 from jitserver.engine.callbacks import Ask
 from jitserver.engine.program import Program, Say
 from jitserver.engine.programs import RUNNING, Programs, request_of
-from jitserver.engine.readers import monotonic
+from jitserver.traces import output
+from jitserver.traces.readers import monotonic
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class Engine:
         self.programs = Programs(counters, cache, self.journal)
         self._here = self.journal.here
         world.watch()
-        trace_output.watch()
+        output.watch()
         context.start_backend()  # now, not during the first call
 
     # ---- calls and arrays

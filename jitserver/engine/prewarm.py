@@ -15,7 +15,8 @@ import jax
 from jitclient.wire.array_transport import nbytes_of
 from jitserver.cache.entry import Entry, worth
 from jitserver.crashes.strikes import DRY_RUN, MOST
-from jitserver.engine import context, device_arrays
+from jitserver.devices import device_arrays
+from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 

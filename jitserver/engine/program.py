@@ -22,18 +22,9 @@ from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Escape, Lookup, Signature, Slot, Spec, Traced, Verified, Warned
 from jitserver.crashes.journal import NOTHING
-from jitserver.engine import (
-    ambient,
-    callbacks,
-    context,
-    device_arrays,
-    leaks,
-    mutations,
-    placement,
-    trace_lock,
-    trace_output,
-    xla_cache,
-)
+from jitserver.devices import device_arrays
+from jitserver.engine import callbacks, context, placement, xla_cache
+from jitserver.traces import ambient, leaks, lock, mutations, output
 
 Say = Callable[[str], None]
 Deref = values.Deref
@@ -139,7 +130,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, veri
     over_leaves = _over_leaves(loaded, signature, name)
     contents = mutations.Contents(loaded)
     built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, verify)
-    with trace_output.warned() as warnings:
+    with output.warned() as warnings:
         if not leaks.warn_of_kept(loaded, name):
             contents.warn_of_changes(name)
     built.warnings += tuple(warnings)
@@ -184,7 +175,7 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
     """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
     over_leaves = _over_leaves(loaded, signature, name)
     deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
-    with context.entered(_settings(signature, deref)), trace_output.warned():
+    with context.entered(_settings(signature, deref)), output.warned():
         traced, lowered, _ = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
     return str(traced.jaxpr) if what == "jaxpr" else str(lowered.as_text())
 
@@ -224,9 +215,9 @@ def _lowered(
     jitted = placement.jitted(function, signature, options)
     state = tuple((module, path, values.decode(value, deref)) for module, path, value in signature.libraries)
     with (
-        trace_lock.traces.taken(),
+        lock.traces.taken(),
         _timed(seconds, "trace", say, TRACING),
-        trace_output.printed() as printed,
+        output.printed() as printed,
         ambient.refused(),
         library_state.entered(state),
         library_state.put_back(),
@@ -250,7 +241,7 @@ def _build(
     seconds: dict[str, float] = {}
     deref = values.nothing if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
-    with context.entered(settings), trace_output.warned() as warnings:
+    with context.entered(settings), output.warned() as warnings:
         traced, lowered, printed = _lowered(function, signature, deref, say, out_tree, seconds)
         verified = None
         if verify and loaded is not None:

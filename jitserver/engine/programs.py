@@ -15,12 +15,13 @@ from jitserver.cache.single_flight import Once
 from jitserver.cache.tiers import Tiers
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal, mark
-from jitserver.engine import ambient, context, keys, program, serialization
+from jitserver.engine import context, keys, program, serialization
 from jitserver.engine.failures import TraceFailed, text_of
 from jitserver.engine.inspection import info_of
 from jitserver.engine.keys import CallKey
 from jitserver.engine.program import TRACING, Program, Say
-from jitserver.engine.trace_lock import Busy
+from jitserver.traces import ambient
+from jitserver.traces.lock import Busy
 
 log = logging.getLogger(__name__)
 

@@ -33,14 +33,14 @@ from jitclient.wire.messages import (
 )
 from jitclient.wire.stream import WireStream
 from jitserver.crashes.journal import NOTHING
-from jitserver.engine import alone
-from jitserver.engine.readers import monotonic
-from jitserver.engine.scratch import Scratches
+from jitserver.devices import alone
+from jitserver.devices.scratch import Scratches
 from jitserver.platform.shared_memory import Lent, Pool
 from jitserver.server.lane import Lane
 from jitserver.server.uploads import Incoming
 from jitserver.sessions.run_order import Order
 from jitserver.sessions.session import Session
+from jitserver.traces.readers import monotonic
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode

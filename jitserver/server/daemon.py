@@ -28,10 +28,10 @@ from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.manifests import folder_of
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal
+from jitserver.devices.heartbeat import Heartbeat
 from jitserver.engine import xla_cache
 from jitserver.engine.context import class_count, device_infos
 from jitserver.engine.engine import Engine
-from jitserver.engine.heartbeat import Heartbeat
 from jitserver.engine.prewarm import dry_run, prewarm
 from jitserver.platform import sd_notify
 from jitserver.platform.malloc import IdleTrim

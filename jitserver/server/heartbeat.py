@@ -3,9 +3,9 @@
 import logging
 import threading
 
-from jitserver.engine.readers import monotonic
 from jitserver.server.connection import DaemonConnection
 from jitserver.sessions.registry import Sessions
+from jitserver.traces.readers import monotonic
 
 log = logging.getLogger(__name__)
 

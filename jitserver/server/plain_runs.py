@@ -12,13 +12,13 @@ import numpy as np
 from jitclient.wire.array_transport import HostArray, inline_most
 from jitclient.wire.messages import Done, Run
 from jitserver.arrays.absent import Failed
+from jitserver.devices.scratch import FROM_CALL, Scratches
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
-from jitserver.engine.readers import monotonic
-from jitserver.engine.scratch import FROM_CALL, Scratches
 from jitserver.server import runs
 from jitserver.sessions.run_order import Order
 from jitserver.sessions.session import Session
+from jitserver.traces.readers import monotonic
 
 
 class Service(Protocol):

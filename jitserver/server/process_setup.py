@@ -7,7 +7,7 @@ import sys
 from collections.abc import MutableMapping
 
 from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
-from jitserver.engine import readers
+from jitserver.traces import readers
 
 _TURN_SECONDS = 2e-4
 _OPEN_FILES = 65536

@@ -30,8 +30,8 @@ from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
+from jitserver.devices.scratch import FROM_CALL
 from jitserver.engine.engine import Engine
-from jitserver.engine.scratch import FROM_CALL
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import plain_runs, runs
 from jitserver.server.listener import Listener

@@ -13,7 +13,7 @@ from jitserver.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.cache import files
 from jitserver.checkpoint.checkpoint import Checkpoint
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 from jitserver.sessions.registry import Sessions
 from jitserver.sessions.session import EntryOf, Session
 

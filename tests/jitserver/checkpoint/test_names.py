@@ -14,7 +14,7 @@ import pytest
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import NamedTree
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 from jitserver.server import array_usage
 from jitserver.sessions.session import Session
 

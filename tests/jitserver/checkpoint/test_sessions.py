@@ -20,7 +20,7 @@ from jitclient.errors import DaemonLost
 from jitserver.arrays.absent import Failed
 from jitserver.checkpoint import manifests
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 from jitserver.engine.failures import failure_of
 from jitserver.platform.process_watch import Process
 from jitserver.sessions.session import Session

@@ -22,7 +22,7 @@ from jitclient.wire.array_transport import dtype_named, raw_bytes
 from jitserver.cache.files import Corrupt
 from jitserver.checkpoint.manifests import Stored
 from jitserver.checkpoint.store import ArrayStore
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

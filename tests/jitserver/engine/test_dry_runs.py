@@ -23,7 +23,8 @@ from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
 from jitserver.crashes.journal import Journal, read
 from jitserver.crashes.strikes import DRY_RUN, Strikes, Work
-from jitserver.engine import context, device_arrays, prewarm
+from jitserver.devices import device_arrays
+from jitserver.engine import context, prewarm
 from jitserver.engine.engine import Engine
 from jitserver.engine.prewarm import dry_run
 from jitserver.engine.program import Program

@@ -15,7 +15,8 @@ SCRIPT = """
     from jitserver.cache.write_behind import Writer
     from jitserver.counters import Counters
     from jitserver.crashes.journal import Journal
-    from jitserver.engine import ambient, programs
+    from jitserver.engine import programs
+    from jitserver.traces import ambient
     from jitserver.engine.failures import TraceFailed
 
     messages = {messages}

@@ -26,9 +26,9 @@ from jitserver.cache.tiers import Tiers
 from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
 from jitserver.crashes.journal import mark
+from jitserver.devices.scratch import FROM_CALL, Scratches
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
-from jitserver.engine.scratch import FROM_CALL, Scratches
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import plain_runs, runs
 from jitserver.server.connection import DaemonConnection

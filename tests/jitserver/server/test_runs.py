@@ -19,7 +19,7 @@ from jitserver.cache.store import Store
 from jitserver.cache.tiers import Tiers
 from jitserver.cache.write_behind import Writer
 from jitserver.counters import Counters
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 from jitserver.engine.engine import Engine
 from jitserver.engine.program import Program
 from jitserver.platform.shared_memory import Lent, Pool

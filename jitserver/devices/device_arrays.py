@@ -17,7 +17,7 @@ from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.wire.array_transport import HostArray, is_key, raw_bytes, shaped, unpack
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
-from jitserver.engine.alone import alone
+from jitserver.devices.alone import alone
 
 try:
     from jaxlib import _jax

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.wire.messages import Warned
-from jitserver.engine.stand_ins import put
+from jitserver.traces.stand_ins import put
 
 _MOST = 1 << 20
 _OWN_CACHE = "persistent compilation cache entry"

@@ -4,7 +4,7 @@ Python has no other way to learn of what these do, or to tell whose thread does 
 
 - `readers.py`: functions of `time`, `os`, `uuid`, `random` and `logging` that read the world. Audit hooks tell of files
   and sockets, but not of clocks, variables and random bytes.
-- `trace_output.py`: the standard streams, and `warnings.showwarning`.
+- `output.py`: the standard streams, and `warnings.showwarning`.
 
 Each does what it did before, and tells or asks first. Nothing is put back: packages may have kept what they found.
 """

@@ -24,7 +24,7 @@ from typing import Any
 
 from jitclient.codec.ambient.inputs import message_of, note_read, reads, unnoted
 from jitclient.codec.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
-from jitserver.engine.stand_ins import StandIn, put, telling
+from jitserver.traces.stand_ins import StandIn, put, telling
 
 monotonic = time.monotonic
 """The clock itself, which notes nothing: a call asks for the time more than once."""

@@ -154,7 +154,7 @@ def test_what_does_not_matter_is_traced_once(reports: list[dict[str, Any]], use:
 
 def test_stand_ins_pass_for_what_they_stand_for() -> None:
     script = """
-from jitserver.engine import readers
+from jitserver.traces import readers
 readers.replace_known()
 import copy, os, pickle, sys, time
 from jitclient.codec.ambient.inputs import ambient_name

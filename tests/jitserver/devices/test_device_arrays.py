@@ -10,7 +10,7 @@ import pytest
 
 from jitclient.wire.array_transport import allocate, dtype_named
 from jitclient.wire.messages import Spec
-from jitserver.engine import device_arrays
+from jitserver.devices import device_arrays
 
 SHAPE = (300, 400)
 

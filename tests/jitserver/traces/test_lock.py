@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from jitserver.engine import trace_lock
-from jitserver.engine.trace_lock import Busy, TraceLock
+from jitserver.traces import lock
+from jitserver.traces.lock import Busy, TraceLock
 
 
 def test_a_trace_waits_for_the_current_one() -> None:
@@ -33,7 +33,7 @@ def test_a_trace_waits_for_the_current_one() -> None:
 
 
 def test_no_trace_waits_for_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_lock, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(lock, "_PATIENCE_SECONDS", 0.0)
     traces = TraceLock()
     with traces.taken(), pytest.raises(Busy, match="busy with a long trace"), traces.taken():
         raise AssertionError("two at once")

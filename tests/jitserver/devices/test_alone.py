@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jitclient.errors import SessionBusy
-from jitserver.engine import alone
+from jitserver.devices import alone
 
 PATIENCE = "_PATIENCE_SECONDS"
 

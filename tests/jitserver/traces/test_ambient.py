@@ -8,7 +8,7 @@ import pytest
 from jitclient.codec.ambient import world
 from jitclient.codec.ambient.inputs import note_read
 from jitclient.errors import AmbientInput
-from jitserver.engine import ambient
+from jitserver.traces import ambient
 
 
 def test_a_failure_after_a_read_is_a_read() -> None:

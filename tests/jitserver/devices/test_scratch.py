@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
-from jitserver.engine import scratch
-from jitserver.engine.scratch import MOST_BYTES, MOST_PROGRAMS, Scratch, Scratches
+from jitserver.devices import scratch
+from jitserver.devices.scratch import MOST_BYTES, MOST_PROGRAMS, Scratch, Scratches
 
 ONES = np.ones(64, np.float32)
 

@@ -1,0 +1,1 @@
+"""What traces do in a daemon besides making programs: read the world, print, warn, change captured objects, leak."""
