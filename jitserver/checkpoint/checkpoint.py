@@ -11,7 +11,7 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import NamedArrays, NamedTree
-from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
+from jitserver.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.checkpoint.saving import Saving
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.engine.failures import failure_of
@@ -59,22 +59,18 @@ class Checkpoint:
         """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
         `time.monotonic`). Afterwards they own no arrays.
         """
-        saving = self._collect(kept, sessions)
-        try:
-            with self._manifests.lock:  # an existing file may get another reference
-                self._manifests.make_folders()
-                saving.run(deadline)
-        except (SettingsError, OSError) as error:
-            log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
-
-    def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
         saving = Saving(self._manifests, self._store)
         for name, tree in kept.hand_over().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))
         for session in sessions:
             if not session.is_on_disk():  # else its manifest still holds
                 saving.add(*session.hand_over())
-        return saving
+        try:
+            with self._manifests.lock:  # an existing file may get another reference
+                self._manifests.make_folders()
+                saving.run(deadline)
+        except (SettingsError, OSError) as error:
+            log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
 
 
 class Saved:
@@ -107,7 +103,7 @@ class Saved:
         """Remove the manifest, and the files that no other manifest names."""
         self._manifests.discard(self._manifest)
 
-    def _loaded(self, stored: Stored | Failure) -> Any:
+    def _loaded(self, stored: StoredArray | Failure) -> Any:
         if isinstance(stored, Failure):
             return Failed(stored)
         try:

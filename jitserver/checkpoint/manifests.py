@@ -26,7 +26,7 @@ _OF_NAME = "name-"
 _LONGEST = 200
 
 
-class Stored(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """An array in a file. `spec` includes its sharding. Its users may move it unless it is `committed`, and no program
     may donate it if it is `shared`.
     """
@@ -45,12 +45,12 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
 
     owner: State | TreeState
     handles: list[tuple[int, ...]]
-    arrays: list[Stored | Failure]
+    arrays: list[StoredArray | Failure]
     version: Literal[1] = 1
 
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredArray]:
         """The arrays that are in files."""
-        return [stored for stored in self.arrays if isinstance(stored, Stored)]
+        return [stored for stored in self.arrays if isinstance(stored, StoredArray)]
 
     def files(self) -> set[str]:
         """The files that it names."""

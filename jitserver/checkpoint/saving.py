@@ -14,7 +14,7 @@ from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
 from jitserver.arrays.absent import Failed
 from jitserver.arrays.named_arrays import TreeState
-from jitserver.checkpoint.manifests import Manifest, Manifests, Stored
+from jitserver.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.devices import device_arrays
 from jitserver.engine.failures import failure_of
@@ -31,7 +31,7 @@ class Saving:
         self._store = store
         self._drafts: list[tuple[Manifest, list[int]]] = []
         self._left: dict[int, Any] = {}  # by `id`, unique as all are alive when writing begins
-        self._done: dict[int, Any] = {}  # Stored or Failure, by `id`
+        self._done: dict[int, Any] = {}  # StoredArray or Failure, by `id`
         self._written: list[int] = []  # in the order of writing
 
     def add(self, owner: State | TreeState, arrays: dict[int, Any]) -> None:
@@ -51,7 +51,7 @@ class Saving:
         self._find_written()
         for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
             self._done[number] = self._write(self._left.pop(number), deadline)
-            if isinstance(self._done[number], Stored):
+            if isinstance(self._done[number], StoredArray):
                 self._written.append(number)
         self._write_manifests()
         self._manifests.sweep()  # arrays of trees that were left out
@@ -65,7 +65,7 @@ class Saving:
                     self._done[number] = stored
                     del self._left[number]
 
-    def _write(self, value: Any, deadline: float) -> Stored | Failure:
+    def _write(self, value: Any, deadline: float) -> StoredArray | Failure:
         if isinstance(value, Failed):
             return value.failure
         try:
@@ -91,8 +91,8 @@ class Saving:
 
     def _try_manifests(self) -> list[OSError]:
         errors = []
-        for draft in list(self._drafts):
-            manifest = msgspec.structs.replace(draft[0], arrays=[self._done[number] for number in draft[1]])
+        for draft, numbers in self._drafts:
+            manifest = msgspec.structs.replace(draft, arrays=[self._done[number] for number in numbers])
             failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
             if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree or nothing
                 log.warning("the arrays kept as %r are lost: %s", manifest.owner.name, failures[0])

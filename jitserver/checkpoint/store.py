@@ -11,7 +11,7 @@ from typing import Any
 
 from jitclient.wire.array_transport import allocate, nbytes_of
 from jitserver.cache.files import Corrupt
-from jitserver.checkpoint.manifests import Stored
+from jitserver.checkpoint.manifests import StoredArray
 from jitserver.devices import device_arrays
 
 _STEP_BYTES = 16 << 20
@@ -25,7 +25,7 @@ class ArrayStore:
         self._lock = threading.Lock()
         self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
-    def write(self, array: Any, deadline: float) -> Stored:
+    def write(self, array: Any, deadline: float) -> StoredArray:
         """Write an array, once it is computed; give up at `deadline` (by `time.monotonic`).
 
         Raises:
@@ -46,9 +46,9 @@ class ArrayStore:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        return Stored(path.name, checksum, spec, array.committed, device_arrays.is_shared(array))
+        return StoredArray(path.name, checksum, spec, array.committed, device_arrays.is_shared(array))
 
-    def load(self, stored: Stored) -> Any:
+    def load(self, stored: StoredArray) -> Any:
         """The array of a file: the same object for all callers, as long as it is in use.
 
         Raises:
@@ -63,15 +63,15 @@ class ArrayStore:
         with self._lock:
             return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
 
-    def loaded(self, stored: Stored) -> Any:
+    def loaded(self, stored: StoredArray) -> Any:
         """The array of a file if it is in memory, else None."""
         return self._loaded.get(stored.file)
 
-    def remove(self, stored: Stored) -> None:
+    def remove(self, stored: StoredArray) -> None:
         """Remove the file of an array."""
         (self._folder / stored.file).unlink(missing_ok=True)
 
-    def _read(self, stored: Stored) -> Any:
+    def _read(self, stored: StoredArray) -> Any:
         raw = allocate(nbytes_of(stored.spec))
         with open(self._folder / stored.file, "rb") as file:
             stat = os.fstat(file.fileno())

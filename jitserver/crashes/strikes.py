@@ -88,9 +88,7 @@ class Strikes:
 
     def of(self, key: str) -> Suspect | None:
         """The strikes of a program, or None."""
-        with self._lock:
-            self._refresh()
-            return self._suspects.get(key)
+        return self.all().get(key)
 
     def count(self, key: str, phase: str) -> int:
         """The number of strikes of a program for a phase."""

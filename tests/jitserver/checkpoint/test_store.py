@@ -20,7 +20,7 @@ import pytest
 
 from jitclient.wire.array_transport import dtype_named, raw_bytes
 from jitserver.cache.files import Corrupt
-from jitserver.checkpoint.manifests import Stored
+from jitserver.checkpoint.manifests import StoredArray
 from jitserver.checkpoint.store import ArrayStore
 from jitserver.devices import device_arrays
 
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> ArrayStore:
 def again(array: jax.Array, folder: Path) -> jax.Array:
     """The array after a restart."""
     stored = ArrayStore(folder).write(array, math.inf)
-    packed = msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=Stored)
+    packed = msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=StoredArray)
     return ArrayStore(folder).load(packed)
 
 
