@@ -30,7 +30,7 @@ from jitserver.sessions.session import Session
 
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
     session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Done(1)
-    engine: Any = SimpleNamespace(resident=device_arrays.resident)
+    engine: Any = SimpleNamespace(put=device_arrays.put)
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
     assert [handle for handle, _ in done.failures] == [7]
     assert session.budget.left == 100
