@@ -124,7 +124,7 @@ class Programs:
                 built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
             else:
                 built = self._trace(key.text, request, payload, say_on)
-        self.counters.add(compiles=1, compile_seconds=sum(built.seconds.values()))
+        self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         entry = self._entry(info_of(key.text, request, built), built, makeup)
         facts = serialization.facts_of(built, lookup.signature.context)
         stored = Stored(entry.info, makeup, facts, _encode(request))

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -21,8 +20,8 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def keep_in(folder: Path, on_hit: Callable[[], None] = lambda: None, least_seconds: float = LEAST_SECONDS) -> None:
-    """Makes JAX keep compilations of so many seconds in a folder, and call `on_hit` when it finds one."""
+def keep_in(folder: Path, least_seconds: float = LEAST_SECONDS) -> None:
+    """Makes JAX keep compilations of so many seconds in a folder."""
     with contextlib.suppress(OSError):  # JAX tries again when it needs the folder, and warns if it cannot
         folder.mkdir(mode=0o700, exist_ok=True)
     if os.fsencode(folder).decode(errors="replace") != str(folder):
@@ -33,7 +32,6 @@ def keep_in(folder: Path, on_hit: Callable[[], None] = lambda: None, least_secon
     def listener(event: str, **_: object) -> None:
         if event == _FOUND:
             _here.found += 1
-            on_hit()
 
     jax.monitoring.register_event_listener(listener)
 

@@ -213,7 +213,7 @@ class Daemon:
             log.warning("no cache on the disk: %s", error)
             store = Store(Path(), 0)
         if store.most_bytes:
-            xla_cache.keep_in(store.texts, lambda: counters.add(text_hits=1))
+            xla_cache.keep_in(store.texts)
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:
