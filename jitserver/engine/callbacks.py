@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -97,15 +97,16 @@ class Executables:
         with self._lock:
             one = self._idle.pop() if self._idle else None
         one = one or self._another()
-        one.ask, one.goes_on, one.failed = ask, is_spread, []
+        here, failed = one.here, list[BaseException]()
+        here.ask, here.failed = ask, failed if is_spread else None
         try:
             results = jax.block_until_ready(one.compiled(*leaves))
             jax.effects_barrier()
-            if one.failed:
-                raise RuntimeError(f"a callback failed: {one.failed[0]}") from one.failed[0]
+            if failed:
+                raise RuntimeError(f"a callback failed: {failed[0]}") from failed[0]
             return results
         finally:
-            one.ask, one.failed = None, []
+            here.ask = here.failed = None
             with self._lock:
                 if len(self._idle) < _MOST_IDLE:
                     self._idle.append(one)
@@ -127,31 +128,32 @@ class Executables:
         return self._made()
 
     def _made(self) -> "_Executable":
-        one = _Executable()
-        calls = [_Calls(one, number, slot) for number, slot in enumerate(self._slots)]
+        here = _Here()
+        calls = [_Calls(here, number, slot) for number, slot in enumerate(self._slots)]
         if self._serialized:
-            one.compiled = executables.from_bytes(self._serialized, calls)
-        else:
-            _compile_arguments(self._lowered)["host_callbacks"] = calls
-            one.compiled = self._lowered.compile()
-        return one
+            return _Executable(executables.from_bytes(self._serialized, calls), here)
+        _compile_arguments(self._lowered)["host_callbacks"] = calls
+        return _Executable(self._lowered.compile(), here)
 
 
 @dataclasses.dataclass
-class _Executable:
-    """An executable, and whom its callbacks ask during a run."""
+class _Here:
+    """Whom the callbacks of one executable ask during a run, and what they raised if the program is to go on then."""
 
-    compiled: Any = None
     ask: Ask | None = None
-    goes_on: bool = False  # after a callback that raised
-    failed: list[BaseException] = dataclasses.field(default_factory=list)  # what such callbacks raised
+    failed: list[BaseException] | None = None
+
+
+class _Executable(NamedTuple):
+    compiled: jax.stages.Compiled
+    here: _Here  # its callbacks know only this, as XLA would keep what knows the executable for ever
 
 
 class _Calls:
     """What XLA calls for a slot of one executable."""
 
-    def __init__(self, owner: _Executable, number: int, slot: Slot) -> None:
-        self._owner = owner
+    def __init__(self, here: _Here, number: int, slot: Slot) -> None:
+        self._here = here
         self._number = number
         self._slot = slot
         self._forms = list(map(host_form, slot.results))
@@ -160,7 +162,7 @@ class _Calls:
         return int, ()  # whoever loads an executable gives it new ones
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
-        ask, failed = self._owner.ask, self._owner.failed
+        ask, failed = self._here.ask, self._here.failed
         if ask is None:
             raise RuntimeError("a callback came after the end of its run")
         token = arguments[:1] if self._slot.takes_token else ()
@@ -169,7 +171,7 @@ class _Calls:
                 raise failed[0]
             return (*token, *self._asked(ask, arguments[len(token) :]))
         except BaseException as error:
-            if not self._owner.goes_on:
+            if failed is None:
                 raise
             failed.append(error)
             return (*token, *[np.zeros(*form) for form in self._forms])
