@@ -69,11 +69,11 @@ def test_another_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_with_many_callbacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     client = object()
-    monkeypatch.setattr(alone, "_callbacks", running := set[Any]())
+    monkeypatch.setattr(alone, "_callbacks", running := dict[object, object]())
 
     def next_callback() -> None:
         running.clear()
-        running.add(alone._Callback(client))
+        running[object()] = client
 
     monkeypatch.setattr(alone, "_one_at_a_time", lock := TakenFor(*[next_callback] * 5))
     assert run_for(client, lambda: 4) == 4

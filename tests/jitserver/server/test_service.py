@@ -1,6 +1,7 @@
 """The verbs that look programs up: each computes the call key once, whatever the cache then does with it."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,13 +42,13 @@ class Client:
             session=Session(0, ArrayBudget()), pid=0, incoming=Incoming(), say=lambda _: None
         )
         self.keys = 0
-        digest = keys.digest
+        made = keys.CallKey
 
-        def counted(data: bytes) -> bytes:
+        def counted(text: str, rows: Mapping[str, bytes]) -> keys.CallKey:
             self.keys += 1
-            return digest(data)
+            return made(text, rows)
 
-        monkeypatch.setattr(keys, "digest", counted)
+        monkeypatch.setattr(keys, "CallKey", counted)
 
     def ask(self, verb: str, request: Any, kind: Any) -> Any:
         self.keys = 0
