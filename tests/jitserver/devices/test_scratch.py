@@ -38,7 +38,8 @@ def test_writing_the_memory_changes_the_arrays(dtype: Any, shape: tuple[int, ...
 
 
 SHARE: dict[str, Callable[..., Any]] = {
-    "an argument": lambda x, y: [x + 1, y],
+    "the first argument": lambda x, y: [y + 1, x],
+    "the last argument": lambda x, y: [x + 1, y],
     "its memory": lambda x, y: [jax.device_put(np.asarray(y), may_alias=True)],
     "a part of its memory": lambda x, y: [jax.device_put(np.asarray(y)[32:], may_alias=True)],
 }
