@@ -59,18 +59,23 @@ class Checkpoint:
         """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
         `time.monotonic`). Afterwards they own no arrays.
         """
-        saving = Saving(self._manifests, self._store)
-        for name, tree in kept.hand_over().items():
-            saving.add(tree.state(name), dict(enumerate(tree.arrays)))
-        for session in sessions:
-            if not session.is_on_disk():  # else its manifest still holds
-                saving.add(*session.hand_over())
+        saving = self._collect(kept, sessions)
         try:
             with self._manifests.lock:  # an existing file may get another reference
                 self._manifests.make_folders()
                 saving.run(deadline)
         except (SettingsError, OSError) as error:
             log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
+
+    def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
+        """Give a save all that it is to write. On its own, so that no variable keeps an array that was written."""
+        saving = Saving(self._manifests, self._store)
+        for name, tree in kept.hand_over().items():
+            saving.add(tree.state(name), dict(enumerate(tree.arrays)))
+        for session in sessions:
+            if not session.is_on_disk():  # else its manifest still holds
+                saving.add(*session.hand_over())
+        return saving
 
 
 class Saved:
