@@ -2,7 +2,8 @@
 
 One process per axis captures the kinds that are asked for. On the stability axes no key may change; after an edit of
 anything that a function depends on, its key must; and a process that has nothing but the bytes
-must compute what the original computes. In the core, each kind has one stability axis and one edit.
+must compute what the original computes. In the core, each kind meets all stability axes at once and has one edit: the
+slow tests say which of them it was.
 """
 
 import collections
@@ -15,8 +16,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
-
-from ...rotation import rotating
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the processes of all axes
@@ -72,18 +71,50 @@ STABLE = {
     "main": {"flags": ["--as-main"]},
     "run_first": {"flags": ["--run-first"]},
 }
-AXES = STABLE | {f"edit_{n}": {"edit": n} for n in range(N_EDITS)}
-STABLE_PAIRS = rotating({kind: list(STABLE) for kind in KINDS})
-EDITED_PAIRS = rotating({name: [f"edit_{n}" for n in range(len(kind["edits"]))] for name, kind in KINDS.items()})
+WITH_OTHER_NAMES = {"main", "renamed"}  # names of parts are those of modules and variables
+TOGETHER = {
+    "elsewhere": {
+        "change": lambda text: commented(moved(text)),
+        "seed": 6,
+        "folder": "deeper/down",
+        "cwd": "/",
+        "flags": ["--backwards", "--run-first"],
+    },
+    "as_main_with_other_names": {"change": renamed, "seed": 7, "flags": ["--as-main"]},
+}
+"""All stability axes, in two processes."""
+
+EDITS = {f"edit_{n}": {"edits": dict.fromkeys(KINDS, n)} for n in range(N_EDITS)}
+ONE_EDIT = {"one_edit": {"edits": {name: n % len(kind["edits"]) for n, (name, kind) in enumerate(KINDS.items())}}}
+AXES = STABLE | TOGETHER | EDITS | ONE_EDIT
 
 
-def write_kinds(folder, change=as_is, edit=None, kinds=KINDS):
+def of_each_kind(axes, slow=()):
+    return [
+        *[pytest.param(kind, axis) for kind in KINDS for axis in axes],
+        *[pytest.param(kind, axis, marks=pytest.mark.slow) for kind in KINDS for axis in slow],
+    ]
+
+
+STABLE_PAIRS = of_each_kind(TOGETHER, slow=STABLE)
+STABLE_PARTS = of_each_kind(["elsewhere"], slow=[axis for axis in STABLE if axis not in WITH_OTHER_NAMES])
+EDITED_PAIRS = [
+    *of_each_kind(ONE_EDIT),
+    *[
+        pytest.param(name, f"edit_{n}", marks=pytest.mark.slow)
+        for name, kind in KINDS.items()
+        for n in range(len(kind["edits"]))
+    ],
+]
+
+
+def write_kinds(folder, change=as_is, edits=None, kinds=KINDS):
     for name in kinds:
         kind = KINDS[name]
         files = {f"k_{name}.py": kind["source"], **kind.get("files", {})}
-        if edit is not None and edit < len(kind["edits"]):
-            where, old, new = (f"k_{name}.py", *kind["edits"][edit])[-3:]
-            assert old in files[where], f"edit {edit} of {name} edits nothing"
+        if edits is not None:
+            where, old, new = (f"k_{name}.py", *kind["edits"][edits[name]])[-3:]
+            assert old in files[where], f"edit {edits[name]} of {name} edits nothing"
             files[where] = files[where].replace(old, new)
         for path, text in files.items():
             place = folder / name / path
@@ -107,9 +138,9 @@ def work(mode, folder, out, *flags, base, seed=0, cwd=None):
     return json.loads((out / "report.json").read_text())
 
 
-def capture(base, name, kinds, change=as_is, edit=None, folder="", seed=0, cwd=None, flags=()):
+def capture(base, name, kinds, change=as_is, edits=None, folder="", seed=0, cwd=None, flags=()):
     root = base / name / folder / "kinds"
-    write_kinds(root, change, edit, kinds)
+    write_kinds(root, change, edits, kinds)
     return work("capture", root, base / f"{name}.out", *flags, base=base, seed=seed, cwd=cwd)
 
 
@@ -161,7 +192,7 @@ def test_key_changes_with_every_dependency(first, reports, kind, axis):
     assert key_of(reports[axis], kind) != key_of(first, kind)
 
 
-@pytest.mark.parametrize(("kind", "axis"), [pair for pair in STABLE_PAIRS if pair.values[1] not in ("main", "renamed")])
+@pytest.mark.parametrize(("kind", "axis"), STABLE_PARTS)
 def test_parts_are_stable(first, reports, kind, axis):
     assert reports[axis][kind]["parts"] == first[kind]["parts"]
 
