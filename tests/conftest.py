@@ -5,6 +5,7 @@ traces and local runs are checked after every test that uses it.
 """
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -83,6 +84,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             families.add(item.path)
         else:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spares each garbage collection the objects of the libraries and of pytest, which stay anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 def new_cache_dir() -> str:

@@ -40,6 +40,7 @@ def nobody(serve: Any) -> Any:
         yield daemon
 
 
+@pytest.mark.slow
 def test_eight_clients_race_and_start_one_daemon(nobody: Any, start_client: Any) -> None:
     clients = [start_client(nobody, ONE, JITSERVER_AUTOSTART="1") for _ in range(8)]
     for client in clients:

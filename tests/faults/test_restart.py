@@ -98,6 +98,7 @@ def is_looping(daemon: Any, client: Any) -> bool:
     return bool(daemon.counts().calls > 50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autostart", ["0", "1"])
 def test_a_loop_on_resident_and_donated_arrays_goes_on_through_restarts(
     serve: Any, start_client: Any, restart: Any, until: Any, go: Path, autostart: str

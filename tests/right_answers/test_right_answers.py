@@ -41,7 +41,7 @@ SLOW = [Round((1, 2)), Round((3, 4)), Round((7, 8), verifies=True)]
 ROUNDS = [CORE, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 
 COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-"""With a folder for it, what plain JAX compiles under one hash seed is not compiled again under the other."""
+"""With a folder for it, what a process compiles outside of the daemon is not compiled again by another one."""
 
 
 WARM, LOCAL, SEEDED = (named(PROGRAMS, label) for label in ("WARM", "LOCAL", "SEEDED"))
@@ -57,11 +57,10 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes], list[Outcomes]]:
         clients = dict(zip(("first", "second"), these.seeds, strict=False))
         compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
-        compiled = compiled if len(clients) > 1 else {}
         seeded = sorted({case.partition(".")[0] for case in SEEDED})
         plain = {client: run("plain", seed, PROGRAMS, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"
-        more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": str(int(these.verifies))}
+        more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": str(int(these.verifies)), **compiled}
         with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
             served = {client: run("served", seed, PROGRAMS, **more) for client, seed in clients.items()}
             return plain, served, [run("served", seed, PROGRAMS, *seeded, **more) for seed in these.then]
