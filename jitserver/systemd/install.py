@@ -6,7 +6,6 @@ import os
 import pwd
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +26,7 @@ class Done:
 
 
 def plan(target: Target) -> dict[Path, str]:
-    """The files that `install` would write.
-
-    Raises:
-        SystemdError: systemd is not running, or could not run a daemon of this environment.
-    """
+    """The files that `install` would write, if systemd runs and could run a daemon of this environment."""
     version = systemctl.check_manager(target)
     _probe(target)
     texts = render.units(target, version)
@@ -54,8 +49,9 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
         systemctl.stop(target)
     systemctl.systemctl(target, "enable", target.socket)
     systemctl.systemctl(target, "start", target.socket)
-    result: Literal["installed", "updated", "unchanged"] = "updated" if changed else "unchanged"
-    return Done(result if was_there else "installed", target, tuple(planned))
+    if not was_there:
+        return Done("installed", target, tuple(planned))
+    return Done("updated" if changed else "unchanged", target, tuple(planned))
 
 
 def uninstall(target: Target) -> Done:
@@ -81,31 +77,25 @@ def uninstall(target: Target) -> Done:
 def _write(path: Path, text: str) -> None:
     """Writes a file atomically."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(fresh, path)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
-        raise
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.chmod(0o644)
+    fresh.replace(path)
 
 
 def _probe(target: Target) -> None:
     """Makes sure that the user of the daemon can run it: systemd would retry for ever."""
     if not render.is_fit(sys.executable):
         raise SystemdError(f"systemd cannot run a program whose path has quotes or backslashes: {sys.executable}")
-    as_user: dict[str, Any] = {"env": render.process_settings()}
+    as_user: dict[str, Any] = {}
     if target.user:
         found = pwd.getpwnam(target.user)
         groups = os.getgrouplist(target.user, found.pw_gid)
-        as_user |= {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": groups}
-    who = target.user or "this user"
+        as_user = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": groups}
+    who, command = target.user or "this user", [sys.executable, "-P", "-c", _PROBE]
+    env = render.process_settings()
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _PROBE], cwd="/", capture_output=True, text=True, check=False, **as_user
-        )
+        done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, check=False, **as_user)
     except OSError as error:
         raise SystemdError(f"{who} cannot run {sys.executable}: {error.strerror}") from None
     if done.stderr:

@@ -17,10 +17,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "%"
 
 
 def units(
-    target: Target,
-    version: int,
-    python: str = sys.executable,
-    settings: Mapping[str, str] | None = None,
+    target: Target, version: int, python: str = sys.executable, settings: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The texts of the target's unit files by suffix, for this version of systemd."""
     made = process_settings() if settings is None else settings
@@ -32,9 +29,8 @@ def _rendered(target: Target, suffix: str, version: int, python: str, made: Mapp
     name, user = ("jitserver@", "%i") if target.user else ("jitserver", "")
     text = (_folder() / target.scope / f"{name}.{suffix}").read_text(encoding="utf-8")
     text = text[text.index("[Unit]") :]
-    text = text.replace(
-        f"{name}{user}.socket", f"{name}{user}.socket".replace("jitserver", f"jitserver-{target.digest}")
-    )
+    socket = f"{name}{user}.socket"
+    text = text.replace(socket, socket.replace("jitserver", f"jitserver-{target.digest}"))
     text = text.replace("/jitserver/jitserver.sock", f"/jitserver/{target.digest}.sock")
     text = text.replace("/jitserver/%i.sock", f"/jitserver/{target.digest}/%i.sock")
     if version < _STEPPED_RESTARTS:

@@ -18,30 +18,21 @@ class UnitError(SystemdError):
 
 
 def check_manager(target: Target) -> int:
-    """The version of the systemd that manages the target's units.
-
-    Raises:
-        SystemdError: the machine was not booted with systemd, or no systemd runs for this user.
-    """
+    """The version of the systemd that manages the target's units, if the machine was booted with one."""
     if shutil.which("systemctl") is None or not os.path.isdir("/run/systemd/system"):
         raise SystemdError("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
     folder = manager_folder(target)
     if not folder.is_dir():
+        linger = f"sudo loginctl enable-linger {os.environ.get('USER', '')}".rstrip()
         raise SystemdError(
-            f"no systemd runs for this user: there is no {folder}. Log in again, or keep one running: "
-            f"`sudo loginctl enable-linger {os.environ.get('USER', '')}`".rstrip(" `")
-            + "`"
+            f"no systemd runs for this user: there is no {folder}. Log in again, or keep one running: `{linger}`"
         )
     found = re.match(r"systemd (\d+)", _run(target, ["systemctl", "--version"]).stdout)
     return int(found[1]) if found else 0
 
 
 def systemctl(target: Target, *arguments: str) -> str:
-    """Runs systemctl for the target's systemd; returns its output.
-
-    Raises:
-        SystemdError: it failed.
-    """
+    """Runs systemctl for the target's systemd; returns its output."""
     command = ["systemctl", f"--{target.scope}", "--no-pager", "--no-ask-password", *arguments]
     done = _run(target, command)
     if done.returncode == 0:
@@ -52,15 +43,11 @@ def systemctl(target: Target, *arguments: str) -> str:
     raise UnitError(f"`{' '.join(command)}` failed: {said}")
 
 
-def start(target: Target, *verbs: str) -> None:
-    """Starts the socket, then runs systemctl's `verbs` on the service. Afterwards the daemon serves.
-
-    Raises:
-        UnitError: it does not; the message ends with its last log lines.
-    """
+def start(target: Target, verb: str) -> None:
+    """Starts the socket, then starts or restarts the service. Afterwards the daemon serves; an error has its log."""
     systemctl(target, "start", target.socket)
     try:
-        systemctl(target, *verbs, target.service)
+        systemctl(target, verb, target.service)
     except UnitError as error:
         raise UnitError(f"{error}\n" + "\n".join(journal(target, _LOG_LINES))) from None
 

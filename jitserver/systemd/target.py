@@ -20,15 +20,12 @@ class SystemdError(JitserverError):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The daemon of one environment for one user.
-
-    Attributes:
-        user: the user for whom the system's systemd runs it; None: the current user's systemd runs it.
-        digest: identifies the environment.
-    """
+    """The daemon of one environment for one user."""
 
     user: str | None = None
+    """For whom the system's systemd runs it; None: the current user's systemd runs it."""
     digest: str = dataclasses.field(default_factory=environment_digest)
+    """Identifies the environment."""
 
     @property
     def scope(self) -> str:
@@ -82,11 +79,7 @@ class Target:
 
 
 def chosen(user: str | None) -> Target:
-    """The target for `--system USER`, or without it the user's own.
-
-    Raises:
-        SystemdError: a daemon cannot run as that user, or we are not root, who alone changes the system's units.
-    """
+    """The target for `--system USER`, or without it the user's own."""
     if user is None:
         return Target()
     try:
