@@ -37,11 +37,7 @@ def resident_bytes() -> int:
 
 
 def limited_groups(of_process: Path) -> Iterator[LimitedGroup]:
-    """The control groups that limit the memory of a process, in either version of the kernel's interface.
-
-    Args:
-        of_process: the file `cgroup` of the process in /proc.
-    """
+    """The control groups that limit the memory of a process, whose file `cgroup` in /proc is given."""
     try:
         lines = of_process.read_text().splitlines()
     except OSError:

@@ -75,11 +75,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def _pidfd_of(pid: int) -> int | None:
-    """A descriptor that becomes readable when a process ends; None if there can be none.
-
-    Raises:
-        ProcessLookupError: it has ended.
-    """
+    """A descriptor that becomes readable when a process ends; None if there can be none. Raises if it has ended."""
     if not pid or not hasattr(os, "pidfd_open"):
         return None
     try:

@@ -52,7 +52,7 @@ class Pool:
                 self.lent_bytes += block.capacity
                 return block
             while self._free and not self._has_room(capacity):
-                self._forget(self._free.pop(0))
+                self._count(-1, -self._free.pop(0).capacity)
             if not self._has_room(capacity):
                 return None
             self._count(1, capacity)
@@ -81,15 +81,13 @@ class Pool:
             self.lent_bytes -= capacity
             self._count(-1, -capacity)
 
-    def trim(self, now: float) -> bool:
-        """Frees the blocks that were unused for long at `now`; returns whether there were any."""
+    def trim(self, now: float) -> None:
+        """Frees the blocks that were unused for long at `now`."""
         self._settle()
         with self._lock:
-            old = [block for block in self._free if now - block.used >= IDLE_SECONDS]
-            for block in old:
+            for block in [block for block in self._free if now - block.used >= IDLE_SECONDS]:
                 self._free.remove(block)
-                self._forget(block)
-        return bool(old)
+                self._count(-1, -block.capacity)
 
     def _settle(self) -> None:
         with self._lock:
@@ -104,9 +102,6 @@ class Pool:
 
     def _has_room(self, capacity: int) -> bool:
         return self.nbytes + capacity <= self._most_bytes and self.count < _MOST_BLOCKS
-
-    def _forget(self, block: OwnBlock) -> None:
-        self._count(-1, -block.capacity)
 
     def _count(self, blocks: int, nbytes: int) -> None:
         self.count += blocks
@@ -130,39 +125,22 @@ class Lent:
         return Leased(block.number, block.capacity), block.descriptor
 
     def take_back(self, message: Return) -> None:
-        """Takes back the blocks that the client releases.
-
-        Raises:
-            ProtocolError: they are not lent to the client.
-        """
+        """Takes back the blocks that the client releases."""
         for number in message.free:
-            block = self._of_client(number)
-            del self._blocks[number]
-            self._pool.put(block)
+            self._pool.put(self._taken(number))
         for number in message.retired:
-            block = self._of_client(number)
-            del self._blocks[number]
-            self._pool.retire(block.capacity)
+            self._pool.retire(self._taken(number).capacity)
 
     def arguments(self, number: int) -> Reader:
-        """Reads the arguments in a block, which the daemon owns until `gives_back`.
-
-        Raises:
-            ProtocolError: it is not lent to the client.
-        """
-        block = self._of_client(number)
-        del self._blocks[number]
+        """Reads the arguments in a block, which the daemon owns until `gives_back`."""
+        block = self._taken(number)
         whole, reference = block.readable()
         self._reading[number] = block, reference
         return Reader(whole)
 
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
-        """Writes values into a block that the client offered; False if they do not fit.
-
-        Raises:
-            ProtocolError: it is not lent to the client.
-        """
-        block = self._of_client(number)
+        """Writes values into a block that the client offered; False if they do not fit."""
+        block = self._blocks[number] = self._taken(number)  # it stays with the client
         if room_for([array.nbytes for array in arrays]) > block.capacity:
             return False
         lay(block, arrays)
@@ -187,10 +165,10 @@ class Lent:
         self._blocks.clear()
         self._reading.clear()
 
-    def _of_client(self, number: int) -> OwnBlock:
+    def _taken(self, number: int) -> OwnBlock:
         if number not in self._blocks:
             raise ProtocolError(f"block {number} is not lent to this client")
-        return self._blocks[number]
+        return self._blocks.pop(number)
 
 
 def memory_share() -> int:
