@@ -172,7 +172,9 @@ def test_a_user_without_name_and_home_has_no_units(monkeypatch: pytest.MonkeyPat
     for name in ("HOME", "XDG_CONFIG_HOME", "JITSERVER_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
+    settings.cache_clear()
     assert target.installed() is None
+    settings.cache_clear()
 
 
 def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
