@@ -1,10 +1,8 @@
 """Shared by all commands: find the daemon, ask it, and print for people or as JSON."""
 
-import datetime
-import json
-import shutil
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -17,7 +15,7 @@ from jitclient.sessions import handshake
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, remote
 from jitclient.wire.messages import Verb
-from jitserver.systemd import systemctl
+from jitserver.systemd.target import installed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,9 +70,12 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
     Raises:
         DaemonUnavailable: none runs. A command that does not catch it ends with status 3.
     """
-    unit = systemctl.waiting()
-    if unit is not None:  # connecting would start it
-        raise DaemonUnavailable(f"{unit.service} starts at the first call")
+    unit = installed()
+    if unit is not None:
+        from jitserver.systemd import systemctl  # loads subprocess
+
+        if systemctl.waits(unit):  # connecting would start the daemon
+            raise DaemonUnavailable(f"{unit.service} starts at the first call")
     return handshake.ask(settings(), verb, message, answer)
 
 
@@ -89,6 +90,8 @@ def not_running(reason: str) -> NoReturn:
 
 def print_json(value: Any) -> None:
     """Prints JSON on stdout; messages become objects with their fields' names."""
+    import json  # now, and not for people
+
     text = json.dumps(value, default=msgspec.structs.asdict)  # indenting here would take seconds for a large cache
     click.echo(msgspec.json.format(text, indent=2))
 
@@ -98,17 +101,19 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     header, *lines = ["  " + "   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows)]
     width = 2 + sum(widths) + 3 * (len(widths) - 1)
-    if _is_plain(width, (columns, *rows)):
+    is_plain = all(cell.isascii() and cell.isprintable() for row in (columns, *rows) for cell in row)
+    if is_plain and sys.stdout.encoding.lower().startswith("utf") and _fits(width + 2):
         click.echo("\n".join(["", click.style(header, bold=True), " " + "─" * width, *lines, ""]))
-    else:
+    else:  # rich takes as long to import as a short command
         console().print(table("", columns, rows), markup=False)
 
 
-def _is_plain(width: int, rows: Iterable[list[str]]) -> bool:
-    """Whether a table can be printed without rich, whose import doubles the time of a short command."""
-    shown = sys.stdout.encoding.lower().startswith("utf")
-    fits = not sys.stdout.isatty() or width + 2 <= shutil.get_terminal_size().columns
-    return shown and fits and all(cell.isascii() and cell.isprintable() for row in rows for cell in row)
+def _fits(width: int) -> bool:
+    if not sys.stdout.isatty():
+        return True
+    import shutil  # expensive to import
+
+    return width <= shutil.get_terminal_size().columns
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
@@ -131,4 +136,4 @@ def console() -> "Console":
 
 def ago(moment: float) -> str:
     """How long ago a moment was: `3 min ago`."""
-    return seconds(max(0.0, datetime.datetime.now().timestamp() - moment)) + " ago"
+    return seconds(max(0.0, time.time() - moment)) + " ago"

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -69,6 +68,8 @@ def _run_at_address(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 def _run_there(far: "SshAddress", words: Iterator[str]) -> None:
     """Runs a command there, with this terminal, and ends with its status."""
+    import subprocess  # most commands need it not
+
     command = far.command("jitserver", *words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
     status = subprocess.run(command, check=False).returncode
     if status in (_SSH_FAILED, _NO_SUCH_COMMAND):

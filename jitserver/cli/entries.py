@@ -7,7 +7,6 @@ from click.shell_completion import CompletionItem
 
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
-from jitserver.cache import offline
 from jitserver.cli.common import ask
 
 Found = TypeVar("Found")
@@ -25,6 +24,8 @@ def entries(prefix: str) -> list[EntryInfo]:
     try:
         return listed(prefix)
     except DaemonUnavailable:
+        from jitserver.cache import offline  # not needed if a daemon answers
+
         found = offline.infos(prefix)
         if not found and not offline.infos():
             raise
@@ -56,11 +57,7 @@ def newest(prefix: str) -> EntryInfo:
 
 
 def listed(prefix: str) -> list[EntryInfo]:
-    """The daemon's programs, in as many messages as they need.
-
-    Raises:
-        DaemonUnavailable: none runs.
-    """
+    """The daemon's programs, in as many messages as they need."""
     found: list[EntryInfo] = []
     while True:
         part: Listed = ask(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from jitserver.systemd.target import SystemdError, Target, installed, manager_folder
+from jitserver.systemd.target import SystemdError, Target, manager_folder
 
 _SECONDS = 400.0  # a little more than the units' own TimeoutStartSec=
 _LOG_LINES = 15
@@ -73,13 +73,10 @@ def states(target: Target) -> dict[str, str]:
     return dict(zip(units, _show(target, "ActiveState", units), strict=True))
 
 
-def waiting() -> Target | None:
-    """The target, if its socket is open and its daemon does not run: connecting would start the daemon."""
-    target = installed()
-    if target is None:
-        return None
+def waits(target: Target) -> bool:
+    """Whether its socket is open and its daemon does not run: connecting would start the daemon."""
     socket, service = states(target).values()  # one call for both, as each call is a process
-    return target if socket not in _DOWN and service in _DOWN else None
+    return socket not in _DOWN and service in _DOWN
 
 
 def main_pid(target: Target) -> int | None:

@@ -102,8 +102,8 @@ def installed() -> Target | None:
         return None
     name = user_name()
     for target in (Target(), *([] if name is None else [Target(name)])):
-        is_meant = named is None or Address.parse(named) == target.address
-        if is_meant and target.files["socket"].exists() and (target.user is None or target.enabled_link.is_symlink()):
+        is_there = target.files["socket"].exists() and (target.user is None or target.enabled_link.is_symlink())
+        if is_there and (named is None or Address.parse(named) == target.address):
             return target if manager_folder(target).is_dir() else None
     return None
 

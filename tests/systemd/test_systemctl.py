@@ -19,13 +19,13 @@ done
 PROGRAM = """
     import json
     from jitserver.systemd import systemctl
-    from jitserver.systemd.target import Target, manager_folder
+    from jitserver.systemd.target import Target, installed, manager_folder
 
     target = Target()
     for folder in (target.folder, manager_folder(target)):
         folder.mkdir(parents=True, exist_ok=True)
     target.files["socket"].touch()
-    print(json.dumps(systemctl.waiting() == target))
+    print(json.dumps([installed() == target, systemctl.waits(target)]))
 """
 
 
@@ -48,5 +48,5 @@ def test_it_takes_one_question_to_see_that_a_daemon_waits(
     folders = {name: str(short_path) for name in ("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")}
     states = {"SOCKET": socket, "SERVICE": service}
     path = f"{short_path}{os.pathsep}{os.environ['PATH']}"
-    assert run_script(PROGRAM, env={**folders, **states, "PATH": path, "JITSERVER_ADDRESS": ""}) == waits
+    assert run_script(PROGRAM, env={**folders, **states, "PATH": path, "JITSERVER_ADDRESS": ""}) == [True, waits]
     assert len((short_path / "systemctl.asked").read_text().splitlines()) == 1

@@ -1,7 +1,6 @@
 """The versions that client and daemon must share, and the command that mends it if they do not."""
 
 import functools
-import importlib.metadata
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -59,13 +58,17 @@ def _install(versions: Mapping[str, str], far: "SshAddress") -> str:
 @functools.cache
 def _distributions(imported: str) -> tuple[tuple[str, str], ...]:
     """Name and version of the distributions that provide an import."""
+    from importlib import metadata  # takes 20 ms to import
+
     names = sorted(set(_providers().get(imported, ())))
-    return tuple((name, importlib.metadata.version(name)) for name in names)
+    return tuple((name, metadata.version(name)) for name in names)
 
 
 @functools.cache
 def _providers() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
+    from importlib import metadata
+
+    return metadata.packages_distributions()
 
 
 def _minor(version: str) -> str:
