@@ -44,7 +44,8 @@ def example(name: str) -> Example:
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     packages = sorted({module.partition(".")[0] for module in imported} - set(names()))
     missing = [_PIP_NAMES.get(package, package) for package in packages if not importlib.util.find_spec(package)]
-    return Example(name, _first_sentence(ast.get_docstring(module) or ""), missing)
+    about = re.split(r"\.(?:\s|$)", ast.get_docstring(module) or "", maxsplit=1)[0]
+    return Example(name, about, missing)
 
 
 def run(name: str) -> dict[str, Any]:
@@ -64,10 +65,6 @@ def run(name: str) -> dict[str, Any]:
     after: Status = ask(Verb.STATUS, None, Status)
     counted = {field: getattr(after, field) - getattr(before, field) for field in COUNTED}
     return {"seconds": time.time() - start, "output": done.stdout, **counted}
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"\.(?:\s|$)", text, maxsplit=1)[0]
 
 
 def _path(name: str) -> Path:

@@ -77,7 +77,7 @@ def restart() -> None:
         systemctl.start(unit, "restart")
         facts = _facts(unit)
     else:
-        facts = {"pid": launched(home(), first=_give_over), "address": str(home())}
+        facts = {"pid": launched(home(), first=lambda: _give_over(home())), "address": str(home())}
     lost = sorted(before - _names()) if before else []
     _report("restarted", **facts, **({"lost": lost} if lost else {}))
     if lost:
@@ -118,10 +118,14 @@ def launched(
 
 def give_way(unit: Target) -> None:
     """Ends a daemon that was started without systemd at the address of the unit."""
-    if unit.user is not None or systemctl.is_active(unit, unit.socket):
-        return
+    if unit.user is None and not systemctl.is_active(unit, unit.socket):
+        _give_over(unit.address)
+
+
+def _give_over(address: Address) -> None:
+    """Ends the daemon there, if one runs, so that the next one has its sessions."""
     with contextlib.suppress(DaemonUnavailable):
-        _end(unit.address, _terminate)
+        _end(address, _terminate)
 
 
 def _names() -> set[str]:
@@ -132,11 +136,6 @@ def _names() -> set[str]:
     except JitserverError:  # it must be possible to restart a daemon that hangs, or is of another version
         return set()
     return {one.name for one in found.kept if not one.why_lost}
-
-
-def _give_over() -> None:
-    with contextlib.suppress(DaemonUnavailable):
-        _end(home(), _terminate)
 
 
 def _facts(unit: Target) -> dict[str, Any]:
@@ -165,13 +164,7 @@ def _holder(address: Address) -> int:
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:
-    """Tells the daemon to end, waits until it has released its address, and returns its process id.
-
-    Also works for daemons of other versions.
-
-    Raises:
-        DaemonUnavailable: none runs there.
-    """
+    """Ends a daemon, perhaps of another version; returns its process id once it has released its address."""
     pid = tell(address)
     deadline = time.monotonic() + _STOP_SECONDS
     while address.is_held():

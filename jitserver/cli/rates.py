@@ -15,22 +15,16 @@ class Busy:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What happened within `seconds`.
-
-    Attributes:
-        hit_rate: the share of requested programs that was found; None if none was requested.
-        sessions: the busiest first.
-        hottest: the called programs, the most time-consuming first.
-    """
+    """What happened within `seconds`."""
 
     seconds: float
     calls: int
     calls_per_second: float
     hits: int
     misses: int
-    hit_rate: float | None
-    sessions: tuple[Busy, ...]
-    hottest: tuple[Called, ...]
+    hit_rate: float | None  # the share of requested programs that was found, if any was requested
+    sessions: tuple[Busy, ...]  # the busiest first
+    hottest: tuple[Called, ...]  # the called programs, the most time-consuming first
 
 
 class RateMeter:
@@ -47,14 +41,15 @@ class RateMeter:
 
     def rates(self, after: Snapshot) -> Rates:
         """What happened since the last snapshot."""
-        if self._before is not None and self._before.status.pid != after.status.pid:  # the daemon was restarted
-            self._before, self._called = None, {}
-        earlier, now = self._before.status if self._before is not None else None, after.status
-        seconds = max(after.now - self._before.now if self._before is not None else now.uptime_s, 1e-9)
+        before, now = self._before, after.status
+        if before is not None and before.status.pid != now.pid:  # the daemon was restarted
+            before, self._called = None, {}
+        seconds = max(after.now - before.now if before is not None else now.uptime_s, 1e-9)
         calls, hits, misses = (
-            getattr(now, name) - (getattr(earlier, name) if earlier is not None else 0)
+            getattr(now, name) - (getattr(before.status, name) if before is not None else 0)
             for name in ("calls", "hits", "misses")
         )
+        known = {(s.pid, s.begun): s.calls for s in before.sessions} if before is not None else {}
         rates = Rates(
             seconds=seconds,
             calls=calls,
@@ -62,24 +57,24 @@ class RateMeter:
             hits=hits,
             misses=misses,
             hit_rate=hits / (hits + misses) if hits + misses else None,
-            sessions=self._sessions(after, seconds),
+            sessions=_sessions(known, after, seconds),
             hottest=self._hottest(after),
         )
         self._called.update({called.key: called for called in after.programs})
         self._before = after
         return rates
 
-    def _sessions(self, after: Snapshot, seconds: float) -> tuple[Busy, ...]:
-        known = {(s.pid, s.begun): s.calls for s in (self._before.sessions if self._before is not None else ())}
-        found = []
-        for session in after.sessions:
-            within = max(min(seconds, after.now - session.begun), 1e-9)
-            found.append(Busy(session, (session.calls - known.get((session.pid, session.begun), 0)) / within))
-        return tuple(sorted(found, key=lambda busy: (-busy.calls_per_second, busy.session.begun)))
-
     def _hottest(self, after: Snapshot) -> tuple[Called, ...]:
         found = [_since(self._called.get(called.key), called) for called in after.programs]
         return tuple(sorted((hot for hot in found if hot.calls), key=lambda hot: (-hot.seconds, -hot.calls)))
+
+
+def _sessions(known: dict[tuple[int, float], int], after: Snapshot, seconds: float) -> tuple[Busy, ...]:
+    found = []
+    for session in after.sessions:
+        within = max(min(seconds, after.now - session.begun), 1e-9)
+        found.append(Busy(session, (session.calls - known.get((session.pid, session.begun), 0)) / within))
+    return tuple(sorted(found, key=lambda busy: (-busy.calls_per_second, busy.session.begun)))
 
 
 def _since(before: Called | None, after: Called) -> Called:

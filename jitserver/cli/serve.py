@@ -1,6 +1,5 @@
 """`jitserver serve`: the daemon, in the foreground."""
 
-import dataclasses
 import logging
 import os
 import sys
@@ -15,7 +14,16 @@ from jitserver.cli.common import home
 
 
 def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[..., Any]:
-    return click.option(name, type=click.IntRange(min=least), metavar="MIB", help=f"{help_text} [default: {default}]")
+    """An option in MiB, such as `shared-memory`, for a field in bytes, such as `shared_bytes`."""
+    return click.option(
+        f"--{name}",
+        f"{name.removesuffix('-memory')}_bytes",
+        envvar=f"JITSERVER_SERVE_{name.replace('-', '_').upper()}",
+        type=click.IntRange(min=least),
+        metavar="MIB",
+        callback=lambda _, __, value: None if value is None else value << 20,
+        help=f"{help_text} [default: {default}]",
+    )
 
 
 @click.command()
@@ -42,19 +50,19 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
     help="Restart when idle with more than so many user classes, which JAX never frees.",
 )
 @_mebibytes(
-    "--shared-memory",
+    "shared-memory",
     0,
     "Limit of the memory shared with clients; 0: arrays go over the socket.",
     "a quarter of the machine's",
 )
 @_mebibytes(
-    "--array-memory",
+    "array-memory",
     1,
     "Memory budget of the arrays.",
     "90 % of the accelerators' memory; on the CPU half of the machine's",
 )
-@_mebibytes("--program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
-@_mebibytes("--disk", 0, "Limit of the cache on the disk; 0: no disk cache.", "a tenth of what is free, 10 GiB at most")
+@_mebibytes("program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
+@_mebibytes("disk", 0, "Limit of the cache on the disk; 0: no disk cache.", "a tenth of what is free, 10 GiB at most")
 @click.option(
     "--most-connections",
     type=click.IntRange(min=1),
@@ -62,7 +70,7 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
     "[default: a quarter of the limit of open files, 1000 at most]",
 )
 @click.option("--prewarm/--no-prewarm", default=True, help="Load programs from the disk at the start. [default: yes]")
-def serve(address: str | None, idle_exit: float | None, drain: float, most_classes: int, **more: Any) -> None:
+def serve(address: str | None, **options: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
 
     On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
@@ -81,9 +89,9 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     from jitserver.server.options import Options
 
     where = Address.parse(address) if address else home()
-    options = dataclasses.replace(Options(where, idle_exit, drain, most_classes), **_given(**more))
+    given = {name: value for name, value in options.items() if value is not None}
     try:
-        restarts = Daemon(options).run()
+        restarts = Daemon(Options(where, **given)).run()
     except JitserverError:  # some are OSErrors, too; the command line prints them
         raise
     except Exception:  # click would hide a broken pipe
@@ -94,16 +102,3 @@ def serve(address: str | None, idle_exit: float | None, drain: float, most_class
     if restarts:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)
     os._exit(0)  # a thread that still compiles would crash during the interpreter's shutdown
-
-
-def _given(prewarm: bool, most_connections: int | None, **mebibytes: int | None) -> dict[str, Any]:
-    names = {
-        "shared_memory": "shared_bytes",
-        "array_memory": "array_bytes",
-        "program_memory": "program_bytes",
-        "disk": "disk_bytes",
-    }
-    given = {names[name]: value << 20 for name, value in mebibytes.items() if value is not None}
-    if most_connections is not None:
-        given["most_connections"] = most_connections
-    return {"prewarm": prewarm, **given}

@@ -10,8 +10,6 @@ from jitclient.errors import DaemonUnavailable
 from jitclient.wire.explaining import Explained, Why
 from jitclient.wire.introspection import Show
 from jitclient.wire.messages import EntryInfo, Inspected, Verb
-from jitserver.cache import offline
-from jitserver.cache.why import why as compared
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size
 from jitserver.cli.entries import complete_key, newest, short, some
 
@@ -32,11 +30,12 @@ def show(key: str, **texts: bool) -> None:
     """
     wanted = [name for name, is_wanted in texts.items() if is_wanted]
     if wanted:
-        _show_texts(newest(key), wanted)
+        entry = newest(key)
+        shown = {name: _text(entry, name) for name in wanted}
+        report([{**msgspec.structs.asdict(entry), **shown}], lambda: click.echo_via_pager("\n".join(shown.values())))
         return
     found = some(key)
-    analyses = [_analysis(entry) if len(found) == 1 else {} for entry in found]  # it loads the program
-    both = list(zip(found, analyses, strict=True))
+    both = [(entry, _analysis(entry) if len(found) == 1 else {}) for entry in found]  # it loads the program
     report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
 
 
@@ -51,24 +50,19 @@ def why(key: str, key2: str | None) -> None:
     programs match, the most recently made one is used.
     """
     wanted, other = newest(key), newest(key2) if key2 is not None else None
-    explained = _explained(Why(wanted.key, other.key if other is not None else ""))
+    question = Why(wanted.key, other.key if other is not None else "")
+    explained: Explained | None
+    try:
+        explained = ask(Verb.WHY, question, Explained | None)
+    except DaemonUnavailable:
+        from jitserver.cache import offline
+        from jitserver.cache.why import why as compared
+
+        explained = compared(offline.find, offline.named, question)
     if explained is None or explained.found is None:
         raise click.ClickException("one of the programs was removed meanwhile; see `jitserver cache ls`")
     lines = _answer(explained, explained.found)
     report(explained, lambda: click.echo("\n".join(lines)))
-
-
-def _explained(question: Why) -> Explained | None:
-    try:
-        explained: Explained | None = ask(Verb.WHY, question, Explained | None)
-    except DaemonUnavailable:
-        return compared(offline.find, offline.named, question)
-    return explained
-
-
-def _show_texts(entry: EntryInfo, wanted: list[str]) -> None:
-    texts = {name: _text(entry, name) for name in wanted}
-    report([{**msgspec.structs.asdict(entry), **texts}], lambda: click.echo_via_pager("\n".join(texts.values())))
 
 
 def _text(entry: EntryInfo, what: str) -> str:
@@ -125,11 +119,8 @@ def _details(entry: EntryInfo) -> list[list[str]]:
 
 def _of_compiler(analysis: dict[str, Any]) -> list[list[str]]:
     memory, costs = analysis.get("memory", {}), analysis.get("costs", {})
-    words = [
-        f"{name.removesuffix('_in_bytes').removesuffix('_size')} {size(value)}"
-        for name, value in memory.items()
-        if value
-    ]
+    sizes = {name.removesuffix("_in_bytes").removesuffix("_size"): value for name, value in memory.items() if value}
+    words = [f"{name} {size(value)}" for name, value in sizes.items()]
     estimate = [f"{costs[name]:,.0f} {name}" for name in _FROM_ANALYSIS if name in costs]
     rows = [["memory", ", ".join(words)], ["costs", ", ".join(estimate)]]
     return [row for row in rows if row[1]]

@@ -1,7 +1,6 @@
-"""`jitserver top`."""
+"""`jitserver top` and `cancel`: what the daemon is doing."""
 
 import contextlib
-import dataclasses
 import functools
 import os
 import select
@@ -16,14 +15,19 @@ from typing import Any, NoReturn
 import click
 
 from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
-from jitclient.wire.introspection import Snapshot, Top
+from jitclient.wire.introspection import Running, Snapshot, Top
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask, console, json_option, report, wants_json
-from jitserver.cli.picture import picture, program_of
+from jitserver.cli.common import ask, console, json_option, print_table, report, wants_json
+from jitserver.cli.picture import RUNNING_COLUMNS, picture, program_of, running_row
 from jitserver.cli.rates import RateMeter, Rates
 
 _REFRESH_SECONDS = 1.0
 _MOST_KEYS = 64  # typed at once
+
+_ADVICE = """\
+A program that runs on a device cannot be interrupted. A client that is interrupted (Ctrl-C) or killed stops waiting for
+it, and the program goes on. `jitserver restart` ends all of them: at once those that no client waits for, the others
+after `--drain` seconds. Other clients keep their arrays."""
 
 Look = Callable[[], tuple[Snapshot, Rates]]
 
@@ -57,6 +61,26 @@ def top(once: bool, interval: float | None) -> None:
         raise DaemonUnavailable(str(error)) from error
 
 
+@click.command()
+@json_option
+def cancel() -> None:
+    """Show the calls that take long, and say how to end them.
+
+    The exit status is 1 if there are any: this command ends none.
+    """
+    running = ask(Verb.TOP, Top(), Snapshot).running
+    report({"running_calls": running, "advice": _ADVICE if running else ""}, lambda: _print_running(running))
+    sys.exit(bool(running))
+
+
+def _print_running(running: list[Running]) -> None:
+    if not running:
+        click.echo("no call has been running for long")
+        return
+    print_table(RUNNING_COLUMNS, [running_row(one) for one in running])
+    click.echo(f"\n{_ADVICE}")
+
+
 def _look(meter: RateMeter) -> tuple[Snapshot, Rates]:
     found: Snapshot = ask(Verb.TOP, Top(meter.since), Snapshot)
     return found, meter.rates(found)
@@ -83,9 +107,8 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
         }
         for busy in rates.sessions
     ]
-    told = {field.name: getattr(rates, field.name) for field in dataclasses.fields(rates)}
     inside = {"making": found.making, "running_calls": found.running, "devices": found.devices, "status": found.status}
-    return {"running": True, **told, "sessions": sessions, **inside}
+    return {"running": True, **vars(rates), "sessions": sessions, **inside}
 
 
 def _show_live(look: Look, interval: float) -> None:
