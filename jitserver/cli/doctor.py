@@ -7,10 +7,11 @@ import time
 import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
-from jitclient.sessions import launch
+from jitclient.sessions.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli.common import NOT_RUNNING, ask, chosen, json_option, print_table, report
+from jitserver.cli.lifecycle import launched
 from jitserver.doctor.finding import DaemonState, Finding
 
 _FAILED = 1
@@ -50,13 +51,12 @@ def _daemon_state(start: bool) -> DaemonState:
     address, begun = chosen(), time.monotonic()
     try:
         if start:
-            sock = launch.start(address)[0] if isinstance(address, Address) else address.connect(start=True)[0]
-            sock.close()
+            launched(address, IDLE_EXIT_SECONDS)
             begun = time.monotonic()
         status: Status = ask(Verb.STATUS, None, Status)
     except SettingsError:
         raise
-    except JitserverError as error:
+    except (JitserverError, click.ClickException) as error:
         return DaemonState(address, reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
     answers = Address.parse(status.address) if isinstance(address, Address) else address
     return DaemonState(answers, status, time.monotonic() - begun)

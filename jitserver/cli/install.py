@@ -30,7 +30,8 @@ def install(user: str | None, dry_run: bool) -> None:
     planned = units.plan(target)
     if dry_run:
         units_by_path = {str(path): text for path, text in planned.items()}
-        report({"result": "planned", "units": units_by_path}, lambda: _print_plan(units_by_path))
+        shown = "\n".join(f"==> {path}\n{text}" for path, text in units_by_path.items())
+        report({"result": "planned", "units": units_by_path}, lambda: click.echo(shown))
         return
     give_way(target)
     done = units.install(target, planned)
@@ -58,11 +59,6 @@ def _target(user: str | None) -> Target:
     if named is not None and Address.parse(named) != target.address:
         raise SettingsError(f"JITSERVER_ADDRESS={named!r} is not the address of the unit, {target.address}: unset it")
     return target
-
-
-def _print_plan(planned: dict[str, str]) -> None:
-    for path, text in planned.items():
-        click.echo(f"==> {path}\n{text}")
 
 
 def _report(done: units.Done) -> None:

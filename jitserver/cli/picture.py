@@ -48,18 +48,14 @@ def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
     told = [
         ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
         ("long calls", RUNNING_COLUMNS, [running_row(running) for running in found.running]),
-        (
-            "sessions",
-            ["pid", "program", "calls/s", "arrays", "holding"],
-            [_session(busy) for busy in rates.sessions],
-        ),
+        ("sessions", ["pid", "program", "calls/s", "arrays", "holding"], [_session(busy) for busy in rates.sessions]),
         ("hottest", ["key", "function", "calls", "seconds"], [_hot(hot) for hot in rates.hottest]),
     ]
-    return [table(_title(title, rows), columns, rows[:_MOST_ROWS]) for title, columns, rows in told if rows]
-
-
-def _title(title: str, rows: list[list[str]]) -> str:
-    return title if len(rows) <= _MOST_ROWS else f"{title}, {_MOST_ROWS} of {len(rows)}"
+    return [
+        table(title if len(rows) <= _MOST_ROWS else f"{title}, {_MOST_ROWS} of {len(rows)}", columns, rows[:_MOST_ROWS])
+        for title, columns, rows in told
+        if rows
+    ]
 
 
 def process(pid: int) -> str:

@@ -127,27 +127,22 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would be left with our screen
     if not sys.stdin.isatty():
-        yield _sleep
+        yield functools.partial(_is_quit, [])
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
-        yield functools.partial(_is_quit, descriptor)
+        yield functools.partial(_is_quit, [descriptor])
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _is_quit(descriptor: int, seconds: float) -> bool:
-    if not select.select([descriptor], [], [], seconds)[0]:
+def _is_quit(keyboard: list[int], seconds: float) -> bool:
+    if not select.select(keyboard, [], [], seconds)[0]:
         return False
-    typed = os.read(descriptor, _MOST_KEYS)
+    typed = os.read(keyboard[0], _MOST_KEYS)
     return not typed or typed.lower().startswith(b"q")
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
 
 
 def _end(number: int, _: object) -> NoReturn:

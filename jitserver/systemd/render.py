@@ -1,10 +1,8 @@
 """Renders unit files: the templates in the folder `systemd`, with the values of this environment."""
 
-import importlib.resources
 import re
 import sys
 from collections.abc import Mapping
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from jitclient.sessions import launch
@@ -67,6 +65,6 @@ def is_fit(python: str) -> bool:
     return python.isprintable() and not set(python) & set("\"'\\")
 
 
-def _folder() -> Traversable:
-    packaged = importlib.resources.files("jitserver.systemd") / "units"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "systemd"  # in a checkout
+def _folder() -> Path:
+    packaged = Path(__file__).parent / "units"
+    return packaged if packaged.is_dir() else packaged.parents[2] / "systemd"  # in a checkout
