@@ -22,10 +22,17 @@ class ArrayBudget:
             two threads loses is corrected by the next count.
     """
 
-    def __init__(self, most: int | None = None, holdings: Callable[[], Holdings] | None = None) -> None:
+    def __init__(
+        self,
+        most: int | None = None,
+        holdings: Callable[[], Holdings] | None = None,
+        free_some: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """With the bytes, who counts the arrays, and what frees some that are not missed, if there are any."""
         self.most = most
         self.left = sys.maxsize if most is None else most
         self._holdings = holdings
+        self._free_some = free_some
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
         """Subtracts `nbytes` for `what`; counts if necessary. Spare copies must leave three quarters free.
@@ -39,14 +46,17 @@ class ArrayBudget:
             self.recount(nbytes, what, kept_free)
 
     def recount(self, nbytes: int, what: str, kept_free: int = 0) -> None:
-        """Counts all arrays, then subtracts `nbytes` for `what`, as `take` does."""
+        """Counts all arrays, frees some if need be, then subtracts `nbytes` for `what`, as `take` does."""
         if self.most is None or self._holdings is None:
             self.left = sys.maxsize
             return
-        held = self._holdings()
-        self.left = self.most - held.nbytes
-        if nbytes > max(self.left - kept_free, 0):
-            raise ArrayBudgetExceeded(_refusal(nbytes, what, self.most, held))
+        while True:
+            held = self._holdings()
+            self.left = self.most - held.nbytes
+            if nbytes <= max(self.left - kept_free, 0):
+                break
+            if kept_free or not self._free_some():
+                raise ArrayBudgetExceeded(_refusal(nbytes, what, self.most, held))
         self.left -= nbytes
 
 

@@ -80,7 +80,7 @@ class JitService(Service):  # type: ignore[misc]
         self.in_progress = InProgress()
         self.sessions = Sessions()
         self.naming = Naming(engine, self.sessions)
-        self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings)
+        self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings, self.sessions.end_longest_missed)
         self.pool = pool
         self.address = ""
         self.connections: set[DaemonConnection] = set()

@@ -1,16 +1,19 @@
 """Who is there of a session: the process that began it, and those at the other ends of its connections."""
 
 import threading
-import time
 from collections.abc import Iterable
+from time import monotonic
 
 from jitserver.platform.process_watch import Process, Watch, named
 
 LINGER_SECONDS = 60.0
 """How long a session outlives its last connection while its client lives."""
 
-LINGER_REMOTELY_SECONDS = 600.0
-"""The same for a client on another machine: nobody can tell whether it lives, and networks come back later."""
+LINGER_REMOTELY_SECONDS = 86_400.0
+"""The same for a client on another machine: it may live, asleep or without its network."""
+
+SPARED_SECONDS = 600.0
+"""After so long without a connection, such a session ends earlier if its memory is needed."""
 
 _POLL_SECONDS = 0.2
 
@@ -29,7 +32,7 @@ class Presence:
         self._client = Watch(pid)
         self._connected: list[int] = []
         self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
-        self._waits_until: float | None = None
+        self._missed_since: float | None = None  # when the last connection broke, if no thread waits for the next one
         self._parted = False
         self._frozen = False
         self._changed = threading.Condition()
@@ -44,7 +47,7 @@ class Presence:
         presence._client = Watch.again(client)
         presence._expected = [Watch.again(process) for process in others]
         if not client.born and not presence._client.is_over():
-            presence._waits_until = time.monotonic() + presence._linger()
+            presence._missed_since = monotonic()
         return presence
 
     def attach(self, pid: int) -> int:
@@ -53,7 +56,7 @@ class Presence:
             if self.ended:
                 return 0
             self._connected.append(pid)
-            self._waits_until = None
+            self._missed_since = None
             for watch in [watch for watch in self._expected if watch.pid == pid]:
                 self._expected.remove(watch)
                 watch.close()
@@ -62,25 +65,38 @@ class Presence:
             return self._attached
 
     def detach(self, pid: int) -> bool:
-        """A connection of that process broke: waits for its client to return, unless that died or said goodbye.
+        """A connection of that process broke: waits for its client to return, unless that died or said goodbye. One on
+        another machine may be away for long, so no thread waits for it.
 
         Returns:
-            Whether the session lives on, for others or because its client returned.
+            Whether the session lives on, for others or because its client returned, or may do so.
         """
-        deadline = time.monotonic() + self._linger()
+        deadline = monotonic() + LINGER_SECONDS
         with self._changed:
             self._connected.remove(pid)
+            if not (self.pid or self._connected or self._parted or self.ended):
+                self._missed_since = monotonic()
+                return True
             attached = self._attached
             while not self._connected and self._attached == attached and not self._frozen:
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if self.ended or self._parted or left <= 0 or self._client.is_over():
                     self.ended = True  # whoever returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
 
-    def _linger(self) -> float:
-        return LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS
+    def missed(self) -> float:
+        """Seconds since the last connection of a client broke that may yet return."""
+        since = self._missed_since
+        return 0.0 if since is None else monotonic() - since
+
+    def give_up(self, spared: float) -> bool:
+        """End the session if its client has been missed for longer than that."""
+        with self._changed:
+            if self.missed() > spared:
+                self.ended = True
+            return self.ended
 
     def part(self) -> bool:
         """The client said goodbye; True if nobody else is connected."""
@@ -96,7 +112,7 @@ class Presence:
     def is_orphaned(self) -> bool:
         """Whether the client is dead, and nobody else is connected or expected."""
         with self._changed:
-            if self._waits_until is not None and time.monotonic() > self._waits_until:
+            if self.missed() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
                 return True
             others = any(pid != self.pid for pid in self._connected)
             return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)

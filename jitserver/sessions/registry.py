@@ -6,6 +6,7 @@ import threading
 import time
 
 from jitserver.arrays.budget import ArrayBudget
+from jitserver.sessions.presence import SPARED_SECONDS
 from jitserver.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Sessions:
 
     def leave(self, session: Session, pid: int) -> None:
         """After a connection of the session broke: ends the session unless its client reconnects in time."""
-        if not session.presence.detach(pid):
+        if not session.presence.detach(pid) and not session.ended:
             log.info("the session of %s ends: its client did not reconnect", session.client)
             self.end(session)
 
@@ -55,11 +56,25 @@ class Sessions:
             self.end(session)
 
     def end_orphans(self) -> None:
-        """Ends the sessions whose clients died, even during a call."""
+        """Ends the sessions whose clients died, even during a call, or have been away for too long."""
         for session in self.all():
             if session.presence.is_orphaned():
-                log.info("the session of %s ends: its client has ended", session.client)
-                self.end(session)
+                self._end_missed(session, "longer than the daemon waits")
+
+    def end_longest_missed(self) -> bool:
+        """Ends the session whose client has been away longest, to free its arrays; False if there is none to end."""
+        missed = max((session for session in self.all() if session.arrays), key=_missed, default=None)
+        if missed is None or not missed.presence.give_up(SPARED_SECONDS):
+            return False
+        self._end_missed(missed, "and other programs needed the memory")
+        return True
+
+    def _end_missed(self, session: Session, why: str) -> None:
+        if hours := _missed(session) / 3600:
+            why = f"this program was not connected for {hours:.1f} h, {why}: `jitclient.keep` keeps arrays for longer"
+            self.lost[session.token] = why
+        log.info("the session of %s ends: %s", session.client, why if hours else "its client has ended")
+        self.end(session)
 
     def end(self, session: Session) -> None:
         """Ends a session and frees its arrays."""
@@ -87,3 +102,7 @@ class Sessions:
         """The live sessions."""
         with self._lock:
             return list(self.by_token.values())
+
+
+def _missed(session: Session) -> float:
+    return session.presence.missed()

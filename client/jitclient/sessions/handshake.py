@@ -44,6 +44,7 @@ _RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their tim
 _SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
 _SHORT_SECONDS_THERE = 5.0  # and for one on another machine
 _CONNECT_SECONDS = 5.0
+_NEEDS_LINUX = "the daemon needs Linux: name another machine (JITSERVER_ADDRESS=ssh://user@host/path/to/environment)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +177,8 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         from jitclient.sessions import launch  # not needed if a daemon answers
 
         address = _addresses(chosen)[0]
+        if sys.platform != "linux":
+            raise DaemonUnavailable(_NEEDS_LINUX) from None
         if chosen.autostart:
             sock, started = launch.start(address)
             return sock, address, started

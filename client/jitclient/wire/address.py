@@ -39,7 +39,8 @@ DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """What a daemon sets unless its user did; these values select the same daemon as no value."""
 
 _POLL_SECONDS = 0.01
-_LONGEST_PATH = 107 - len("..4194304")  # sun_path without the terminating zero, and what `Address.listen` adds
+_SUN_PATH = 108 if sys.platform == "linux" else 104
+_LONGEST_PATH = _SUN_PATH - len("\0..4194304")  # without the terminating zero, and what `Address.listen` adds
 _LONGEST_FOLDER = _LONGEST_PATH - len("/0123456789ab.sock")
 
 

@@ -11,7 +11,7 @@ from rpyc.core.channel import Channel
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.messages import MAX_FRAME_BYTES
-from jitclient.wire.stream import KERNEL_IS_PATIENT, WireStream
+from jitclient.wire.stream import WireStream
 
 if TYPE_CHECKING:
     from jitclient.wire.array_transport import HostArray
@@ -80,7 +80,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         """The next message if one read returns exactly it; else None, and `recv` returns it. Raises the socket's own
         errors.
         """
-        if self._start != self._end or not KERNEL_IS_PATIENT:
+        if self._start != self._end:
             return None
         count = self.stream.sock.recv_into(self._view)
         if not count:

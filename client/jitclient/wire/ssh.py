@@ -7,6 +7,7 @@ jump hosts and shared connections are as in the user's ssh configuration.
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
 import select
@@ -37,6 +38,7 @@ _OPTIONS = (
 _WITHOUT_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")  # which would end ssh, and with it the connection
 
 _GREETING = re.compile(rb"\0jitserver (\d+)\n")
+_BUFFER_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 _MOST_NOISE = 1 << 20  # bytes that start-up files of the shell there may print
 _FAILED, _NO_SUCH_COMMAND = 255, 127
@@ -117,6 +119,8 @@ class SshAddress:
         words = ("connect-stdio", *(() if start else ("--no-start",)))
         command = [*_WITHOUT_CTRL_C, *self.command("jitserver", *words)]
         ours, theirs = socket.socketpair()
+        for end, option in itertools.product((ours, theirs), (socket.SO_SNDBUF, socket.SO_RCVBUF)):
+            end.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)  # macOS has 8 KiB
         said = tempfile.TemporaryFile()  # noqa: SIM115  (not a pipe: a shared connection may keep it open)
         try:
             with theirs:

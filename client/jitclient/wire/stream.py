@@ -16,12 +16,10 @@ from rpyc.core.stream import SocketStream
 STALL_SECONDS = 60.0
 """The connection to a peer that stops in the middle of a frame, or does not read, for so long is closed."""
 
-KERNEL_IS_PATIENT = sys.platform == "linux"
-"""Whether socket timeouts are set in the kernel."""
-
 _DESCRIPTOR = array.array("i").itemsize
 _PROBES = 3
-_MOST_PARTS = 512  # the kernel takes 1,024 at once
+_PART_BYTES, _MOST_PARTS = 2 << 20, 512  # macOS takes 1,024 parts at once, and less than 2 GiB
+_READ_BYTES = 1 << 30
 
 
 class WireStream(SocketStream):  # type: ignore[misc]
@@ -59,8 +57,6 @@ class WireStream(SocketStream):  # type: ignore[misc]
             TimeoutError: none came within the limit of `set_patience`.
             EOFError: the connection ended.
         """
-        if self._patience is not None and not KERNEL_IS_PATIENT and not self.poll(self._patience):
-            raise TimeoutError(f"nothing came for {self._patience:.0f} s")
         try:
             return self._receive(view)
         except BlockingIOError as error:
@@ -113,10 +109,16 @@ class WireStream(SocketStream):  # type: ignore[misc]
     def read_rest(self, view: memoryview) -> None:
         """Fill `view` with the rest of a frame, within which the peer may not pause for long."""
         done = 0
-        while done < len(view):
-            done += self.read_now(view[done:])
-            if done < len(view) and not self.poll(self._stall):
-                raise TimeoutError(f"the peer stopped in the middle of a frame for {self._stall:.0f} s")
+        if self._patience is None:
+            _set_limit(self.sock, socket.SO_RCVTIMEO, self._stall)
+        try:
+            while done < len(view):
+                done += self._receive(view[done : done + _READ_BYTES], socket.MSG_WAITALL)
+        except BlockingIOError as error:
+            raise TimeoutError(f"the peer stopped in the middle of a frame for {self._stall:.0f} s") from error
+        finally:
+            if self._patience is None:
+                _set_limit(self.sock, socket.SO_RCVTIMEO, 0)
 
     def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
         """Write all parts in order, and a descriptor with the first.
@@ -136,7 +138,8 @@ class WireStream(SocketStream):  # type: ignore[misc]
             raise EOFError(f"connection broken: {error}") from error
 
     def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], descriptor: int | None) -> None:
-        left = [memoryview(part) for part in parts]
+        views = [memoryview(part) for part in parts]
+        left = [view[start : start + _PART_BYTES] for view in views for start in range(0, len(view), _PART_BYTES)]
         descriptors = array.array("i", () if descriptor is None else (descriptor,))
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
         while left:
@@ -180,6 +183,6 @@ def _notice_loss(sock: socket.socket) -> None:
 
 
 def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:
-    if KERNEL_IS_PATIENT:  # elsewhere the option has another layout
-        whole, part = divmod(seconds, 1)
-        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))
+    """Limit how long the kernel waits."""
+    whole, part = divmod(seconds, 1)
+    sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))  # on macOS, too

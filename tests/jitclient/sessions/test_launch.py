@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jitclient.errors import DaemonUnavailable
-from jitclient.sessions import launch
+from jitclient.sessions import handshake, launch
+from jitclient.settings import Settings
 from jitclient.wire.address import Address
 
 
@@ -22,6 +23,16 @@ def test_folders_of_installed_packages_are_handed_on_and_the_users_own_are_not(
     assert launch.daemon_environment()["PYTHONPATH"] == os.pathsep.join(map(str, [installed, unpacked]))
     monkeypatch.setenv("PYTHONPATH", str(own))
     assert "PYTHONPATH" not in launch.daemon_environment()
+
+
+def test_where_there_can_be_no_daemon_its_client_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    chosen = Settings(address=f"unix:{tmp_path}/d.sock", autostart=True)
+    with pytest.raises(DaemonUnavailable, match="the daemon needs Linux: name another machine"):
+        handshake.dial(chosen, 1.0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_logs_of_two_addresses_of_one_name_differ() -> None:
@@ -65,7 +76,8 @@ def test_who_may_start_none_waits_for_whoever_brings_one_up(tmp_path: Path, monk
 BECOMES = """
 import os, sys
 from pathlib import Path
-from jitclient.sessions import launch
+from jitclient.sessions import handshake, launch
+from jitclient.settings import Settings
 from jitclient.wire.address import Address
 if len(sys.argv) == 2:
     launch.keep_start(Address(Path(sys.argv[1])))

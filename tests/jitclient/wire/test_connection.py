@@ -232,6 +232,62 @@ def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -
     sender.join()
 
 
+class Counted(socket.socket):
+    """A socket that counts how often it is read."""
+
+    reads = 0
+
+    def recv_into(self, *arguments: Any) -> int:
+        self.reads += 1
+        return super().recv_into(*arguments)
+
+
+def test_what_arrives_in_many_pieces_is_read_at_once(until: Any) -> None:
+    ours, theirs = socket.socketpair()
+    whole = bytes(range(256)) * 4096  # 1 MiB, longer than the buffers of the sockets
+    counted, target = Counted(fileno=ours.detach()), bytearray(len(whole))
+    with counted, theirs:
+        reader = threading.Thread(target=stream.WireStream(counted).read_rest, args=(memoryview(target),))
+        reader.start()
+        for start in range(0, len(whole), 16 << 10):  # as ssh does
+            theirs.sendall(whole[start : start + (16 << 10)])
+        reader.join(10)
+        assert target == whole
+        assert counted.reads == 1
+
+
+class Bounded(socket.socket):
+    """A socket of macOS, which refuses more bytes at once than it likes."""
+
+    most = 1 << 20
+
+    def recv_into(self, view: Any, *arguments: Any) -> int:
+        if len(view) > self.most:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return super().recv_into(view, *arguments)
+
+    def sendmsg(self, parts: Any, *arguments: Any) -> int:
+        if sum(map(len, parts)) > self.most:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return super().sendmsg(parts, *arguments)
+
+
+def test_arrays_of_any_size_are_sent_and_read_in_pieces_that_macos_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(stream._PART_BYTES * stream._MOST_PARTS, stream._READ_BYTES) < (1 << 31) - 1
+    for name, value in {"_PART_BYTES": 1 << 16, "_MOST_PARTS": 16, "_READ_BYTES": 1 << 20}.items():
+        monkeypatch.setattr(stream, name, value)
+    whole = bytes(range(256)) * (12 << 10)  # 3 MiB
+    ends = [stream.WireStream(Bounded(fileno=end.detach())) for end in socket.socketpair()]
+    writer = threading.Thread(target=ends[0].write, args=(whole[:5], whole[5:5], memoryview(whole)[5:]))
+    writer.start()
+    target = bytearray(len(whole))
+    ends[1].read_rest(memoryview(target))
+    writer.join(10)
+    assert target == whole
+    for end in ends:
+        end.close()
+
+
 def test_busy_frames_reach_the_listener_and_are_no_answer(ends: Ends) -> None:
     phases: list[str] = []
     ends.client.on_busy = phases.append

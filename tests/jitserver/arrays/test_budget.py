@@ -35,6 +35,19 @@ def test_memory_freed_since_the_last_count_is_available() -> None:
     assert budget.left == 100 * MIB - 10 * MIB - 70 * MIB
 
 
+def test_what_may_be_freed_is_freed_before_a_request_is_refused() -> None:
+    absent = [30 * MIB, 20 * MIB]
+    budget = ArrayBudget(100 * MIB, lambda: held(40 * MIB + sum(absent)), lambda: bool(absent and absent.pop()))
+    budget.left = 0
+    with pytest.raises(ArrayBudgetExceeded):
+        budget.take(20 * MIB, "f()", is_spare=True)
+    assert len(absent) == 2
+    budget.recount(25 * MIB, "f()")
+    assert (absent, budget.left) == ([30 * MIB], 5 * MIB)
+    with pytest.raises(ArrayBudgetExceeded):
+        budget.recount(70 * MIB, "f()")
+
+
 def test_arrays_are_not_counted_while_the_budget_lasts() -> None:
     counts = []
 

@@ -11,6 +11,7 @@ import pytest
 
 from jitserver.sessions import presence
 from jitserver.sessions.registry import Sessions
+from jitserver.sessions.session import Session
 
 
 @pytest.fixture
@@ -58,19 +59,70 @@ def test_the_session_of_a_client_that_does_not_reconnect_ends(monkeypatch: pytes
     assert sessions.resume(session.token, os.getpid()) is None
 
 
-def test_the_session_of_a_client_on_another_machine_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "LINGER_SECONDS", 0.0)
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Tells sessions the time."""
+    made = Clock()
+    monkeypatch.setattr(presence, "monotonic", made)
+    return made
+
+
+def missed(sessions: Sessions, handles: int = 1) -> Session:
+    """A session with arrays, of a client on another machine whose link has broken now."""
+    session, first = sessions.begin(0)
+    session.keep(first, ["array"] * handles)
+    sessions.leave(session, 0)
+    return session
+
+
+def test_a_client_on_another_machine_that_slept_for_hours_finds_its_arrays(clock: Clock) -> None:
     sessions = Sessions()
-    session, _ = sessions.begin(0)
-    waiting = threading.Thread(target=sessions.leave, args=(session, 0))
-    waiting.start()
+    session = missed(sessions)
+    clock.now += 23 * 3600
+    sessions.end_orphans()
     assert sessions.resume(session.token, 0) is not None
-    waiting.join()
+    clock.now += 1e6
     sessions.end_orphans()
     assert sessions.all() == [session]
-    monkeypatch.setattr(presence, "LINGER_REMOTELY_SECONDS", 0.01)
-    sessions.leave(session, 0)
-    assert sessions.all() == []
+
+
+def test_a_client_that_comes_too_late_is_told_why_its_arrays_are_lost(clock: Clock) -> None:
+    sessions = Sessions()
+    session = missed(sessions)
+    clock.now += 25 * 3600
+    sessions.end_orphans()
+    assert sessions.resume(session.token, 0) is None
+    assert "not connected for 25.0 h, longer than the daemon waits" in sessions.lost[session.token]
+    assert "jitclient.keep" in sessions.lost[session.token]
+
+
+def test_memory_that_is_needed_is_taken_from_the_client_that_is_away_longest(clock: Clock) -> None:
+    sessions = Sessions()
+    here, _ = sessions.begin(0)
+    here.keep(1, ["array"])
+    longest = missed(sessions)
+    clock.now += 60
+    saved = missed(sessions, handles=0)  # its arrays are on the disk
+    long = missed(sessions)
+    clock.now += 500
+    assert not sessions.end_longest_missed(), "their networks may come back"
+    clock.now += 60
+    assert sessions.end_longest_missed()
+    assert sessions.all() == [here, saved, long]
+    assert "and other programs needed the memory" in sessions.lost[longest.token]
+    assert sessions.resume(longest.token, 0) is None
+    assert not sessions.end_longest_missed()
+    clock.now += 60
+    assert sessions.end_longest_missed()
+    assert sessions.all() == [here, saved]
+    assert not sessions.end_longest_missed()
 
 
 def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:

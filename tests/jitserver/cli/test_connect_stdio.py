@@ -1,0 +1,121 @@
+"""What `jitserver connect-stdio` does between sshd's pipes and the daemon's socket."""
+
+import contextlib
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jitserver.cli import connect_stdio
+
+WHOLE = bytes(range(256)) * (32 << 10)  # 8 MiB, longer than all buffers
+
+
+class Joined:
+    """A pipe and a socket, joined as in that command; `far` is the daemon's end."""
+
+    def __init__(self, pass_on: Callable[[int, int], None], blocking: bool, from_pipe: bool) -> None:
+        self.reading, self.writing = os.pipe()
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(blocking)
+        ends = (self.reading, self.near.fileno()) if from_pipe else (self.near.fileno(), self.writing)
+        self.thread = threading.Thread(target=self._work, args=(pass_on, *ends), daemon=True)
+        self.thread.start()
+
+    def _work(self, pass_on: Callable[[int, int], None], source: int, target: int) -> None:
+        with contextlib.suppress(OSError):
+            pass_on(source, target)
+
+    def close(self) -> None:
+        self.far.close()
+        for end in (self.reading, self.writing):
+            with contextlib.suppress(OSError):
+                os.close(end)
+        self.thread.join(10)
+        self.near.close()
+
+
+@pytest.fixture
+def joined() -> Iterator[Callable[..., Joined]]:
+    made: list[Joined] = []
+
+    def make(pass_on: Callable[[int, int], None], blocking: bool, from_pipe: bool) -> Joined:
+        made.append(Joined(pass_on, blocking, from_pipe))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+WAYS = pytest.mark.parametrize(("pass_on", "blocking"), [(connect_stdio._splice, False), (connect_stdio._copy, True)])
+
+
+def write(pipe: int, data: bytes) -> None:
+    with open(pipe, "wb", closefd=False) as file:
+        file.write(data)
+
+
+@WAYS
+def test_all_bytes_reach_the_daemon_in_order(
+    joined: Callable[..., Joined], pass_on: Callable[[int, int], None], blocking: bool
+) -> None:
+    ends = joined(pass_on, blocking, from_pipe=True)
+    writer = threading.Thread(target=write, args=(ends.writing, WHOLE))
+    writer.start()
+    with ends.far.makefile("rb") as file:
+        assert file.read(len(WHOLE)) == WHOLE
+    writer.join(10)
+    os.close(ends.writing)
+    ends.thread.join(10)
+    assert not ends.thread.is_alive(), "the end of the pipe was not noticed"
+
+
+@WAYS
+def test_all_bytes_of_the_daemon_come_back_in_order(
+    joined: Callable[..., Joined], pass_on: Callable[[int, int], None], blocking: bool
+) -> None:
+    ends = joined(pass_on, blocking, from_pipe=False)
+    writer = threading.Thread(target=ends.far.sendall, args=(WHOLE,))
+    writer.start()
+    with open(ends.reading, "rb", closefd=False) as file:
+        assert file.read(len(WHOLE)) == WHOLE
+    writer.join(10)
+    ends.far.close()
+    ends.thread.join(10)
+    assert not ends.thread.is_alive(), "the end of the socket was not noticed"
+
+
+def test_no_byte_between_pipes_and_the_socket_is_copied(
+    joined: Callable[..., Joined], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise AssertionError("bytes are copied")
+
+    read = os.read
+    for name in ("read", "readv", "write", "writev"):
+        monkeypatch.setattr(connect_stdio.os, name, refused)
+    ends = joined(connect_stdio._splice, False, from_pipe=False)
+    ends.far.sendall(b"some bytes")
+    assert read(ends.reading, 100) == b"some bytes"
+
+
+def test_a_daemon_that_does_not_read_does_not_stop_sshd(joined: Callable[..., Joined]) -> None:
+    """sshd never waits for a pipe: it also has keepalives to answer. But it would for the lock of one."""
+    ends = joined(connect_stdio._splice, False, from_pipe=True)
+    os.set_blocking(ends.writing, False)
+
+    def fill() -> None:
+        poller = select.poll()
+        poller.register(ends.writing, select.POLLOUT)
+        while poller.poll(500):
+            with contextlib.suppress(BlockingIOError):
+                os.write(ends.writing, bytes(1 << 20))
+
+    sshd = threading.Thread(target=fill, daemon=True)
+    sshd.start()
+    sshd.join(20)
+    assert not sshd.is_alive()
