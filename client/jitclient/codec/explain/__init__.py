@@ -1,4 +1,4 @@
-"""What a capture is made of, in words that its user knows, so that two captures can be compared.
+"""What a capture is made of, in words that its user knows.
 
-- `parts.py`, put together as `drafts.py`; `texts.py`: what functions and values are called
+- `parts.py`; what functions and values are called: `texts.py`
 """
