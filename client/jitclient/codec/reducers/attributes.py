@@ -17,7 +17,7 @@ from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
 from jitclient.codec.tracers import is_tracer
 from jitclient.codec.user_code.names import MISSING
-from jitclient.codec.user_code.ownership import is_made_in_c, is_user_function
+from jitclient.codec.user_code.ownership import is_made_in_c, is_user_class, is_user_function
 from jitclient.errors import CaptureError
 
 NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]
@@ -123,25 +123,21 @@ class Base(NamedTuple):
 
 
 def base_of(obj: Any) -> Base:
-    """The layout's part of an object.
-
-    Raises:
-        CaptureError: its class has no way to say what that is.
-    """
+    """The layout's part of an object; CaptureError if its class has no way to say what that is."""
     layout: Any = layout_of(type(obj))
     if layout is object:
         return Base(())
     if layout in _VALUES:
         return Base(layout.__getnewargs__(obj) if layout is not complex else (complex.__complex__(obj),))
-    if layout in CONTENT:
-        read, fill = CONTENT[layout]
+    if layout in _CONTENT:
+        read, fill = _CONTENT[layout]
         return Base((read(obj),)) if fill is None else Base((), ((fill, (read(obj),)),))
     if issubclass(layout, BaseException):
         return Base(obj.args)
     return _as_reduced(obj, layout)
 
 
-CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[..., Any] | None]] = {
+_CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[..., Any] | None]] = {
     np.ndarray: (lambda obj: np.ndarray.view(obj, np.ndarray), None),
     bytearray: (lambda obj: bytes(bytearray.copy(obj)), bytearray.extend),
     dict: (dict.copy, dict.update),
@@ -150,6 +146,12 @@ CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[..., Any] | None]] = {
     set: (set, set.update),
 }
 """Containers -> what reads their content, and what gives it to an empty one; None if they are made with it."""
+
+
+def is_known_by_its_base(cls: type) -> bool:
+    """Whether the content of an object can be had without what its class makes of iteration and assignment."""
+    layout = layout_of(cls)
+    return _is_kd_tree(layout) or (layout in _CONTENT and is_user_class(cls))
 
 
 def make_base(walker: Walker, node: Node, obj: Any) -> None:
@@ -180,7 +182,7 @@ def _as_reduced(obj: Any, layout: Any) -> Base:
         calls.append((layout.extend, (list(items),)))
     calls += [(layout.__setitem__, pair) for pair in pairs or ()]
     if hasattr(layout, "__setstate__") and state is not None:
-        calls.append((layout.__setstate__, (_without_pointers(layout, state) if is_kd_tree(layout) else state,)))
+        calls.append((layout.__setstate__, (_without_pointers(layout, state) if _is_kd_tree(layout) else state,)))
     return Base(tuple(args), tuple(calls))
 
 
@@ -198,7 +200,7 @@ def _reduction(obj: Any, layout: Any) -> tuple[Any, ...]:
     return found
 
 
-def is_kd_tree(layout: type) -> bool:
+def _is_kd_tree(layout: type) -> bool:
     """Whether this is scipy's k-d tree."""
     return layout.__name__ == "cKDTree" and layout.__module__.startswith("scipy.")
 

@@ -15,7 +15,7 @@ from typing import Any
 from jitclient.codec.graph.nodes import Node
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.reducers.namespaces import bind, bind_builtins, namespace_of, whole
-from jitclient.codec.user_code.bytecode import refs_of
+from jitclient.codec.user_code.bytecode import Refs, refs_of
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.module_sources import code_of, is_surely_imported, source_of
 from jitclient.codec.user_code.names import MISSING
@@ -23,7 +23,20 @@ from jitclient.codec.user_code.outline import Outline
 from jitclient.codec.user_code.source_values import unproved
 
 
-def add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) -> None:
+def add_imports(walker: Walker, node: Node, refs: Refs, package: str, by: str | None = None) -> None:
+    """Make a node need what its code imports, as code of a package.
+
+    `by` is the module whose function that is: what it imports itself as it is loaded has been loaded.
+    """
+    for name, level, wanted in refs.imports:
+        if level:
+            name = importlib.util.resolve_name("." * level + name, package)
+        walker.uses_package(name)
+        if by is None or not _add_names(walker, node, by, name, wanted):
+            _add_source(walker, node, name, wanted)
+
+
+def _add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) -> None:
     """Make a node need the source of a user module, of its parents, and of submodules wanted."""
     if not is_user_module(name):
         return
@@ -35,18 +48,15 @@ def add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) -
             full = full.rpartition(".")[0]
 
 
-def add_names(walker: Walker, node: Node, importer: dict[str, Any], name: str, wanted: tuple[str, ...]) -> bool:
-    """Make a node need names of a user module, and no more, if that is sure to be loaded; whether that was done.
-
-    `importer` is the namespace whose code imports: what its own module imports as it is loaded has been loaded.
-    """
+def _add_names(walker: Walker, node: Node, by: str, name: str, wanted: tuple[str, ...]) -> bool:
+    """Make a node need names of a user module, and no more, if that is sure to be loaded; whether that was done."""
     live = sys.modules.get(name)
     if live is None or not wanted or not is_user_module(name) or name == "__main__":
         return False
     held = [vars(live).get(each, MISSING) for each in wanted]
     if any(value is MISSING or isinstance(value, ModuleType) for value in held):
         return False
-    if not is_surely_imported(name, by=importer.get("__name__", "")):
+    if not is_surely_imported(name, by):
         return False
     at = ("names", name)
     if at not in walker.bindings:
@@ -92,11 +102,7 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     refs = refs_of(code)
     walker.words |= refs.words
     node.needs += [(bound, True) for bound in bind_builtins(walker, home.obj, refs.globals)]
-    for inner, level, wanted in refs.imports:
-        if level:
-            inner = importlib.util.resolve_name("." * level + inner, parent)
-        walker.uses_package(inner)
-        add_source(walker, node, inner, wanted)
+    add_imports(walker, node, refs, parent)
 
 
 def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
@@ -106,7 +112,7 @@ def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
         if not isinstance(held, ModuleType) or held.__name__ != full or ("source", full) in walker.bindings:
             continue
         if not is_surely_imported(full, by=package.__name__):
-            add_source(walker, node, full, ())
+            _add_source(walker, node, full, ())
 
 
 def _values_beside(

@@ -23,10 +23,8 @@ _IS_PYTREE = "_pytree__is_pytree"
 
 def describe_class(walker: Walker, cls: type) -> Value:
     """A class."""
-    if is_user_class(cls) and typing.is_typeddict(cls):
-        return _typed_dict(walker, cls)
     if is_user_class(cls):
-        return _user_class(walker, cls)
+        return (_typed_dict if typing.is_typeddict(cls) else _user_class)(walker, cls)
     refuse_registered(cls)
     home = home_of(cls)
     if home is None:

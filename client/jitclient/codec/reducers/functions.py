@@ -1,6 +1,5 @@
 """Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
 
-import importlib.util
 from collections.abc import Collection
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
-from jitclient.codec.reducers.body_imports import add_names, add_source
+from jitclient.codec.reducers.body_imports import add_imports
 from jitclient.codec.reducers.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
 from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
@@ -26,15 +25,13 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     walker.watch.function(func)
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     private = has_private_globals(func)
-    if not private:
-        walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
-    handed = handed_over(func) if private else HandedOver()
-    closure = [(_held_by_client if name in handed.free else _cell)(walker, cell, name) for name, cell in cells]
-    home: Value = func.__globals__.get("__name__")
+    handed, home = HandedOver(), func.__globals__.get("__name__")
     if private:
-        home = namespace_of(walker, func.__globals__)
+        handed, home = handed_over(func), namespace_of(walker, func.__globals__)
     else:
+        walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
         walker.uses_package(str(home))
+    closure = [(_held_by_client if name in handed.free else _cell)(walker, cell, name) for name, cell in cells]
     refs = refs_of(func.__code__)
     rebinds = refs.writes_globals or refs.writes_cells or refs.dynamic
     node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
@@ -69,18 +66,13 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
     for name in sorted(refs.globals):
         if name in handed:
             bind_for_client(walker, node, names, name)
-            continue
-        node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
+        else:
+            node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
     if refs.relative:
         for name in ("__name__", "__package__"):
             node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
-    for name, level, wanted in refs.imports:
-        if level:
-            package = names.get("__package__") or names["__name__"]
-            name = importlib.util.resolve_name("." * level + name, package)
-        walker.uses_package(name)
-        if not add_names(walker, node, names, name, wanted):
-            add_source(walker, node, name, wanted)
+    home = names.get("__name__", "")
+    add_imports(walker, node, refs, names.get("__package__") or home, by=home)
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -1,42 +1,27 @@
 """Instances: rebuilt as their class says, through `copyreg`, `__reduce__` or their attributes."""
 
-import copyreg
 import pickle
-import warnings
 from typing import Any
 
-from jitclient.codec.ambient.inputs import noted_reads
-from jitclient.codec.ambient.world import watch
 from jitclient.codec.graph.nodes import Node, type_name
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.attributes import (
-    CONTENT,
     NEW,
     attributes_of,
     dict_of,
-    is_kd_tree,
-    layout_of,
+    is_known_by_its_base,
     make_base,
     slots_of,
     without_caches,
 )
 from jitclient.codec.reducers.functions import state_of
-from jitclient.codec.reducers.own_pickles import (
-    Parts,
-    forgotten,
-    is_own_hash,
-    maker_of,
-    may_forget,
-    names_of,
-    says_itself,
-)
+from jitclient.codec.reducers.own_pickles import Parts, is_own_hash, maker_of, remaking, says_itself
 from jitclient.codec.user_code.beartyped import is_settings, made_again
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import CaptureError
 
-_PROTOCOL = 5
 _ORDERLESS = "flax.nnx."
 """A library that puts the attributes of its objects in order whenever it touches them."""
 
@@ -57,8 +42,8 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
 def _describe(walker: Walker, node: Node, obj: Any) -> None:
     if not is_user_class(type(obj)):
         walker.leaves_caches_empty(dict_of(obj).values())
-    is_known = _is_known_by_its_base(type(obj))
-    parts, lost = (None, None) if is_known and not says_itself(type(obj)) else _remaking(walker, obj)
+    is_known = is_known_by_its_base(type(obj))
+    parts, lost = (None, None) if is_known and not says_itself(type(obj)) else remaking(walker, obj)
     if is_known or lost is not None:
         _describe_by_state(walker, node, obj, lost or frozenset())
     elif isinstance(parts, str):
@@ -68,28 +53,6 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
         node.op, node.args = "call", [walker.value(getattr), (Reduced("module", (module,)), parts)]
     elif parts is not None:
         _describe_by_parts(walker, node, obj, parts)
-
-
-def _is_known_by_its_base(cls: type) -> bool:
-    """Whether the content of an object can be had without what its class makes of iteration and assignment."""
-    layout = layout_of(cls)
-    return is_kd_tree(layout) or (layout in CONTENT and is_user_class(cls))
-
-
-def _remaking(walker: Walker, obj: Any) -> tuple[Parts | str | None, frozenset[str] | None]:
-    """How an object says that it is made again; and what that would lose, if it is not the same then."""
-    if not may_forget(obj):
-        return _reduced(obj), None
-    watch()
-    with noted_reads() as reads:
-        try:
-            parts = _reduced(obj)
-        except Exception:  # it is the user's code: what it may raise is anything
-            return None, names_of(obj)
-    if isinstance(parts, str):
-        return parts, None
-    lost = forgotten(walker, obj, parts)
-    return parts, names_of(obj) if reads and lost is None else lost
 
 
 def _describe_by_state(walker: Walker, node: Node, obj: Any, lost: frozenset[str]) -> None:
@@ -129,26 +92,6 @@ def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> No
         node.fill("set_items", [[walker.value(k), walker.value(v)] for k, v in pairs])
     if state is not None:
         _describe_state(walker, node, obj, state, setter)
-
-
-def _reduced(obj: Any) -> Parts | str:
-    reducer = copyreg.dispatch_table.get(type(obj))
-    if reducer is not None:
-        parts: Any = reducer(obj)
-    elif type(obj).__module__ == "itertools":  # these warn of their end in Python 3.14
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            parts = obj.__reduce_ex__(_PROTOCOL)
-    else:
-        parts = obj.__reduce_ex__(_PROTOCOL)
-    if isinstance(parts, str):
-        return parts
-    if not isinstance(parts, tuple):
-        raise CaptureError(f"{type_name(obj)} cannot be captured: its __reduce__ is of no use")
-    make, args, state, items, pairs, setter = (*parts, None, None, None, None)[:6]
-    if isinstance(obj, BaseException) and type(obj).__reduce__ is BaseException.__reduce__:
-        make, args = NEW, (make, *args)
-    return Parts(make, args, state, items and list(items), pairs and list(pairs), setter)
 
 
 def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: Any) -> None:

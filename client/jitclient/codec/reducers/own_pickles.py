@@ -8,10 +8,12 @@ import copyreg
 import sys
 import threading
 import types
+import warnings
 from typing import Any, NamedTuple
 
 from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.ambient.world import watch
+from jitclient.codec.graph.nodes import type_name
 from jitclient.codec.graph.schedule import fingerprint_of, order_sets
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import to_bytes
@@ -39,7 +41,43 @@ class Parts(NamedTuple):
     setter: Any = None
 
 
-def may_forget(obj: Any) -> bool:
+def remaking(walker: Walker, obj: Any) -> tuple[Parts | str | None, frozenset[str] | None]:
+    """How an object says that it is made again; and what that would lose, if it is not the same then."""
+    if not _may_forget(obj):
+        return _reduced(obj), None
+    watch()
+    with noted_reads() as reads:
+        try:
+            parts = _reduced(obj)
+        except Exception:  # it is the user's code: what it may raise is anything
+            return None, _names_of(obj)
+    if isinstance(parts, str):
+        return parts, None
+    lost = _forgotten(walker, obj, parts)
+    return parts, _names_of(obj) if reads and lost is None else lost
+
+
+def _reduced(obj: Any) -> Parts | str:
+    reducer = copyreg.dispatch_table.get(type(obj))
+    if reducer is not None:
+        parts: Any = reducer(obj)
+    elif type(obj).__module__ == "itertools":  # these warn of their end in Python 3.14
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            parts = obj.__reduce_ex__(5)
+    else:
+        parts = obj.__reduce_ex__(5)
+    if isinstance(parts, str):
+        return parts
+    if not isinstance(parts, tuple):
+        raise CaptureError(f"{type_name(obj)} cannot be captured: its __reduce__ is of no use")
+    make, args, state, items, pairs, setter = (*parts, None, None, None, None)[:6]
+    if isinstance(obj, BaseException) and type(obj).__reduce__ is BaseException.__reduce__:
+        make, args = NEW, (make, *args)
+    return Parts(make, args, state, items and list(items), pairs and list(pairs), setter)
+
+
+def _may_forget(obj: Any) -> bool:
     """Whether the class of an object says itself how it is pickled, and is not known to do that well."""
     cls = type(obj)
     is_plain_object = all(getattr(cls, hook) is getattr(object, hook) for hook in _HOOKS)
@@ -67,7 +105,7 @@ def says_itself(cls: type) -> bool:
 _here = threading.local()
 
 
-def forgotten(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | None:
+def _forgotten(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | None:
     """The names of the attributes that what is made of these parts does not have as the object has them.
 
     None if it is as the object was. The set is empty where the difference lies elsewhere.
@@ -101,7 +139,7 @@ def _lost_in_a_copy(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | 
     try:
         shared = Unharmed([parts[1:5], _state(obj)] if owners else [], owners, walker.room)
     except CaptureError:
-        return names_of(obj)
+        return _names_of(obj)
     walker.room -= shared.size
     with shared, noted_reads() as reads:
         try:
@@ -109,12 +147,12 @@ def _lost_in_a_copy(walker: Walker, obj: Any, parts: Parts) -> frozenset[str] | 
             lost = _lost(walker, obj, _state(copy), copy)
             is_like = type(copy) is type(obj) and _same(walker, tuple(base_of(obj)), tuple(base_of(copy)), (obj, copy))
         except Exception:  # it is the user's code: what it may raise is anything
-            return names_of(obj)
+            return _names_of(obj)
         is_same = lost is None and is_like and not reads and not shared.has_changed()
         return None if is_same else lost or frozenset()
 
 
-def names_of(obj: Any) -> frozenset[str]:
+def _names_of(obj: Any) -> frozenset[str]:
     """The names of all attributes."""
     return frozenset(_state(obj))
 
