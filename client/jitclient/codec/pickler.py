@@ -46,11 +46,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return obj.name if kind is _Maker else None
 
     def reducer_override(self, obj: Any) -> Any:
-        """Says of a `Reduced` how it is made; other plain values are cloudpickle's.
-
-        Raises:
-            TypeError: it is neither.
-        """
+        """Says of a `Reduced` how it is made; other plain values are cloudpickle's, and all else is a TypeError."""
         if type(obj) is Reduced:
             return _maker(obj.maker), obj.args
         if type(obj) not in _SIMPLE and not (type(obj) is type and obj in _SIMPLE):

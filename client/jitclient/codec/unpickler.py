@@ -74,11 +74,7 @@ _COUNTED = {
 
 
 def refuse_others(data: bytes) -> None:
-    """Looks through a pickle.
-
-    Raises:
-        ValueError: it has opcodes that no value of ours is written with.
-    """
+    """Look through a pickle; ValueError if it has opcodes that no value of ours is written with."""
     at = 0
     while at < len(data):
         opcode = data[at]

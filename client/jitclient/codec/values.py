@@ -53,8 +53,7 @@ def to_bytes(data: Data) -> bytes:
 def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> bytes:
     """The bytes of a value. `rest` says what stands for one that has no form of its own, or that is changeable.
 
-    Raises:
-        CaptureError: it is neither plain, nor in the capture, nor held by an installed module.
+    By default that is a CaptureError: it is neither plain, nor in the capture, nor held by an installed module.
     """
     return to_bytes(data_of(value, ref, rest))
 
@@ -85,11 +84,7 @@ def encode_class(cls: type, ref: Ref = nowhere) -> bytes:
 
 
 def decode(data: bytes, deref: Deref) -> Any:
-    """The value of such bytes.
-
-    Raises:
-        ProtocolError: they name what this process does not hold, or are none of ours.
-    """
+    """The value of such bytes; ProtocolError if they are none of ours, or name what this process does not hold."""
     with refusing_depth():
         return value_of(read(data), deref)
 
@@ -104,11 +99,7 @@ def refusing_depth() -> Iterator[None]:
 
 
 def read(data: bytes) -> Data:
-    """The value as it was written.
-
-    Raises:
-        ProtocolError: the bytes are none of ours.
-    """
+    """The value as it was written; ProtocolError if the bytes are none of ours."""
     try:
         refuse_others(data)
         return _Reader(io.BytesIO(data)).load()

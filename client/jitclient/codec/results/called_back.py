@@ -41,10 +41,8 @@ _NO_HOMES = frozenset({"jax", "jaxlib", "numpy", "cloudpickle", "jitclient", "ji
 class CalledBack(Remade):
     """The functions of a program's slots, by their numbers.
 
-    A daemon chooses what they are called with, so it must not choose what they are.
-
-    Raises:
-        CaptureError: this process cannot make one, or the function that was captured does not mention what it uses.
+    A daemon chooses what they are called with, so it must not choose what they are: CaptureError if the function that
+    was captured does not mention what one uses.
     """
 
     def __init__(self, capture: Capture, made: bytes) -> None:

@@ -164,11 +164,7 @@ def _treedef(is_leaf: bool, node: tuple[type, Any] | None, children: tuple[Any, 
 
 
 def _instance(cls: type) -> Any:
-    """An object without attributes; its class's own code does not run.
-
-    Raises:
-        CaptureError: it is a class of Python's own, or one whose objects do something when they go.
-    """
+    """An object without attributes; its class's own code does not run, not even when the object goes."""
     top = _check_class(cls).__module__.partition(".")[0]
     if layout_of(cls) is not object or hasattr(cls, "__del__"):
         raise CaptureError(f"{cls.__qualname__} cannot be made of its attributes")

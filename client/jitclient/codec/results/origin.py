@@ -17,12 +17,7 @@ from jitclient.errors import CaptureError
 
 
 class Opaque:
-    """The `number`-th such thing of a program.
-
-    Attributes:
-        program: a digest of what decides the program.
-        packages: those that it refers to.
-    """
+    """The `number`-th such thing of a program, which is named by a digest of what decides it."""
 
     __slots__ = ("__weakref__", "_find", "number", "packages", "program")
 
@@ -63,10 +58,8 @@ def _opaque(walker: Walker, token: Opaque) -> Value:
 class Origin:
     """The trace that the opaque parts of one program's results come from, made again once it is needed.
 
-    Args:
-        program: a digest of what decides it.
-        packages: those that it refers to.
-        trace: gives the structure of the results as a trace in this process has it.
+    `packages` are those that the program refers to; `trace` gives the structure of the results as a trace in this
+    process has it.
     """
 
     def __init__(self, program: str, packages: tuple[str, ...], trace: Callable[[], Any]) -> None:

@@ -18,11 +18,7 @@ class Placed(NamedTuple):
 
 
 def place_of(func: FunctionType) -> tuple[str, int, int, str]:
-    """The place of an installed function's code: its module, zero, which code object of it that is, and its name.
-
-    Raises:
-        CaptureError: it was made of a text, or belongs to no installed module.
-    """
+    """The place of an installed function's code: its module, zero, which code object of it that is, and its name."""
     module = func.__globals__.get("__name__")
     if isinstance(module, str) and not is_user_module(module) and _names_of(module) is func.__globals__:
         for part, code in enumerate(_codes_of(module)):
@@ -32,11 +28,7 @@ def place_of(func: FunctionType) -> tuple[str, int, int, str]:
 
 
 def code_at(module: str, part: int, qualname: str) -> Placed:
-    """The code at a place in an installed module.
-
-    Raises:
-        CaptureError: it is not there, or the module is not loaded.
-    """
+    """The code at a place in an installed module that is loaded."""
     if module in sys.modules and not is_user_module(module):
         codes = _codes_of(module)
         if 0 <= part < len(codes) and codes[part].co_qualname == qualname:

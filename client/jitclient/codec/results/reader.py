@@ -18,8 +18,7 @@ from jitclient.errors import CaptureError, ProtocolError
 class Remade:
     """A capture, and what a trace of it made: both by their numbers. `opaque` gives what only that trace knows.
 
-    Raises:
-        CaptureError: this process cannot make it.
+    CaptureError if this process cannot make it.
     """
 
     def __init__(self, capture: Capture, made: bytes, opaque: Callable[[int], Any]) -> None:

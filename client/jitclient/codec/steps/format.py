@@ -38,11 +38,7 @@ class Head(NamedTuple):
 
 
 def head_of(found: Any) -> Head:
-    """What the first pickle of a capture says.
-
-    Raises:
-        CaptureError: the rest is of another format.
-    """
+    """What the first pickle of a capture says; CaptureError if the rest is of another format."""
     if found[0] != FORMAT:
         raise CaptureError(f"the capture has format {found[0]}, not {FORMAT}")
     return Head(*found)
