@@ -8,47 +8,52 @@ import math
 import socket
 from typing import Any, NamedTuple
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
 
 from jitclient.codec import values
 from jitclient.codec.plain import Reduced, Reference
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.trees import tree
 
-atoms = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
-    | st.complex_numbers(allow_nan=False)
-)
-plain = st.recursive(
-    atoms,
-    lambda inner: (
-        st.lists(inner)
-        | st.tuples(inner, inner)
-        | st.frozensets(atoms)
-        | st.dictionaries(st.text() | st.integers(), inner)
-    ),
-)
-
 
 def nowhere(index: int) -> Any:
     raise AssertionError(index)
 
 
-@given(plain)
-def test_plain_values_come_back_as_they_were(value: Any) -> None:
-    back = values.decode(values.encode(value), nowhere)
-    assert back == value
-    assert repr(back) == repr(value) or isinstance(value, (frozenset, dict, list, tuple))
-    assert type(back) is type(value)
-    assert values.is_self_contained(value) or "{" in repr(value), "sets have an order that other processes lack"
+@pytest.mark.slow
+def test_plain_values_come_back_as_they_were() -> None:
+    import hypothesis.strategies as st  # where it is loaded, each collection reads all of our modules for constants
+    from hypothesis import given
+
+    simple = (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text()
+        | st.binary()
+        | st.complex_numbers(allow_nan=False)
+    )
+    plain = st.recursive(
+        simple,
+        lambda inner: (
+            st.lists(inner)
+            | st.tuples(inner, inner)
+            | st.frozensets(simple)
+            | st.dictionaries(st.text() | st.integers(), inner)
+        ),
+    )
+
+    @given(plain)
+    def check(value: Any) -> None:
+        back = values.decode(values.encode(value), nowhere)
+        assert back == value
+        assert repr(back) == repr(value) or isinstance(value, (frozenset, dict, list, tuple))
+        assert type(back) is type(value)
+        assert values.is_self_contained(value) or "{" in repr(value), "sets have an order that other processes lack"
+
+    check()
 
 
 @pytest.mark.parametrize(

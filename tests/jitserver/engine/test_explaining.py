@@ -25,31 +25,33 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-KEY = keys.call_key(LOOKUP)
+@pytest.fixture(scope="module")
+def key() -> Any:
+    return keys.call_key(LOOKUP)
 
 
 @pytest.mark.parametrize("row", CHANGES)
-def test_a_component_without_words_is_named(row: str) -> None:
+def test_a_component_without_words_is_named(key: Any, row: str) -> None:
     change = CHANGES[row]
     if row == "capture":
         changed = keys.call_key(msgspec.structs.replace(LOOKUP, **change))
     else:
         changed = keys.call_key(msgspec.structs.replace(LOOKUP, signature=msgspec.structs.replace(SIGNATURE, **change)))
-    assert changed.text != KEY.text
-    assert [str(d) for d in differences(makeup_of(KEY, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
+    assert changed.text != key.text
+    assert [str(d) for d in differences(makeup_of(key, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
 
 
-def test_equal_keys_have_no_differences() -> None:
+def test_equal_keys_have_no_differences(key: Any) -> None:
     same = keys.call_key(msgspec.structs.replace(LOOKUP, function_key="c" * 32))
-    assert same == KEY
-    assert differences(makeup_of(KEY, b""), makeup_of(same, b"")) == ()
+    assert same == key
+    assert differences(makeup_of(key, b""), makeup_of(same, b"")) == ()
 
 
-def test_the_daemon_describes_packages_and_the_process() -> None:
-    process = msgspec.msgpack.decode(KEY.rows["process"]) | {"python": "3.99.0"}
+def test_the_daemon_describes_packages_and_the_process(key: Any) -> None:
+    process = msgspec.msgpack.decode(key.rows["process"]) | {"python": "3.99.0"}
     later = {"packages": msgspec.msgpack.encode({"numpy": "99.0"}), "process": msgspec.msgpack.encode(process)}
     packages, python = differences(
-        makeup_of(KEY, b""), makeup_of(dataclasses.replace(KEY, rows={**KEY.rows, **later}), b"")
+        makeup_of(key, b""), makeup_of(dataclasses.replace(key, rows={**key.rows, **later}), b"")
     )
     assert str(packages) == f"numpy: {np.__version__} -> 99.0"
     assert python.what == "python"
