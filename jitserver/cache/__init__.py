@@ -1,1 +1,1 @@
-"""Where programs are kept: by call key, in memory (and later on disk). Knows nothing of jax."""
+"""Where programs are kept: by call key, in memory and on the disk. Knows nothing of jax."""

@@ -1,1 +1,1 @@
-"""The only package of the daemon that imports jax: traces, compiles and runs programs, and holds arrays."""
+"""Traces, compiles and runs programs. With `devices`, the only package of the daemon that imports jax."""

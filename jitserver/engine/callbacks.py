@@ -58,7 +58,7 @@ def _compile_arguments(lowered: Any) -> dict[str, Any]:
 
 
 def slot_of(function: Function) -> Slot:
-    """What XLA expects of a callback. CaptureError: this version of JAX makes such callbacks in another way."""
+    """What XLA expects of a callback, or CaptureError if this version of JAX makes such callbacks in another way."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     holds = {
         name: cell.cell_contents for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True)
