@@ -5,7 +5,7 @@ import sys
 
 from jitclient.codec.ambient.patches import look_through
 from jitclient.codec.user_code.installed import is_user_module, package_of
-from jitclient.codec.user_code.names import bare_objects
+from jitclient.codec.user_code.names import constant_home
 from jitclient.switch import modules_of_the_program
 
 
@@ -14,7 +14,7 @@ def take() -> None:
     with contextlib.suppress(Exception):  # a run that needs it meets it again
         for name in list(sys.modules):
             is_user_module(name)
-        bare_objects()
+        constant_home(object())
         for top in {name.partition(".")[0] for name in list(sys.modules)}:
             package = package_of(top)
             if package is not None:

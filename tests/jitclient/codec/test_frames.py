@@ -39,9 +39,7 @@ def test_frames_are_at_the_callers_lines(write, tmp_path):
     made = capture(module.fn)
     loaded = load(made.payload, made.locations)
     path = tmp_path / "um_frames.py"
-    frames = frames_of(loaded)
-    assert found(frames) == expected(path, 0)
-    assert SOURCE.splitlines()[frames[-1].line - 1][frames[-1].column : frames[-1].end_column] == "y / 0"
+    assert found(frames_of(loaded)) == expected(path, 0)
 
 
 def test_moved_source(write, tmp_path):

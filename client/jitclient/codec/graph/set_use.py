@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from jitclient.codec.user_code.code import nested
+from jitclient.codec.user_code.bytecode import nested
 
 SEEDED, UNKNOWN = "seeded", "unknown"
 """Kinds of sets: those whose order PYTHONHASHSEED decides, and those where nothing says what does."""

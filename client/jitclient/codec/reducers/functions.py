@@ -9,9 +9,9 @@ from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.body_imports import add_imports
 from jitclient.codec.reducers.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
-from jitclient.codec.user_code.beartyped import lasting_names
 from jitclient.codec.user_code.bytecode import Refs, refs_of
 from jitclient.codec.user_code.handed_over import HandedOver, handed_over
+from jitclient.codec.user_code.libraries import lasting_names
 from jitclient.codec.user_code.names import MISSING, content_of, home_of
 from jitclient.codec.user_code.ownership import has_private_globals
 from jitclient.errors import AmbientInput, CaptureError

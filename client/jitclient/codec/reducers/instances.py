@@ -17,8 +17,8 @@ from jitclient.codec.reducers.attributes import (
 )
 from jitclient.codec.reducers.functions import state_of
 from jitclient.codec.reducers.own_pickles import Parts, is_own_hash, maker_of, remaking, says_itself
-from jitclient.codec.user_code.beartyped import is_settings, made_again
 from jitclient.codec.user_code.installed import is_user_module
+from jitclient.codec.user_code.libraries import is_settings, made_again
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import CaptureError
 

@@ -18,8 +18,8 @@ from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.walker import Walker, describes
 from jitclient.codec.plain import Reduced, is_plain
 from jitclient.codec.user_code.bytecode import Chain
-from jitclient.codec.user_code.flags import is_flags
 from jitclient.codec.user_code.installed import is_user_module
+from jitclient.codec.user_code.libraries import is_flags
 from jitclient.codec.user_code.names import MISSING, home_of
 from jitclient.codec.user_code.ownership import (
     functions_in,

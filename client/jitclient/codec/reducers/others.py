@@ -13,7 +13,7 @@ from jitclient.codec.reducers.arrays import describe_dtype, describe_ufunc, desc
 from jitclient.codec.reducers.classes import describe_class
 from jitclient.codec.reducers.instances import describe_instance
 from jitclient.codec.reducers.wrappers import describe_enum_member, describe_partial
-from jitclient.codec.user_code.flags import is_flag_holder, is_flags
+from jitclient.codec.user_code.libraries import is_flag_holder, is_flags
 from jitclient.codec.user_code.names import constant_home, home_of
 
 _SPECIAL: tuple[tuple[type, Describer], ...] = (

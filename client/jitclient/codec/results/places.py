@@ -5,7 +5,7 @@ import sys
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from jitclient.codec.user_code.code import nested
+from jitclient.codec.user_code.bytecode import nested
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.errors import CaptureError
 

@@ -127,7 +127,7 @@ class Builder(Unpickler):
 
     def _placed(self, body: Any) -> CodeType:
         """A code object, at the next of the places in the user's files."""
-        return build_code(body, next(self._codes, ()))
+        return build_code(body, iter(next(self._codes, ())))
 
     def _namespace(self) -> ModuleType:
         module = self._sandbox.new_module()

@@ -4,5 +4,5 @@
 - code: what of it is only its location: `code.py`; in tracebacks: `frames.py`
 - what it reads by name: `bytecode.py`; what the statements of a module bind: `outline.py`, `module_sources.py`,
   `source_values.py`; what the body of a class defined: `class_body.py`
-- what JAX's registry of pytrees says: `registry.py`; what beartype generated: `beartyped.py`
+- what JAX's registry of pytrees says: `registry.py`; what absl and beartype make: `libraries.py`
 """

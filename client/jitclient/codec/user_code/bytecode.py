@@ -37,16 +37,6 @@ class Refs:
         """Whether it imports relatively, and so depends on the name of its package."""
         return any(level for _, level, _ in self.imports)
 
-    def absorb(self, inner: "Refs") -> None:
-        """Add what a nested code object reads."""
-        for name, chains in inner.globals.items():
-            self.globals.setdefault(name, set()).update(chains)
-        self.imports += inner.imports
-        self.words |= inner.words
-        self.dynamic |= inner.dynamic
-        self.writes_globals |= inner.writes_globals
-        self.writes_cells |= inner.writes_cells
-
 
 _known: dict[int, tuple[CodeType, Refs]] = {}
 
@@ -55,7 +45,9 @@ def refs_of(code: CodeType) -> Refs:
     """What `code` reads by name; worked out once per code object."""
     known = _known.get(id(code))
     if known is None or known[0] is not code:
-        known = _known[id(code)] = (code, _read(code))
+        known = _known[id(code)] = (code, Refs())
+        for inner in nested(code):
+            _read(inner, known[1])
     return known[1]
 
 
@@ -64,13 +56,23 @@ def instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname not in _IGNORED]
 
 
-def _read(code: CodeType) -> Refs:
-    refs = Refs(dynamic=not _NAMESPACE_READERS.isdisjoint(code.co_names))
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those nested in it, in the order of their locations."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from nested(const)
+
+
+def _read(code: CodeType, refs: Refs) -> None:
+    refs.dynamic |= not _NAMESPACE_READERS.isdisjoint(code.co_names)
     refs.words.update(c for c in code.co_consts if type(c) is str and c.isidentifier())
+    # a dataclass shows its own qualified name, which travels with it
+    ignored = {"__qualname__"} if code.co_filename == "<string>" and code.co_name == "__repr__" else set()
     steps = instructions(code)
     for at, step in enumerate(steps):
         if step.opname in _READS:
-            refs.words.add(step.argval)
+            refs.words |= {step.argval} - ignored
         if step.opname in GLOBAL_READS and not _is_preamble(steps, at):
             refs.globals.setdefault(step.argval, set()).add(tuple(_attributes(steps, at + 1)))
         elif step.opname in GLOBAL_WRITES:
@@ -80,12 +82,6 @@ def _read(code: CodeType) -> Refs:
         elif step.opname == "IMPORT_NAME":
             level, wanted = steps[at - 2].argval, steps[at - 1].argval
             refs.imports.append((step.argval, level or 0, wanted or ()))
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            refs.absorb(refs_of(const))
-    if code.co_filename == "<string>" and code.co_name == "__repr__":
-        refs.words.discard("__qualname__")  # of a dataclass: that of a class travels with it
-    return refs
 
 
 def _is_preamble(steps: list[dis.Instruction], at: int) -> bool:

@@ -2,13 +2,14 @@
 
 import dis
 import inspect
+import operator
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
-from jitclient.codec.user_code.beartyped import lasting
+from jitclient.codec.user_code.libraries import lasting
 from jitclient.errors import CaptureError
 
 _FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
@@ -22,6 +23,9 @@ _CONST_OPS = frozenset(dis.hasconst)
 _MAX_RENUMBERED = 255  # beyond, an argument needs a prefix, and lengths would change
 
 Location = tuple[str, int, bytes, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_location = operator.attrgetter(
+    "co_filename", "co_firstlineno", "co_linetable", "co_qualname", "co_varnames", "co_freevars", "co_cellvars"
+)
 
 
 class Canonical(NamedTuple):
@@ -33,7 +37,7 @@ class Canonical(NamedTuple):
     @property
     def locations(self) -> tuple[Location, ...]:
         """Where each of them was written."""
-        return tuple(map(_location, self.codes))
+        return tuple(_location(lasting(code)) for code in self.codes)
 
 
 _known: dict[tuple[int, bool], tuple[CodeType, Canonical]] = {}
@@ -48,19 +52,6 @@ def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
         known = (code, Canonical(blob, tuple(codes)))
         _known[id(code), keep_docs] = known
     return known[1]
-
-
-def _location(code: CodeType) -> Location:
-    code = lasting(code)
-    return (
-        code.co_filename,
-        code.co_firstlineno,
-        code.co_linetable,
-        code.co_qualname,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-    )
 
 
 def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
@@ -159,19 +150,14 @@ _DESCRIBING: dict[str | None, Any] = {
 """What the body of a class says of itself: no code of the user's computes with it."""
 
 
-def build_code(body: Sequence[Any], locations: Sequence[Location]) -> CodeType:
+def build_code(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
     """Make a code object, with those nested in it; `locations` are in the order of the bytes."""
-    return _build(body, iter(locations))
-
-
-def _build(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
+    argcount, posonly, kwonly, n_locals, stacksize, flags, *rest = body
+    bytecode, consts, names, varnames, name, exceptions, freevars, cellvars = rest
+    file, first_line, lines = _NOWHERE, 1, b""
     location = next(locations, None)
-    *counts, bytecode, consts, names, varnames, name, exceptions, freevars, cellvars = body
-    argcount, posonly, kwonly, n_locals, stacksize, flags = counts
-    file, first_line, lines = location[:3] if location else (_NOWHERE, 1, b"")
     if location:
-        varnames, freevars, cellvars = location[4:7]
-    made = [_build(const[0], locations) if type(const) is list else const for const in consts]
+        file, first_line, lines, _, varnames, freevars, cellvars = location
     return CodeType(
         argcount,
         posonly,
@@ -180,7 +166,7 @@ def _build(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
         stacksize,
         flags,
         bytecode,
-        tuple(made),
+        tuple([build_code(const[0], locations) if type(const) is list else const for const in consts]),
         tuple(names),
         tuple(varnames),
         file,
@@ -192,11 +178,3 @@ def _build(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
         tuple(freevars),
         tuple(cellvars),
     )
-
-
-def nested(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those nested in it, in the order of their locations."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from nested(const)

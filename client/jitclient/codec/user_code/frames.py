@@ -2,23 +2,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import CodeType, FunctionType, TracebackType
-from typing import Any
+from types import CodeType, TracebackType
+from typing import Any, NamedTuple
 
-from jitclient.codec.user_code.code import nested
+from jitclient.codec.user_code.bytecode import nested
 
 
-@dataclass(frozen=True)
-class Frame:
-    """One frame of a traceback that belongs to captured code; columns are in bytes, as Python's."""
+class Frame(NamedTuple):
+    """One frame of a traceback that belongs to captured code."""
 
     file: str
     line: int
     name: str
-    end_line: int | None = None
-    column: int | None = None
-    end_column: int | None = None
 
 
 class Places:
@@ -28,8 +23,7 @@ class Places:
         self._codes = codes
         self._found: dict[int, tuple[CodeType, int, int]] = {}
         for n, owner in enumerate(owners):
-            code = owner.__code__ if isinstance(owner, FunctionType) else owner
-            for part, found in enumerate(nested(code)):
+            for part, found in enumerate(nested(getattr(owner, "__code__", owner))):
                 self._found[id(found)] = (found, n, part)
 
     def of(self, code: CodeType) -> tuple[int, int] | None:
@@ -43,7 +37,9 @@ class Places:
         while tb is not None:
             known = self._found.get(id(tb.tb_frame.f_code))
             if known is not None:
-                frames.append(_frame(tb, known, self._codes if codes is None else codes))
+                code = _located(*known, self._codes if codes is None else codes)
+                line = dict(enumerate(_lines(code))).get(tb.tb_lasti // 2)
+                frames.append(Frame(code.co_filename, line or code.co_firstlineno, code.co_qualname))
             tb = tb.tb_next
         return frames
 
@@ -76,12 +72,3 @@ def _located(code: CodeType, owner: int, part: int, codes: Sequence[Any]) -> Cod
         return code.replace(co_filename=file, co_firstlineno=first_line, co_linetable=lines, co_qualname=qualname)
     except (IndexError, TypeError, ValueError):
         return code  # the caller sent none: say where it was when it was loaded
-
-
-def _frame(tb: TracebackType, known: tuple[CodeType, int, int], codes: Sequence[Any]) -> Frame:
-    code = _located(*known, codes)
-    positions = list(code.co_positions())
-    at = tb.tb_lasti // 2
-    line, end_line, column, end_column = positions[at] if at < len(positions) else (None,) * 4
-    name = code.co_qualname
-    return Frame(code.co_filename, line or code.co_firstlineno, name, end_line, column, end_column)

@@ -66,11 +66,8 @@ class _Uses:
         self._stored: dict[str, int] = {}
         for at, step in enumerate(self._steps):
             self._look(at, step)
-        inner = {made: _Uses(made, calls_back) for made in self._inner_codes(code)}
-        self._resolve(inner, set(code.co_varnames + code.co_cellvars))
-
-    def _inner_codes(self, code: CodeType) -> list[CodeType]:
-        return [const for const in code.co_consts if isinstance(const, CodeType)]
+        inner = {made: _Uses(made, calls_back) for made in code.co_consts if isinstance(made, CodeType)}
+        self._resolve(inner, {("variable", name) for name in code.co_varnames + code.co_cellvars})
 
     def _look(self, at: int, step: dis.Instruction) -> None:
         name = step.opname
@@ -91,8 +88,7 @@ class _Uses:
                     self.others.add(("variable", variable))
 
     def _note(self, at: int, name: _Name) -> None:
-        follows = self._steps[at + 1].opname if 0 <= at < len(self._steps) - 1 else ""
-        is_handed = at > 0 and follows not in ATTRIBUTE_READS and self._is_first_argument(at)
+        is_handed = at > 0 and self._steps[at + 1].opname not in ATTRIBUTE_READS and self._is_first_argument(at)
         (self.handed if is_handed else self.others).add(name)
 
     def _is_first_argument(self, at: int) -> bool:
@@ -108,16 +104,13 @@ class _Uses:
 
     def _builds_closure(self, at: int) -> bool:
         """Whether a variable is loaded for the closure of a nested function, which says itself what it does with it."""
-        end = at
-        while end < len(self._steps) and self._steps[end].opname.startswith("LOAD_FAST"):
-            end += 1
-        is_tuple = end < len(self._steps) and self._steps[end].opname == "BUILD_TUPLE"
-        then = self._steps[end + 1] if is_tuple and end + 1 < len(self._steps) else None
-        return then is not None and isinstance(then.argval, CodeType)
+        while self._steps[at].opname.startswith("LOAD_FAST"):
+            at += 1
+        return self._steps[at].opname == "BUILD_TUPLE" and isinstance(self._steps[at + 1].argval, CodeType)
 
     def _note_function(self, at: int, code: CodeType) -> None:
         end = at + 1
-        while end + 1 < len(self._steps) and self._steps[end + 1].opname in _MAKES:
+        while self._steps[end + 1].opname in _MAKES:
             end += 1
         depth, start = 0, end
         while start >= 0:  # from its last step back to the first one that belongs to it
@@ -126,30 +119,26 @@ class _Uses:
             if depth == 1:
                 break
             start -= 1
-        after = self._steps[end + 1] if end + 1 < len(self._steps) else None
+        after = self._steps[end + 1]
         if self._is_first_argument(start):
             self._made[code] = ""
-        elif after is not None and after.opname in _STORES:
-            self._made[code] = after.argval
         else:
-            self._made[code] = None
+            self._made[code] = after.argval if after.opname in _STORES else None
 
-    def _resolve(self, inner: "dict[CodeType, _Uses]", own: set[str]) -> None:
+    def _resolve(self, inner: "dict[CodeType, _Uses]", own: set[_Name]) -> None:
         """Take over what nested code uses; of what is handed over, nothing is used here."""
         handed = {code for code in inner if self._made.get(code) is not None}
         while True:
-            others = set(self.others)
-            for code, uses in inner.items():
-                others |= set() if code in handed else uses.others
+            others = self.others.union(*(uses.others for code, uses in inner.items() if code not in handed))
             kept = {code for code in handed if self._is_only_handed(code, others)}
             if kept == handed:
                 break
             handed = kept
         for code, uses in inner.items():
-            self.handed |= uses.handed | (uses.others if code in handed else set())
-            self.others |= set() if code in handed else uses.others
-        self.handed = {(kind, name) for kind, name in self.handed if kind == "global" or name not in own}
-        self.others = {(kind, name) for kind, name in self.others if kind == "global" or name not in own}
+            (self.handed if code in handed else self.others).update(uses.others)
+            self.handed |= uses.handed
+        self.handed -= own
+        self.others -= own
 
     def _is_only_handed(self, code: CodeType, others: set[_Name]) -> bool:
         variable = self._made[code]

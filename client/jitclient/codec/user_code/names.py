@@ -80,10 +80,6 @@ def _constants(module: str) -> dict[int, str]:
 
 @functools.lru_cache(maxsize=1)
 def _bare_objects(n_modules: int) -> dict[int, Home]:
-    return bare_objects()
-
-
-def bare_objects() -> dict[int, Home]:
     """`object()` says nothing of its home: look everywhere, first in alphabetical order wins."""
     found = [(name, *bare) for name, names in _namespaces() for bare in _bare_objects_in(name, len(names))]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}

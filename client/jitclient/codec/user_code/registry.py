@@ -48,7 +48,9 @@ def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
     place = getattr(flatten, "__qualname__", "").removeprefix("_")
     if place.startswith("register_dataclass."):
         data, meta = _closed_over(flatten, "data_fields"), _closed_over(flatten, "meta_fields")
-        return "dataclass", (tuple(data), tuple(meta), _dropped_fields(cls, {*data, *meta}))
+        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        dropped = tuple(field.name for field in fields if field.init and field.name not in {*data, *meta})
+        return "dataclass", (tuple(data), tuple(meta), dropped)
     if place == "register_pytree_with_keys.<locals>.flatten_func_impl":
         keyed = _closed_over(flatten, "flatten_with_keys")
         if getattr(keyed, "__qualname__", "").removeprefix("_").startswith("register_static."):
@@ -65,12 +67,6 @@ def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
 
 def _closed_over(func: Any, name: str) -> Any:
     return inspect.getclosurevars(func).nonlocals[name]
-
-
-def _dropped_fields(cls: type, kept: set[str]) -> tuple[str, ...]:
-    if not dataclasses.is_dataclass(cls):
-        return ()
-    return tuple(f.name for f in dataclasses.fields(cls) if f.init and f.name not in kept)
 
 
 def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
@@ -119,16 +115,12 @@ def is_registered(cls: type) -> bool:
     tree_util = sys.modules.get("jax.tree_util")
     if tree_util is None:
         return False
-    if _is_named_tuple(cls):  # JAX calls those nodes in any case
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):  # JAX calls those nodes in any case
         return cls in _registry()
     try:
         return bool(tree_util.default_registry.is_node(cls))
     except (AttributeError, TypeError):
         return cls in _registry()
-
-
-def _is_named_tuple(cls: type) -> bool:
-    return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def _registry() -> dict[Any, Any]:

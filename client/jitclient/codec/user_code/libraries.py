@@ -1,11 +1,22 @@
-"""What beartype generates: names of arguments that hold ids of this process, and settings that keep their own hash."""
+"""What absl and beartype make: flags; names that hold ids of this process, and settings that keep their own hash."""
 
 import functools
 import re
 from types import CodeType
 from typing import Any
 
+_HOME_OF_FLAGS = "absl.flags._flagvalues"
 _ID = re.compile(r"__beartype_object_\d+")
+
+
+def is_flags(obj: Any) -> bool:
+    """Whether an object is absl's FLAGS, or another such registry."""
+    return type(obj).__module__ == _HOME_OF_FLAGS and type(obj).__name__ == "FlagValues"
+
+
+def is_flag_holder(obj: Any) -> bool:
+    """Whether an object is what `flags.DEFINE_*` gives, which reads one flag."""
+    return type(obj).__module__ == _HOME_OF_FLAGS and type(obj).__name__ == "FlagHolder"
 
 
 def lasting(code: CodeType) -> CodeType:
@@ -15,7 +26,7 @@ def lasting(code: CodeType) -> CodeType:
 
 
 def lasting_names(code: CodeType) -> dict[str, str]:
-    """For each name of an argument that holds an id, another one."""
+    """For each name of an argument that holds an id of beartype's, another one."""
     if not code.co_filename.startswith("<@beartype("):
         return {}
     found = [name for name in code.co_varnames if _ID.fullmatch(name)]
