@@ -220,7 +220,6 @@ def _lowered(
         output.printed() as printed,
         ambient.refused(),
         library_state.entered(state),
-        library_state.put_back(),
     ):
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)

@@ -88,7 +88,7 @@ def test_what_is_changed_meanwhile_is_put_back_and_told(chex):
     limit = sys.getrecursionlimit()
 
     def change():
-        with library_state.put_back():
+        with library_state.entered(()):
             chex.disable_asserts()
             flax.config.update("flax_return_frozendict", True)
             sys.setrecursionlimit(limit + 1)
@@ -102,5 +102,5 @@ def test_what_is_changed_meanwhile_is_put_back_and_told(chex):
 
 
 def test_what_is_raised_where_nothing_changes_stays(chex):
-    with pytest.raises(ValueError, match="as ever"), library_state.put_back():
+    with pytest.raises(ValueError, match="as ever"), library_state.entered(()):
         raise ValueError("as ever")

@@ -49,11 +49,9 @@ def _bound_to(owner: Any, method: str) -> str | None:
     for module, attribute in GENERATORS.items():
         if owner is lookup(module, attribute):
             return f"{module.removesuffix('.mtrand')}.{method}"
-    for module, names in CLOCKS.items():
-        for name in names:
-            class_name, _, clock = name.partition(".")
-            if clock == method and owner is lookup(module, class_name):
-                return f"{module}.{name}"
+    for name, methods in CLOCKS.items():
+        if method in methods and owner is lookup("datetime", name):
+            return f"datetime.{name}.{method}"
     return None
 
 
@@ -67,27 +65,26 @@ class _Reads(threading.local):
 
 
 reads = _Reads()
-"""What each thread has read; None where nobody wants to know."""
+"""What each thread has read; None where it is not noted."""
 
 
 @contextlib.contextmanager
-def noted_reads() -> Iterator[list[str]]:
+def _noting(into: Any) -> Iterator[Any]:
+    before, reads.noted = reads.noted, into
+    try:
+        yield into
+    finally:
+        reads.noted = before
+
+
+def noted_reads() -> contextlib.AbstractContextManager[list[str]]:
     """What this thread reads from outside meanwhile: an error may be swallowed by the code that meets it."""
-    before, reads.noted = reads.noted, []
-    try:
-        yield reads.noted
-    finally:
-        reads.noted = before
+    return _noting([])
 
 
-@contextlib.contextmanager
-def unnoted() -> Iterator[bool]:
-    """Reads that nobody wants to know of; yields whether anybody would."""
-    before, reads.noted = reads.noted, None
-    try:
-        yield before is not None
-    finally:
-        reads.noted = before
+def unnoted() -> contextlib.AbstractContextManager[None]:
+    """Reads that are not noted."""
+    return _noting(None)
 
 
 def note_read(message: str) -> None:

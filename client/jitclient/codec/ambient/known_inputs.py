@@ -73,10 +73,5 @@ DIFFERENT_IN_EACH_PROCESS = frozenset({"hash", "id"})
 GENERATORS = {"random": "_inst", "numpy.random.mtrand": "_rand"}
 """Module -> its hidden generator, whose bound methods draw from the state of the process."""
 
-CLOCKS = {
-    "datetime": (
-        *("datetime.now", "datetime.today", "datetime.utcnow", "datetime.fromtimestamp"),
-        *("date.today", "date.fromtimestamp"),
-    )
-}
-"""Module -> methods of its classes that tell the time, or the local form of one."""
+CLOCKS = {"datetime": {"now", "today", "utcnow", "fromtimestamp"}, "date": {"today", "fromtimestamp"}}
+"""Class of `datetime` -> its methods that tell the time, or the local form of one."""

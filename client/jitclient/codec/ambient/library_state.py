@@ -5,7 +5,6 @@ attribute, or a key of a dictionary. Only libraries that are loaded are looked a
 """
 
 import contextlib
-import functools
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -81,13 +80,8 @@ _READ_ONLY = {("flax.linen.module", "_context.module_stack")}
 
 
 def changed(packages: Iterable[str]) -> State:
-    """What of the state of libraries that a capture may use is this process's own, to be carried to whoever traces.
-
-    Args:
-        packages: the packages that the capture refers to.
-
-    Raises:
-        CaptureError: a library holds something that cannot be carried, such as an open context.
+    """What of the state of libraries that a capture of these packages may use is this process's own, to be carried to
+    whoever traces; CaptureError if it cannot be, such as an open context.
     """
     if _FOUNDATIONS.issuperset(packages):
         return ()
@@ -104,40 +98,27 @@ def changed(packages: Iterable[str]) -> State:
 
 @contextlib.contextmanager
 def entered(state: State) -> Iterator[None]:
-    """Puts the libraries of this process into the state that another has, for a trace.
+    """Puts the libraries of this process into the state that another has, for a trace, and back into their own.
 
     Raises:
         CaptureError: a library is not loaded, or has nothing of that name.
+        AmbientInput: the trace changed the state, which is a deed in the process of whoever calls.
     """
-    known = {(module, path) for module, path, _ in STATE}
-    before = [(module, path, state_of(module, path)) for module, path, _ in state]
-    for module, path, here in before:
-        if (module, path) not in known or here is MISSING:
+    own, limit = _all_states(), sys.getrecursionlimit()
+    for module, path, _ in state:
+        if (module, path) not in own:
             raise CaptureError(f"there is no {module}.{path} here, which the program has set")
+    given, failure = own, None
     try:
         for module, path, value in state:
             _put(module, path, value)
+        given = _all_states()
         yield
-    finally:
-        for module, path, here in before:
-            _put(module, path, here)
-
-
-@contextlib.contextmanager
-def put_back() -> Iterator[None]:
-    """Undoes what of the state was changed meanwhile.
-
-    Raises:
-        AmbientInput: something was; that is a deed in the process of whoever calls.
-    """
-    before = {(module, path): state_of(module, path) for module, path, _ in STATE if module in sys.modules}
-    limit = sys.getrecursionlimit()
-    failure: BaseException | None = None
-    try:
-        yield
-    except BaseException as error:  # what came of the change may be what it raised
+    except BaseException as error:  # what came of a change may be what it raised
         failure = error
-    changed = [f"{m}.{p}" for (m, p), was in before.items() if was is not MISSING and _put(m, p, was)]
+    changed = [f"{module}.{path}" for (module, path), was in given.items() if state_of(module, path) != was]
+    for (module, path), was in own.items():
+        _put(module, path, was)
     if sys.getrecursionlimit() != limit:
         sys.setrecursionlimit(limit)
         changed.append("sys.setrecursionlimit")
@@ -145,6 +126,10 @@ def put_back() -> Iterator[None]:
         raise AmbientInput(f"it changes the state of a library: {changed[0]}") from failure
     if failure is not None:
         raise failure
+
+
+def _all_states() -> dict[tuple[str, str], Any]:
+    return {(m, p): value for m, p, _ in STATE if (value := state_of(m, p)) is not MISSING}
 
 
 def state_of(module: str, path: str) -> Any:
@@ -156,30 +141,24 @@ def state_of(module: str, path: str) -> Any:
 
 
 def _reached(module: str, parts: list[str]) -> Any:
-    try:
-        return functools.reduce(_part, parts, sys.modules[module])
-    except (AttributeError, KeyError):
-        return MISSING
+    value: Any = sys.modules.get(module, MISSING)
+    for part in parts:
+        value = value.get(part, MISSING) if isinstance(value, dict) else getattr(value, part, MISSING)
+    return value
 
 
-def _part(owner: Any, name: str) -> Any:
-    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
-
-
-def _put(module: str, path: str, was: Any) -> bool:
-    """Puts back what was there, and says whether it had to."""
-    if state_of(module, path) == was:
-        return False
+def _put(module: str, path: str, value: Any) -> None:
+    if state_of(module, path) == value:
+        return
     *parts, last = path.split(".")
     owner, held = _reached(module, parts), _reached(module, [*parts, last])
     if isinstance(held, (list, deque)):
         held.clear()
-        held.extend(was)
+        held.extend(value)
     elif isinstance(held, dict):
         held.clear()
-        held.update(was)
+        held.update(value)
     elif isinstance(owner, dict):
-        owner[last] = was
+        owner[last] = value
     else:
-        setattr(owner, last, was)
-    return True
+        setattr(owner, last, value)

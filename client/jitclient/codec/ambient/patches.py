@@ -10,7 +10,7 @@ import functools
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -54,35 +54,25 @@ _registered: dict[int, tuple[Mapping[Any, Any], list[Any], list[Any]]] = {}
 """Registries, each with what it held, and under which keys something of the program's."""
 
 
-def refuse_patches(packages: Iterable[str], known: set[Place], made: Callable[[Any], bool]) -> None:
-    """Raise if a package in use holds something that the program put there and no capture knows of.
-
-    Args:
-        packages: the packages that a capture refers to.
-        known: (module, name) of patches that travel.
-        made: whether the capture makes an object anew.
+def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[[Any], bool]) -> None:
+    """Raise if one of the `packages` that a capture refers to holds something that the program put there, unless it
+    travels as it is `known`, or belongs to what the capture has not `made`.
     """
-    packages = list(packages)
     for package in packages:
         for place in patches_in(package):
             if place not in known:
                 raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
         raise CaptureError(f"{cls.__qualname__} was registered with an installed class: {base.__qualname__}")
-    for name, registry in [each for package in packages for each in _registries_of(package)]:
-        for key in _keys_of_the_program(registry):
-            if matters(key, made):
+    for module in [module for package in packages if package not in _LARGE for module, _ in _modules_of(package)]:
+        for name, registry in _seen[module].registries:
+            if any(matters(key, made) for key in _keys_of_the_program(registry)):
                 raise CaptureError(f"user code was registered with an installed module: {name}")
-
-
-def _registries_of(package: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    for module_name, _ in () if package in _LARGE else _modules_of(package):
-        yield from _seen[module_name].registries
 
 
 def _keys_of_the_program(registry: Mapping[Any, Any]) -> list[Any]:
     _, held, keys = _registered.get(id(registry), (registry, [], []))
-    if len(held) != len(registry) or not all(map(operator.is_, held, registry.values())):
+    if not _is_that(held, registry):
         held, keys = list(registry.values()), of_the_program(registry)
         _registered[id(registry)] = registry, held, keys
     return keys
@@ -101,7 +91,7 @@ def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
     return tuple(name for name in list(sys.modules) if name == package or name.startswith(prefix))
 
 
-def patches_in(package: str) -> Iterable[Place]:
+def patches_in(package: str) -> tuple[Place, ...]:
     """Where something of the program's is in an installed package; of a large one, as of when modules were imported."""
     if package in _LARGE:
         return _looked_through_once(package, len(sys.modules))
@@ -129,19 +119,16 @@ def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
         return seen
     items = list(names.items())
     classes = [(value, list(vars(value).values())) for _, value in items if _is_made_in(module, value)]
+    found = () if package in _LARGE else ((name, each) for name, value in items for each in registries_in(value))
     seen = _seen[module] = _Seen(
         held=[value for _, value in items],
         classes=classes,
         rewritable=[(each, each.func) for _, held in classes for each in held if type(each) in _REWRITABLE],
         process=process,
         places=tuple(_places_in(module, items, names, package)),
-        registries=() if package in _LARGE else _registries_in(module, items),
+        registries=tuple((f"{module}.{name}", each) for name, each in found),
     )
     return seen
-
-
-def _registries_in(module: str, items: list[tuple[str, Any]]) -> tuple[tuple[str, Mapping[Any, Any]], ...]:
-    return tuple((f"{module}.{name}", each) for name, value in items for each in registries_in(value))
 
 
 def _places_in(module: str, items: list[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:

@@ -31,11 +31,7 @@ _ARITHMETIC = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
 def current() -> State:
-    """What of it differs in this thread.
-
-    Raises:
-        CaptureError: something of it is a function, which cannot be carried.
-    """
+    """What of it differs in this thread; CaptureError if something of it is a function, which cannot be carried."""
     found = {
         "numpy_errors": _differing(dict(np.geterr()), _ERRORS),
         "numpy_printing": _differing(dict(np.get_printoptions()), _PRINTING),

@@ -69,8 +69,6 @@ def virtual_subclasses(made: Callable[[Any], bool]) -> Iterator[tuple[type, type
 
 def registered_with(base: type) -> list[type]:
     """The virtual subclasses of an abstract base class, in any order."""
-    try:
-        from _abc import _get_dump  # type: ignore[import-not-found]
-    except ImportError:
-        return []
+    from _abc import _get_dump  # type: ignore[import-not-found]
+
     return [cls for reference in _get_dump(base)[0] if (cls := reference()) is not None]
