@@ -1,7 +1,7 @@
 """`jit(auto_static=True)`: leaves of the arguments that are not arrays are static."""
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -9,15 +9,11 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.remote_function import P, R, RemoteFunction
-from jitclient.calls.specialisation import Specialisation
 from jitclient.codec.reducers.jitted import own_attributes
-from jitclient.local_jax import context
 from jitclient.tracing.options import JitOptions, Static, joined
 from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names
 from jitclient.trees.static_leaves import StaticLeaf
-
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class AutoStaticFunction(RemoteFunction[P, R]):
@@ -39,30 +35,12 @@ class AutoStaticFunction(RemoteFunction[P, R]):
 
 
 class _AutoStaticPath(GeneralPath):
-    def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return super().lower(*self.marked(args, kwargs))
-
-    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return super().trace(*self.marked(args, kwargs))
-
-    def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return super().eval_shape(*self.marked(args, kwargs))
-
-    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
-        return super().look(*self.marked(args, kwargs))
-
     @property
     def _jitted_here(self) -> Any:
         static_leaves.register()
         return super()._jitted_here
 
-    def _arguments_here(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
-    ) -> _Arguments:
-        bare = super()._arguments_here(args, kwargs, of_handle)
-        return bare if context.jit_is_disabled() else self.marked(*bare)
-
-    def marked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Arguments:
+    def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Wrap each leaf that is not an array in a `StaticLeaf`; arguments named as static stay unchanged.
 
         Raises:
@@ -71,7 +49,7 @@ class _AutoStaticPath(GeneralPath):
         positional, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((positional, keywords))
         if all(map(_is_array, leaves)):
-            return tuple(args), dict(kwargs)
+            return args, kwargs
         if "jax" in sys.modules:
             static_leaves.register()
         marked = [leaf if _is_array(leaf) else self._static(leaf, n, shape, statics) for n, leaf in enumerate(leaves)]

@@ -1,11 +1,10 @@
 """Getting a program from the daemon: compiled from a capture, or from a trace in this process."""
 
 import contextlib
-import dataclasses
 import functools
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jitclient.calls import key_parts, verification
@@ -22,7 +21,7 @@ from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.local_jax import leaked
-from jitclient.local_jax.context import check_carried, default_device, logs_compiles, on_mesh
+from jitclient.local_jax.context import check_carried, on_mesh
 from jitclient.local_jax.context import current as current_context
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
@@ -31,7 +30,6 @@ from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
 from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Escape, Lookup, Prepare, Prepared, Traced, Verb
-from jitclient.wire.shardings import Sharding
 
 _ATTEMPTS = 3  # to trace a function while its declared inputs do not change
 
@@ -101,11 +99,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
     _leak(prepared.escapes, captured, wanted)
     called = CalledBack(captured, prepared.callbacks)
     functions = [called.object_at(-1 - number) for number in range(len(prepared.slots))]
-    program = Program.of(
-        session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs), functions
-    )
-    place = default_device(wanted.context)
-    return program if place is None else dataclasses.replace(program, unflatten=_placing(place, program.unflatten))
+    return Program(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs), functions)
 
 
 def _leak(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) -> None:
@@ -118,17 +112,6 @@ def _leak(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) 
                 leaked.left_by(wanted.fun, wanted.name, escape.leaves)
             )
             captured.holders.put(escape.holder, escape.name, value)
-
-
-def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Set each array's place before the tree is built."""
-
-    def placed(arrays: Sequence[Any]) -> Any:
-        for array in arrays:
-            array.place = place
-        return unflatten(arrays)
-
-    return placed
 
 
 def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
@@ -146,7 +129,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
     log = CompileLog(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
     log.traced_seconds = seconds
     prepared, generation = _ask(session, lookup, lambda: (request, traced.program), log, values.nothing)
-    return Program.of(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
+    return Program(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
 
 
 def _while_inputs_hold(make: Callable[[], Program]) -> Program:
@@ -219,11 +202,7 @@ def _ask(
     wanted = log.wanted
     with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
         prepared, generation = programs.prepare(session, lookup, make_with_parts, deref, say)
-    log.count(prepared)
-    if session.settings.explain:
-        log.say(session, lookup, prepared)
-    if logs_compiles():
-        log.log(prepared)
+    log.report(session, lookup, prepared)
     return prepared, generation
 
 

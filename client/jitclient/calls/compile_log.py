@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
 from jitclient.errors import JitserverError
+from jitclient.local_jax.context import logs_compiles
 from jitclient.notices import labels
 from jitclient.notices.stderr import say
 from jitclient.sessions.session import Session
@@ -21,46 +22,31 @@ _told: set[tuple[str, str]] = set()
 
 
 class CompileLog:
-    """What it took to get one program.
-
-    Attributes:
-        wanted: the specialisation.
-        parts: encodes the parts of its key.
-        why: why the daemon did not trace it, if so.
-        traced_seconds: how long it was traced in this process, if so.
-    """
+    """What it took to get one program."""
 
     def __init__(self, wanted: Specialisation, parts: Callable[[], bytes], why: Exception | None = None) -> None:
         self.wanted = wanted
-        self.parts = parts
-        self.why = why
-        self.traced_seconds: float | None = None
+        self.parts = parts  # encodes the parts of its key
+        self.why = why  # the daemon did not trace it, if so
+        self.traced_seconds: float | None = None  # in this process, if so
 
-    def count(self, prepared: Prepared) -> None:
-        """Count it for the report at the end of a program."""
-        program = labels.of_call(self.wanted.name, self.wanted.specs)
-        usage.add(Got(program, prepared.level), prepared.saved or sum(prepared.seconds.values()))
-        if self.traced_seconds is not None:
-            why = "its declared inputs" if self.why is None else _in_one_line(self.why)
-            usage.add_local(Local(self.wanted.name, "traced", why))
-
-    def say(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
-        """Print it on stderr, unless the program was found."""
+    def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
+        """Count the program, and print what the settings ask for."""
+        program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
+        usage.add(Got(program, prepared.level), prepared.saved or compiled)
         took = []
         if self.traced_seconds is not None:
+            why = "its declared inputs" if self.why is None else _in_one_line(self.why)
+            usage.local[Local(self.wanted.name, "traced", why)] += 1
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
         if prepared.seconds:
-            took.append(f"compiled in {labels.seconds(sum(prepared.seconds.values()))}")
-        if took:
-            program = labels.of_call(self.wanted.name, self.wanted.specs)
+            took.append(f"compiled in {labels.seconds(compiled)}")
+        if took and session.settings.explain:
             with contextlib.suppress(JitserverError):  # the call must not fail because no cause is known
                 say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
-
-    def log(self, prepared: Prepared) -> None:
-        """Log what `jax.log_compiles` asks for, unless the program was found."""
-        if prepared.seconds:
+        if prepared.seconds and logs_compiles():
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
-            _log.warning("%s was made on the daemon: %s", labels.of_call(self.wanted.name, self.wanted.specs), stages)
+            _log.warning("%s was made on the daemon: %s", program, stages)
 
     def _cause(self, session: Session, lookup: Lookup) -> str:
         if self.why is not None:
@@ -78,7 +64,7 @@ class CompileLog:
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
     """Count that a function ran in this process; print on stderr why, and how long its first call took."""
     text = _in_one_line(why)
-    usage.add_local(Local(name, "run", text))
+    usage.local[Local(name, "run", text)] += 1
     start = time.perf_counter()
     yield
     if settings().explain and (name, text) not in _told:

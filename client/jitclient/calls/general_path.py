@@ -2,13 +2,13 @@
 
 import functools
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, specs_of
-from jitclient.calls.attempts import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import refuse_ambient
@@ -31,6 +31,7 @@ from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
 
@@ -82,6 +83,7 @@ class GeneralPath:
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.lower` returns."""
+        args, kwargs = self.marked(args, kwargs)
         in_process = functools.partial(self._in_process, "lower", args, kwargs)
         here = self._settings_here()
         if here is None:
@@ -118,13 +120,13 @@ class GeneralPath:
         self.plans = ()
         self._programs.clear()
 
-    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Specialisation, bool]:
+    def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
         """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing.
 
         Raises:
             TypeError: an argument is not a tree of arrays; the message names its path.
         """
-        dynamic, keywords, statics = self._options.split(args, kwargs)
+        dynamic, keywords, statics = self._options.split(*self.marked(args, kwargs))
         leaves, shape = tree.flatten((dynamic, keywords))
         here = context.current()
         key = self._key_of(leaves, shape, statics, here)
@@ -171,13 +173,12 @@ class GeneralPath:
         """Return the result, and the program that computed it."""
         key = self._key_of(leaves, shape, statics, here)
         session = process.session()
-        attempts = Attempts(session, lost)
-        while True:
-            try:
-                program = self._program_at(session, key)
-                return program.call(leaves), program
-            except MAY_REPEAT as error:
-                attempts.ended(error)
+
+        def attempt() -> tuple[Any, Program]:
+            program = self._program_at(session, key)
+            return program.call(leaves), program
+
+        return attempted(session, attempt, lost)
 
     def _program_at(self, session: Session, key: _Key) -> Program:
         last = self._last
@@ -263,13 +264,17 @@ class GeneralPath:
         return make(*given, **keywords)
 
     def _arguments_here(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], of_handle: Callable[[Array], Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]
+    ) -> _Arguments:
         """The arguments for this process's own jax, with handles replaced."""
         leaves, shape = tree.flatten((args, kwargs))
         here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
-        found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflattener(tree.structure_of(shape))(here)
-        return found
+        found: _Arguments = tree.unflattener(tree.structure_of(shape))(here)
+        return found if context.jit_is_disabled() else self.marked(*found)
+
+    def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
+        """The arguments, with static leaves marked as such, if the function may have some."""
+        return args, kwargs
 
     @property
     def _jitted_here(self) -> Any:

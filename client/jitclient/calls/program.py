@@ -1,7 +1,6 @@
 """A program on the daemon, and how to call it."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.errors import DaemonLost, NotSent
+from jitclient.local_jax.context import default_device
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.notices.warned import warn
 from jitclient.sessions.callbacks import Callbacks, as_raised
@@ -22,58 +22,42 @@ from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
+from jitclient.wire.shardings import Sharding
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Program:
     """A program on the daemon, by its number in one session."""
 
-    session: Session
-    generation: int
-    capture: Capture | None  # None if the function cannot be captured
-    prepared: Prepared
-    specs: tuple[Spec, ...]  # of the leaves, in wire order
-    order: tuple[int, ...] | None  # the positions of the leaves, in wire order
-    unflatten: Callable[[Sequence[Any]], Any]
-    inline: tuple[int, ...]  # results small enough to come with the answer
-    stamp: Hashable  # of the declared inputs that it was made from
-    resent: Resent
-    copied: tuple[int, ...]  # the leaves that may have copies on the daemon
-    taken: list[tuple[int, ...]]  # the donated leaves that a call really uses, once a call has said so
-    plans: dict[Hashable, list[Any] | None]  # by types of leaves: the plan, if there is one; None if there can be none
-    callbacks: Callbacks | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         session: Session,
         generation: int,
         capture: Capture | None,
         prepared: Prepared,
         wanted: Specialisation,
         structure: tree.Structure,
-        stamp: Hashable = (),
+        stamp: Hashable,
         functions: Sequence[Callable[..., Any]] = (),
-    ) -> "Program":
+    ) -> None:
         """Make one from the daemon's answer. Repeats the warnings of its trace."""
         for warned in prepared.warnings:
             warn(warned.text, class_of(warned.category, values.nothing, Warning) or UserWarning)
-        return cls(
-            session=session,
-            generation=generation,
-            capture=capture,
-            prepared=prepared,
-            specs=wanted.specs_sent,
-            order=wanted.order,
-            unflatten=tree.unflattener_of_sent(structure),
-            inline=_small(prepared.results),
-            resent=Resent(wanted),
-            copied=copies.places(wanted.specs_sent, prepared.donated),
-            stamp=stamp,
-            taken=[],
-            plans={},
-            callbacks=Callbacks(functions, prepared.slots) if prepared.slots else None,
-        )
+        unflatten, place = tree.unflattener_of_sent(structure), default_device(wanted.context)
+        self.session = session
+        self.generation = generation
+        self.capture = capture  # None if the function cannot be captured
+        self.prepared = prepared
+        self.specs = wanted.specs_sent
+        self.order = wanted.order
+        self.unflatten = unflatten if place is None else _placing(place, unflatten)
+        self.inline = _small(prepared.results)  # small enough to come with the answer
+        self.stamp = stamp  # of the declared inputs that it was made from
+        self.resent = Resent(wanted)
+        self.copied = copies.places(self.specs, prepared.donated)  # the leaves that may have copies on the daemon
+        self.taken: list[tuple[int, ...]] = []  # the donated leaves that a call really uses, once a call has said so
+        # By types of leaves: the plan, if there is one; None if there can be none.
+        self.plans: dict[Hashable, list[Any] | None] = {}
+        self.callbacks = Callbacks(functions, prepared.slots) if prepared.slots else None
 
     def is_valid(self, session: Session) -> bool:
         """Whether it is still the program of a call: same daemon, same session, same function."""
@@ -102,7 +86,8 @@ class Program:
             if session.program_generation != self.generation:
                 raise NotSent(REPLACED)
             attachments: list[HostArray] = []
-            self.resent.check(given)
+            if self.resent.places:
+                self.resent.check(given)
             arguments = outgoing(given, self.specs, session, attachments)
             can_queue = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
             if prepared.donated:
@@ -167,6 +152,17 @@ class Program:
         """Whether large results may come with the answer, too, in the shared memory of the arguments."""
         large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
         return sum(large) <= self.session.room_with_answer(attachments)
+
+
+def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+    """Set each array's place before the tree is built."""
+
+    def placed(arrays: Sequence[Any]) -> Any:
+        for array in arrays:
+            array.place = place
+        return unflatten(arrays)
+
+    return placed
 
 
 def _note_donation(leaf: Any) -> None:

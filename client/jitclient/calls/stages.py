@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
-from jitclient.calls.attempts import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import attempted
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
@@ -115,8 +115,9 @@ class Compiled:
         """
         leaves, shape = tree.flatten((args, kwargs))
         self._check(leaves, shape)
+        session = process.session()
         try:
-            return self._run(leaves)
+            return attempted(session, lambda: self._program_at(session).call(leaves))
         except Exception as error:
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
 
@@ -173,15 +174,6 @@ class Compiled:
                 "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
                 + "\n".join(differ)
             )
-
-    def _run(self, leaves: list[Any]) -> Any:
-        session = process.session()
-        attempts = Attempts(session)
-        while True:
-            try:
-                return self._program_at(session).call(leaves)
-            except MAY_REPEAT as error:
-                attempts.ended(error)
 
     def _program_at(self, session: Session) -> Program:
         known = self._program

@@ -5,25 +5,14 @@ from typing import NamedTuple
 
 
 class Got(NamedTuple):
-    """A program that was got.
-
-    Attributes:
-        program: its label.
-        level: where it was found, in "memory" or on the "disk"; or "made".
-    """
+    """A program that was got from a level: "memory" or "disk", or "made"."""
 
     program: str
     level: str
 
 
 class Local(NamedTuple):
-    """What was done in this process.
-
-    Attributes:
-        function: its name.
-        what: "traced" or "run".
-        why: the reason.
-    """
+    """A function that was "traced" or "run" in this process, and the reason."""
 
     function: str
     what: str
@@ -31,15 +20,10 @@ class Local(NamedTuple):
 
 
 class Usage:
-    """Counts since the process began.
-
-    Attributes:
-        got: for each program and level, how often it was got from there, and the seconds that this saved or, for one
-            that was made, took.
-        local: how often each was done.
-    """
+    """Counts since the process began."""
 
     def __init__(self) -> None:
+        # How often each program was got from each level, and the seconds that this saved or, for one made, took.
         self.got: defaultdict[Got, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self.local: defaultdict[Local, int] = defaultdict(int)
 
@@ -47,10 +31,6 @@ class Usage:
         """Count a program."""
         times, before = self.got[got]
         self.got[got] = times + 1, before + seconds
-
-    def add_local(self, local: Local) -> None:
-        """Count what was done in this process."""
-        self.local[local] += 1
 
 
 usage = Usage()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jitclient.calls import copies
-from jitclient.calls.attempts import MAY_REPEAT, Attempts
+from jitclient.calls.attempts import attempted
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, NotSent, ProgramLost
 
 
@@ -22,12 +22,15 @@ class Stay:
     def forget_programs(self) -> None:
         self.forgot += 1
 
+    def answer(self) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
 
 def call(stay: Any, lost: DaemonLost | None = None) -> Any:
-    attempts = Attempts(stay, lost)
-    while isinstance(answer := stay.answers.pop(0), MAY_REPEAT):
-        attempts.ended(answer)
-    return answer
+    return attempted(stay, stay.answer, lost)
 
 
 def test_a_lost_program_is_prepared_again() -> None:
