@@ -1,29 +1,46 @@
 """`keep` and `kept`: named arrays on the daemon, which the next run of a program finds."""
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
-from jitclient.arrays.array import Array
-from jitclient.calls import names
-from jitclient.calls.arguments import NotAnArray, specs_of
-from jitclient.calls.deps import Deps, Input
-from jitclient.calls.names import Name
+import msgspec
+
+from jitclient.arrays.array import Array, make_handles
+from jitclient.calls.arguments import NotAnArray, specs_of, value_of
+from jitclient.calls.deps import Deps
+from jitclient.calls.puts import put
 from jitclient.codec import values
 from jitclient.codec.ambient import world
 from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.capture import Capture, capture
-from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable, Incompatible, ProtocolError
+from jitclient.digests import array_digest, digest
+from jitclient.errors import (
+    ArrayBudgetExceeded,
+    ArrayLost,
+    CaptureError,
+    DaemonLost,
+    DaemonUnavailable,
+    Incompatible,
+    ProtocolError,
+)
 from jitclient.local_jax import client_device, context
+from jitclient.notices.labels import of_spec
 from jitclient.notices.warned import warn
 from jitclient.sessions import process
+from jitclient.sessions.retry import ATTEMPTS
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.trees import tree
-from jitclient.wire.messages import Spec
+from jitclient.trees.naming import shown
+from jitclient.wire.array_transport import raw_bytes
+from jitclient.wire.messages import Spec, Verb
+from jitclient.wire.named_arrays import Find, Forget, Found, Keep, KeptInfo
 
 DAY = 24 * 3600.0
+_LONGEST_LABEL = 200
 _warned: set[str] = set()
 
 
@@ -93,7 +110,7 @@ def kept(name: str) -> Any:
     Example:
         >>> params = jitclient.kept("best")
     """
-    found = names.find(process.session(), Name(name, None, (), None))
+    found = _find(process.session(), _Name(name))
     if found is None:
         raise KeyError(name)
     arrays, node = found
@@ -113,30 +130,44 @@ def _is_function(thing: Any) -> bool:
 
 def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
     """Handles on the leaves of a tree, which are not sent if the name holds the same ones."""
-    leaves, structure, specs = _flat(name, value, context.current())
-    label = names.label_of(structure, specs)
-    wanted = Name(name, names.key_of_leaves(label, leaves, specs), (), ttl)
-    found = names.find(here, wanted)
-    arrays = found[0] if found is not None else names.publish(here, wanted, leaves, specs, _node(structure), label)
-    return tree.unflattener_of_sent(structure)(arrays)
-
-
-def _node(structure: tree.Structure) -> bytes:
-    """The tree in a form that any program may decode."""
+    flat = _flat(name, value, context.current())
+    wanted = _Name(name, flat.key(), ttl=ttl)
+    found = _find(here, wanted)
     try:
-        return tree.encode(structure)
-    except CaptureError:
-        return tree.UNKNOWN
+        node = tree.encode(flat.structure)
+    except CaptureError:  # not in a form that any program may decode
+        node = tree.UNKNOWN
+    return tree.unflattener_of_sent(flat.structure)(found[0] if found else _publish(here, wanted, flat, node))
 
 
-def _flat(name: str, value: Any, settings_now: context.Context) -> tuple[list[Any], tree.Structure, tuple[Spec, ...]]:
-    """The leaves of a tree and their specs in wire order, and its structure."""
+@dataclasses.dataclass(frozen=True)
+class _Flat:
+    """A tree, with its leaves and their specs in wire order."""
+
+    structure: tree.Structure
+    leaves: Sequence[Any]
+    specs: tuple[Spec, ...]
+
+    @property
+    def label(self) -> str:
+        """The tree as text: `{'w': f32[8,8]}`."""
+        return shown(self.structure, map(of_spec, self.specs))
+
+    def key(self) -> str:
+        """The key of the tree by its content; empty if some of that is on the daemon."""
+        if any(type(leaf) is Array for leaf in self.leaves):
+            return ""
+        contents = [array_digest(raw_bytes(value_of(*pair))) for pair in zip(self.leaves, self.specs, strict=True)]
+        return f"tree {_digest((self.label, list(self.specs), contents))}"
+
+
+def _flat(name: str, value: Any, settings_now: context.Context) -> _Flat:
     leaves, shape = tree.flatten(value)
     structure = tree.structure_of(shape)
     try:
         specs = specs_of(leaves, context.x64(settings_now))
         order = tree.leaf_order(structure)
-        return list(tree.as_sent(leaves, order)), structure, tuple(tree.as_sent(specs, order))
+        return _Flat(structure, tree.as_sent(leaves, order), tuple(tree.as_sent(specs, order)))
     except NotAnArray as error:
         path = list(tree.paths(structure))[error.number]
         where = f"its leaf {path}" if path else "it"
@@ -152,10 +183,13 @@ def _of_function(
     """Handles on what a function returned earlier, or returns now."""
     settings_now = context.current()
     try:
-        captured, inputs = _captured(fun, deps, settings_now)
+        context.check_carried(settings_now)
+        inputs = deps.now() if deps is not None else ()
+        captured = capture(fun, tuple(found.extra for found in inputs), allow_ambient=deps is not None)
     except CaptureError as error:
         return _anew(here, name, make(), ttl, error)
-    wanted = Name(name, names.key_of_function(captured, settings_now), captured.packages, ttl)
+    encoded = tuple((setting, values.encode(value)) for setting, value in settings_now)
+    wanted = _Name(name, f"function {_digest((captured.key, encoded))}", captured.packages, ttl)
     found = _found(here, wanted, captured)
     if found is not None:
         return found[0]
@@ -164,33 +198,19 @@ def _of_function(
         return _anew(here, name, value, ttl, reads[0])
     if deps is not None and not deps.still(inputs):
         return _anew(here, name, value, ttl, "its declared inputs changed while it ran")
-    leaves, structure, specs = _flat(name, value, settings_now)
+    flat = _flat(name, value, settings_now)
     try:
-        node = tree.encode(structure, captured.index_of)
+        node = tree.encode(flat.structure, captured.index_of)
     except CaptureError as error:
         return _anew(here, name, value, ttl, error)
     found = _found(here, wanted, captured)  # another process may have kept it meanwhile
     if found is not None:
         return found[0]
-    publish = functools.partial(names.publish, here, wanted, leaves, specs, node, names.label_of(structure, specs))
-    return tree.unflattener_of_sent(structure)(_replacing(here, wanted, publish))
+    return tree.unflattener_of_sent(flat.structure)(_replacing(here, wanted, flat, node))
 
 
-def _captured(
-    fun: Callable[[], Any], deps: Deps | None, settings_now: context.Context
-) -> tuple[Capture, tuple[Input, ...]]:
-    """The key of the tree that a function makes, and its declared inputs.
-
-    Raises:
-        CaptureError: it cannot be determined.
-    """
-    context.check_carried(settings_now)
-    inputs = deps.now() if deps is not None else ()
-    return capture(fun, tuple(found.extra for found in inputs), allow_ambient=deps is not None), inputs
-
-
-def _found(here: Session, wanted: Name, captured: Capture) -> tuple[Any] | None:
-    found = names.find(here, wanted)
+def _found(here: Session, wanted: "_Name", captured: Capture) -> tuple[Any] | None:
+    found = _find(here, wanted)
     if found is None:
         return None
     arrays, node = found
@@ -201,14 +221,14 @@ def _found(here: Session, wanted: Name, captured: Capture) -> tuple[Any] | None:
         return None
 
 
-def _replacing(here: Session, wanted: Name, publish: Callable[[], list[Array]]) -> list[Array]:
-    """Puts a tree under a name, even if the budget cannot hold it together with the previous one."""
+def _replacing(here: Session, wanted: "_Name", flat: _Flat, node: bytes) -> list[Array]:
+    """Publish a tree even if the budget cannot hold it together with the previous one."""
     try:
-        return publish()
+        return _publish(here, wanted, flat, node)
     except ArrayBudgetExceeded:
-        if not names.forget(here, wanted):
+        if not here.retrying(lambda: here.ask(Verb.FORGET, Forget(wanted.text), list[KeptInfo]), ATTEMPTS):
             raise
-    return publish()
+    return _publish(here, wanted, flat, node)
 
 
 def _noting_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
@@ -231,3 +251,58 @@ def _warn(name: str, text: str) -> None:
     if name not in _warned:
         _warned.add(name)
         warn(text, RuntimeWarning)
+
+
+# ---- names on the daemon
+
+
+@dataclasses.dataclass(frozen=True)
+class _Name:
+    """A name at the daemon, and what it should hold."""
+
+    text: str
+    key: str | None = None  # of its content; None matches any; an empty one matches none
+    packages: tuple[str, ...] = ()  # whose versions are part of the key
+    ttl: float | None = None
+
+
+def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
+    """Handles on what a name holds, and its encoded tree, if its key matches."""
+
+    def ask() -> tuple[list[Array], bytes] | None:
+        with session:
+            first = session.new_handles(0)
+            message = Find(name.text, name.key, name.packages, first, name.ttl)
+            found: Found | None = session.ask(Verb.FIND, message, Found | None)
+            if found is None:
+                return None
+            session.new_handles(len(found.specs))
+            return make_handles(session, first, found.specs), found.tree
+
+    return None if name.key == "" else session.retrying(ask, ATTEMPTS)
+
+
+def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Array]:
+    """Have a name hold these leaves instead of what it held; return handles on them."""
+    label, specs = flat.label, flat.specs
+    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+
+    def ask() -> list[Array]:
+        with session:
+            arrays = put(session, flat.leaves, specs)
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(session) for array in arrays))  # all are there now
+            generation = session.generation
+            message = Keep(name.text, name.key or "", name.packages, specs, node, label, handles, name.ttl)
+            try:
+                session.ask(Verb.KEEP, message, None)
+            except ArrayLost as error:
+                if session.generation == generation:
+                    raise
+                raise DaemonLost("the daemon ended while a tree was on its way there") from error
+            return arrays
+
+    return session.retrying(ask, ATTEMPTS)
+
+
+def _digest(value: Any) -> str:
+    return digest(msgspec.msgpack.encode(value), 20).hex()

@@ -19,7 +19,6 @@ import pytest
 
 import jitclient
 from jitclient import keeping
-from jitclient.calls import names
 from jitclient.codec.ambient.inputs import message_of
 from jitclient.sessions import process
 from jitclient.wire.messages import Run, Verb
@@ -72,13 +71,13 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 def puts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many trees were published since the last time."""
     times = [0]
-    real = names.publish
+    real = keeping._publish
 
     def noting(*args: Any) -> Any:
         times[0] += 1
         return real(*args)
 
-    monkeypatch.setattr(names, "publish", noting)
+    monkeypatch.setattr(keeping, "_publish", noting)
 
     def since() -> int:
         found, times[0] = times[0], 0
