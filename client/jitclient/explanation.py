@@ -46,26 +46,20 @@ class Explanation:
     note: str | None = None
 
     def __str__(self) -> str:
-        note = [f"  {self.note}"] if self.note else []
-        return "\n".join([self._verdict(), *self._lines(), *note])
-
-    def _verdict(self) -> str:
         cost = "" if self.cost_seconds is None else labels.seconds(self.cost_seconds)
         if self.hit:
             where = "this process has called it" if self.level == "L0" else "the daemon has it"
-            return f"{self.program}: hit ({self.level}: {where}{f', made in {cost}' if cost else ''})"
-        if self.reason is not None:
-            return f"{self.program}: {self.reason}"
-        return f"{self.program}: miss{f', about {cost} to make' if cost else ''}"
-
-    def _lines(self) -> list[str]:
-        if self.hit or self.reason is not None:
-            return []
-        if self.nearest is None:
-            return ["  no program of that name is cached"]
-        more = len(self.differences) - _MOST_SHOWN
-        shown = [f"  {difference}" for difference in self.differences[:_MOST_SHOWN]]
-        return shown + ([f"  and {more} more differences"] if more > 0 else [])
+            lines = [f"hit ({self.level}: {where}{f', made in {cost}' if cost else ''})"]
+        elif self.reason is not None:
+            lines = [self.reason]
+        else:
+            lines = [f"miss{f', about {cost} to make' if cost else ''}"]
+            lines += ["no program of that name is cached"] if self.nearest is None else []
+            lines += map(str, self.differences[:_MOST_SHOWN])
+            more = len(self.differences) - _MOST_SHOWN
+            lines += [f"and {more} more differences"] if more > 0 else []
+        lines += [self.note] if self.note else []
+        return f"{self.program}: " + "\n  ".join(lines)
 
 
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
@@ -110,22 +104,13 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     except DaemonError as error:
         return Explanation(program, hit=False, reason=f"unknown: {error}")
     note = str(identity.captured.set_order) if identity.order else None
-    return dataclasses.replace(_explanation(program, explained), note=note)
-
-
-def _explanation(program: str, explained: Explained) -> Explanation:
-    if explained.crashes:
-        return Explanation(program, hit=False, reason=explained.crashes)
-    if explained.found is not None:
-        return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found))
-    if explained.refusal:
-        return Explanation(program, hit=False, reason=f"traced in the client: {explained.refusal}")
+    if explained.found is not None and not explained.crashes:
+        return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found), note=note)
+    reason = explained.crashes or (f"traced in the client: {explained.refusal}" if explained.refusal else None)
     nearest = explained.nearest
-    if nearest is None:
-        return Explanation(program, hit=False)
-    return Explanation(
-        program, hit=False, differences=explained.differences, nearest=nearest.key, cost_seconds=_cost(nearest)
-    )
+    if reason or nearest is None:
+        return Explanation(program, hit=False, reason=reason, note=note)
+    return Explanation(program, False, None, explained.differences, nearest.key, _cost(nearest), note=note)
 
 
 def _cost(entry: EntryInfo) -> float:
