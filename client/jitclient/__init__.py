@@ -1,11 +1,31 @@
 """jitclient: JAX functions that stay compiled between runs, on a daemon.
 
-Importing this module is cheap: each name is loaded when it is first used (PEP 562).
+Importing this module is cheap: what is not an error is loaded when it is first used (PEP 562).
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from jitclient import errors
+from jitclient.errors import AddressTaken as AddressTaken
+from jitclient.errors import AmbientInput as AmbientInput
+from jitclient.errors import ArrayBudgetExceeded as ArrayBudgetExceeded
+from jitclient.errors import ArrayLost as ArrayLost
+from jitclient.errors import CaptureError as CaptureError
+from jitclient.errors import CrashesDaemon as CrashesDaemon
+from jitclient.errors import DaemonDraining as DaemonDraining
+from jitclient.errors import DaemonError as DaemonError
+from jitclient.errors import DaemonLost as DaemonLost
+from jitclient.errors import DaemonUnavailable as DaemonUnavailable
+from jitclient.errors import HostUnreachable as HostUnreachable
+from jitclient.errors import Incompatible as Incompatible
+from jitclient.errors import JitserverError as JitserverError
+from jitclient.errors import ProgramLost as ProgramLost
+from jitclient.errors import ProgramsDiffer as ProgramsDiffer
+from jitclient.errors import ProtocolError as ProtocolError
+from jitclient.errors import RemoteError as RemoteError
+from jitclient.errors import SessionBusy as SessionBusy
+from jitclient.errors import SettingsError as SettingsError
 from jitclient.errors import loading
 from jitclient.version import __version__ as __version__
 
@@ -16,25 +36,6 @@ if TYPE_CHECKING:
     from jitclient.decorator import function_key as function_key
     from jitclient.decorator import jit as jit
     from jitclient.devices import devices as devices
-    from jitclient.errors import AddressTaken as AddressTaken
-    from jitclient.errors import AmbientInput as AmbientInput
-    from jitclient.errors import ArrayBudgetExceeded as ArrayBudgetExceeded
-    from jitclient.errors import ArrayLost as ArrayLost
-    from jitclient.errors import CaptureError as CaptureError
-    from jitclient.errors import CrashesDaemon as CrashesDaemon
-    from jitclient.errors import DaemonDraining as DaemonDraining
-    from jitclient.errors import DaemonError as DaemonError
-    from jitclient.errors import DaemonLost as DaemonLost
-    from jitclient.errors import DaemonUnavailable as DaemonUnavailable
-    from jitclient.errors import HostUnreachable as HostUnreachable
-    from jitclient.errors import Incompatible as Incompatible
-    from jitclient.errors import JitserverError as JitserverError
-    from jitclient.errors import ProgramLost as ProgramLost
-    from jitclient.errors import ProgramsDiffer as ProgramsDiffer
-    from jitclient.errors import ProtocolError as ProtocolError
-    from jitclient.errors import RemoteError as RemoteError
-    from jitclient.errors import SessionBusy as SessionBusy
-    from jitclient.errors import SettingsError as SettingsError
     from jitclient.explanation import Explanation as Explanation
     from jitclient.explanation import explain as explain
     from jitclient.keeping import keep as keep
@@ -63,33 +64,13 @@ _HOMES = {
     "kept": "keeping",
     "uninstall": "switch",
 }
-_ERRORS = (
-    "AddressTaken",
-    "AmbientInput",
-    "ArrayBudgetExceeded",
-    "ArrayLost",
-    "CaptureError",
-    "CrashesDaemon",
-    "DaemonDraining",
-    "DaemonError",
-    "DaemonLost",
-    "DaemonUnavailable",
-    "HostUnreachable",
-    "Incompatible",
-    "JitserverError",
-    "ProgramLost",
-    "ProgramsDiffer",
-    "ProtocolError",
-    "RemoteError",
-    "SessionBusy",
-    "SettingsError",
-)
-_HOMES.update(dict.fromkeys(_ERRORS, "errors"))
 
 _FOR_LIBRARIES = {"eqx": "eqx"}
 """Modules that need a library, and therefore come with no `import *`."""
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+_ERRORS = [name for name, value in vars(errors).items() if name in globals() and isinstance(value, type)]
+
+__all__ = sorted([*_HOMES, *_ERRORS])  # noqa: PLE0605
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__getattr__` has every name
