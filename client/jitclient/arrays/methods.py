@@ -1,13 +1,13 @@
 """The methods and properties that return arrays: one table, and their calls on the daemon."""
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jitclient.arrays.dispatch import here, is_for_here, run
 from jitclient.arrays.operands import Operands, Template, constant, is_array, read
-from jitclient.arrays.sizes import MethodCall, sized
 from jitclient.wire.array_transport import is_key
 
 PROPERTIES = ("T", "mT", "real", "imag", "flat")
@@ -64,6 +64,15 @@ OF_KEYS = {"__contains__", "copy", "flatten", "ravel", "reshape", "squeeze", "sw
 """Those that arrays of typed PRNG keys have outside of traces. JAX raises for the others."""
 
 
+class _MethodCall(NamedTuple):
+    """A method call; `arrays` are the positions and names of its array arguments."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    arrays: tuple[int | str, ...]
+
+
 def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of `array.name(*args, **kwargs)`, or the property `name`."""
 
@@ -76,7 +85,7 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if is_for_here(array, *args, *kwargs.values()) or (is_key(array.spec) and name not in OF_KEYS):
         return in_process()
     try:
-        call = sized(MethodCall(name, args, kwargs, METHODS.get(name, ())), array)
+        call = _sized(_MethodCall(name, args, kwargs, METHODS.get(name, ())), array)
     except (TypeError, ValueError, IndexError):
         return in_process()
     operands = Operands([array])
@@ -116,3 +125,62 @@ def _argument(operands: Operands, value: Any, is_array: bool) -> Template:
     if not is_array:
         return template_of_constant(value)
     return operands.operand(value) if isinstance(value, (int, float, complex)) else operands.template(value)
+
+
+# ---- methods whose result shape depends on values: the size is computed first, fetching as little as possible
+
+
+def _sized(call: _MethodCall, array: Any) -> _MethodCall:
+    """An equivalent call that JAX can trace. Raises if the arguments are invalid, which is for JAX to report."""
+    return _SIZED[call.name](array, *call.args, **call.kwargs) if call.name in _SIZED else call
+
+
+def _nonzero(array: Any, *, size: int | None = None, fill_value: Any = None) -> _MethodCall:
+    if size is None:
+        if not array.shape:
+            raise ValueError("a scalar has no positions")
+        size = int((array if array.dtype == bool else array != 0).sum())
+    return _MethodCall("nonzero", (), {"size": size, "fill_value": fill_value}, ())
+
+
+def _compress(array: Any, condition: Any, axis: Any = None, **options: Any) -> _MethodCall:
+    if options.get("size") is not None:
+        return _MethodCall("compress", (condition,), {"axis": axis, **options}, (0,))
+    if not is_array(condition) or options:
+        raise TypeError("no condition")
+    chosen = np.asarray(condition).astype(bool)
+    if chosen.ndim != 1 or chosen[_length(array, axis) :].any():
+        raise ValueError("the condition is for another array")
+    return _MethodCall("take", (np.nonzero(chosen)[0],), {"axis": axis}, (0,))
+
+
+def _repeat(array: Any, repeats: Any, axis: Any = None, **options: Any) -> _MethodCall:
+    if not is_array(repeats) or np.ndim(repeats) == 0:
+        return _MethodCall("repeat", (repeats,), {"axis": axis, **options}, ())
+    if options.get("total_repeat_length") is None:
+        if not array.shape:
+            raise ValueError("a scalar is repeated by an array")
+        options["total_repeat_length"] = int(np.broadcast_to(np.ravel(repeats), [_length(array, axis)]).sum())
+    return _MethodCall("repeat", (repeats,), {"axis": axis, **options}, (0,))
+
+
+def _choose(array: Any, choices: Any, out: Any = None, mode: str = "raise") -> _MethodCall:
+    if mode == "raise":
+        chosen = np.asarray(array)
+        if chosen.dtype.kind not in "iu" or not ((chosen >= 0) & (chosen < len(choices))).all():
+            raise ValueError("there is no such choice")
+        mode = "clip"
+    return _MethodCall("choose", (choices,), {"out": out, "mode": mode}, (0,))
+
+
+def _length(array: Any, axis: Any) -> int:
+    length: int = array.size if axis is None else array.shape[operator.index(axis)]
+    return length
+
+
+_SIZED: dict[str, Callable[..., _MethodCall]] = {
+    "choose": _choose,
+    "compress": _compress,
+    "nonzero": _nonzero,
+    "repeat": _repeat,
+}

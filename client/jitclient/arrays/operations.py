@@ -4,16 +4,31 @@ They work with and without jax in this process. JAX executes them on the daemon,
 errors are its own.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from jitclient.arrays import indexing, operators
+from jitclient.arrays import indexing
 from jitclient.arrays.dispatch import add_method, here, is_for_here, on_daemon, run
-from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
-from jitclient.arrays.operands import Operands, Remote, Template, read
+from jitclient.arrays.methods import METHODS, PROPERTIES, call_method, is_integer
+from jitclient.arrays.operands import Operands, Remote, Template, is_array, read
 from jitclient.arrays.updates import At
+from jitclient.local_jax import interop
+
+_BINARY = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "matmul", "pow", "and", "or", "xor", "lshift"),
+    *("rshift", "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rdivmod", "rmatmul", "rpow", "rand", "ror"),
+    *("rxor", "rlshift", "rrshift", "eq", "ne", "lt", "le", "gt", "ge"),
+)
+
+_NO_OPERANDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("add", "radd"), ("+", (tuple, list))),
+    **dict.fromkeys(("mul", "rmul"), ("*", (tuple, list))),
+    **dict.fromkeys(("eq", "ne"), ("==", (tuple, list, dict, set))),
+}
+"""Operand types that JAX refuses: otherwise Python would try the other operand's method."""
 
 _UNARY = ("neg", "pos", "abs", "invert", "round")
 _ROWS_AT_ONCE = 100
@@ -80,6 +95,50 @@ def _unstack(array: Any) -> Any:
     return jnp.unstack(array)
 
 
+def _binary(name: str, array: Any, other: Any) -> Any:
+    """The result of the array's binary operator `name`."""
+    convert = getattr(other, "__jax_array__", None)
+    if convert is not None:
+        other = convert()
+    sign, refused = _NO_OPERANDS.get(name, ("", ()))
+    if type(other) in refused:
+        left, right = (other, array) if name.startswith("r") else (array, other)
+        raise TypeError(f"unsupported operand type(s) for {sign}: {type(left).__name__!r} and {type(right).__name__!r}")
+    if not isinstance(other, (int, float, complex)) and not is_array(other) and not interop.is_tracer(other):
+        return NotImplemented
+    is_refused = isinstance(other, (np.ndarray, np.generic)) and other.dtype.kind in "mM"
+    if is_refused or isinstance(other, np.ma.MaskedArray):  # by JAX, which reports it
+        return getattr(here(array), f"__{name}__")(other)
+    if name in ("pow", "rpow") and not is_for_here(other):
+        return _power(name, array, other)
+    return _apply(f"__{name}__", array, other)
+
+
+def _apply(name: str, array: Any, other: Any) -> Any:
+    if is_for_here(other):
+        return getattr(here(array), name)(here(other))
+    return on_daemon(_call, name.strip("_"), (name,), array, other)
+
+
+def _call(name: str, array: Any, other: Any) -> Any:
+    return getattr(array, name)(other)
+
+
+def _power(name: str, array: Any, other: Any) -> Any:
+    """As in JAX, an integer exponent is a constant, compiled to multiplications."""
+    base, exponent = (array, other) if name == "pow" else (other, array)
+    if not is_integer(exponent):
+        return _apply(f"__{name}__", array, other)
+    constant = operator.index(exponent)
+    if isinstance(base, Remote):
+        return call_method("__pow__", base, (constant,), {})
+    return on_daemon(_raised, "pow", (constant,), base)
+
+
+def _raised(exponent: int, base: Any) -> Any:
+    return base**exponent
+
+
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Operations, *args: Any, **kwargs: Any) -> Any:
         return call_method(name, self, args, kwargs)
@@ -89,7 +148,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _operator(name: str) -> Callable[[Operations, Any], Any]:
     def method(self: Operations, other: Any) -> Any:
-        return operators.apply(name, self, other)
+        return _binary(name, self, other)
 
     return method
 
@@ -99,7 +158,7 @@ for _name in METHODS:
         add_method(Operations, _name, _method(_name))
 for _name in _UNARY:
     add_method(Operations, f"__{_name}__", _method(f"__{_name}__"))
-for _name in operators.NAMES:
+for _name in _BINARY:
     add_method(Operations, f"__{_name}__", _operator(_name))
 for _name in PROPERTIES:
     _getter = _method(_name)
