@@ -194,12 +194,7 @@ class Array(Placement, Conversions, Operations):
         return session is self._session and session.generation == self._generation and not self.deleted
 
     def handle_in(self, session: Session) -> int | None:
-        """Its handle at the daemon of `session`, or None if its value must be sent there.
-
-        Raises:
-            RuntimeError: it was donated.
-            ArrayLost: its daemon is gone, and its value was never fetched.
-        """
+        """Its handle at the daemon of `session`, or None if its value must be sent there."""
         if self.deleted:
             self._check_alive()
         if session is self._session and session.generation == self._generation:

@@ -83,10 +83,8 @@ def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
 
 
 def template_of(index: Any, shape: Sequence[int], operands: Operands) -> Template:
-    """The template of any index. Masks are fetched, as they decide the shape of the result.
-
-    Raises:
-        IndexError: a mask does not fit.
+    """The template of any index. Masks are fetched, as they decide the shape of the result. One that does not fit
+    raises `IndexError`.
     """
     items = list(index) if type(index) is tuple else [index]
     written: list[Template] = []

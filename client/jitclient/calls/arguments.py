@@ -34,12 +34,7 @@ class NotAnArray(TypeError):  # noqa: N818
 
 
 def spec_of(leaf: Any, x64: bool) -> Spec:
-    """The spec of one leaf.
-
-    Raises:
-        NotAnArray: it is neither an array nor a scalar.
-        CaptureError: jit takes it, but it cannot leave this process.
-    """
+    """The spec of one leaf. Raises `CaptureError` for one that jit takes, but that cannot leave this process."""
     kind = type(leaf)
     if kind is Array:
         return leaf.spec  # type: ignore[no-any-return]
@@ -69,12 +64,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
 
 
 def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Spec] = spec_of) -> tuple[Spec, ...]:
-    """The specs of all leaves of a call. Fast: every call starts with it.
-
-    Raises:
-        NotAnArray: a leaf is neither an array nor a scalar; the error has its number.
-        CaptureError: jit takes a leaf, but it cannot leave this process.
-    """
+    """The specs of all leaves of a call. Fast: every call starts with it."""
     specs: list[Spec] = []
     try:
         for leaf in leaves:
@@ -105,11 +95,7 @@ def _remembered(key: tuple[Any, ...], spec: Spec) -> Spec:
 
 
 def value_of(leaf: Any, spec: Spec) -> HostArray:
-    """The value of one leaf, as a numpy array of its wire dtype.
-
-    Raises:
-        OverflowError: a Python integer does not fit its type.
-    """
+    """The value of one leaf, as a numpy array of its wire dtype."""
     if type(leaf) is np.ndarray:
         array = leaf
     elif spec.dtype.startswith("key<"):
@@ -150,11 +136,7 @@ def outgoing(
 
 
 def dtype_name(dtype: Any, x64: bool) -> str:
-    """JAX's name of a dtype, narrowed unless `x64`.
-
-    Raises:
-        NotAnArray: JAX has no arrays of that dtype.
-    """
+    """JAX's name of a dtype, narrowed unless `x64`."""
     name = getattr(dtype, "name", "") or str(dtype)
     if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):
         raise NotAnArray(f"array of dtype {name}")

@@ -41,11 +41,7 @@ class _AutoStaticPath(GeneralPath):
         return super()._jitted_here
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Wrap each leaf that is not an array in a `StaticLeaf`; arguments named as static stay unchanged.
-
-        Raises:
-            ValueError: such a leaf is not hashable.
-        """
+        """Wrap each leaf that is not an array in a `StaticLeaf`; arguments named as static stay unchanged."""
         positional, keywords, statics = self._options.split(args, kwargs)
         leaves, shape = tree.flatten((positional, keywords))
         if all(map(_is_array, leaves)):

@@ -35,12 +35,8 @@ class ClientTrace:
 def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] = ()) -> ClientTrace:
     """Trace and lower a function for the daemon's platform, under the JAX settings of this process. Imports jax.
 
-    While it is traced, the function sees `devices` as those of the backend.
-
-    Raises:
-        CaptureError: the program calls back into Python or is for several devices, so it can run in this process only.
-        Incompatible: it is for more devices than the daemon has.
-        BaseException: what the function raised.
+    While it is traced, the function sees `devices` as those of the backend. Raises `CaptureError` for a program that
+    can run in this process only.
     """
     from jax import export
 
@@ -64,11 +60,7 @@ def trace(wanted: Specialisation, platform: str, devices: Sequence[DeviceInfo] =
 
 
 def structure_of_results(wanted: Specialisation, devices: Sequence[DeviceInfo] = ()) -> tree.Structure:
-    """The tree of a function's results, from a trace in this process. Imports jax.
-
-    Raises:
-        BaseException: what the function raised.
-    """
+    """The tree of a function's results, from a trace in this process. Imports jax."""
     with backend_view.of(devices):
         return _traced(wanted)[2]
 

@@ -41,14 +41,8 @@ class _InputsChangedError(Exception):
 def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
     """Get the program of a function from its capture or, if that is not possible, from a trace in this process.
 
-    Args:
-        session: with the daemon.
-        wanted: the specialisation.
-        base: returns the capture of the function alone.
-
-    Raises:
-        CaptureError: the function can run in this process only.
-        BaseException: what the function raised; in this process, if it could be traced here.
+    `base` returns the capture of the function alone. Raises `CaptureError` if the function can run in this process
+    only; and what the function raised, in this process if it could be traced here.
     """
     failure: BaseException | None = None
     watched: Capture | None = None
@@ -152,12 +146,7 @@ def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...])
 
 
 def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tree.Structure:
-    """The tree of the results, from a trace in this process.
-
-    Raises:
-        CaptureError: the function, what it reads or the settings have changed.
-        BaseException: what the function raised.
-    """
+    """The tree of the results, from a trace in this process of the same function under the same settings."""
     now = identify(wanted, capture(wanted.fun, allow_ambient=wanted.deps is not None))
     if current_context() != wanted.context or now.digest() != digest:
         raise CaptureError(

@@ -62,10 +62,8 @@ def copy_of(leaf: Any, session: Session) -> Array | None:
 
 
 def note_given(leaf: Any, program: int) -> bool:
-    """Notes that the program of that name is given an array.
-
-    Returns:
-        Whether the array is to have a copy: that program was given it before, and nobody can change it.
+    """Note that a program is given an array; return whether that is to have a copy: the program was given it before,
+    and it cannot change.
     """
     given = _known(leaf)
     if given is None:

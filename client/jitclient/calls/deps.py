@@ -20,19 +20,12 @@ _LONGEST = 80
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """The state of a declared input.
+    """The state of a declared input."""
 
-    Attributes:
-        label: its name for the user.
-        text: its value in short; empty for the content of files; None if the capture of `extra` describes it better.
-        stamp: cheap to compute, and different as soon as the input may differ.
-        extra: what is added to the capture, and so to the key.
-    """
-
-    label: str
-    text: str | None
-    stamp: Hashable
-    extra: Any
+    label: str  # its name for the user
+    text: str | None  # its value in short; "" for the content of files; None if the capture of `extra` says it better
+    stamp: Hashable  # cheap to compute, and different as soon as the input may differ
+    extra: Any  # what is added to the capture, and so to the key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +41,7 @@ class Deps:
 
     @classmethod
     def of(cls, declared: Iterable[Any] | None) -> "Deps | None":
-        """The declared inputs; None if none were declared.
-
-        Raises:
-            TypeError: a single string or path instead of a sequence, or an invalid item.
-        """
+        """The declared inputs; None if none were declared."""
         if declared is None:
             return None
         if isinstance(declared, (str, bytes, PurePath)) or not isinstance(declared, Iterable):

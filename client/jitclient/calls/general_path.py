@@ -121,11 +121,7 @@ class GeneralPath:
         self._programs.clear()
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
-        """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing.
-
-        Raises:
-            TypeError: an argument is not a tree of arrays; the message names its path.
-        """
+        """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing."""
         dynamic, keywords, statics = self._options.split(*self.marked(args, kwargs))
         leaves, shape = tree.flatten((dynamic, keywords))
         here = context.current()
@@ -137,9 +133,6 @@ class GeneralPath:
     def current_capture(self) -> Capture:
         """The capture of the function alone, renewed if something that it refers to was rebound. Its `ambient` says
         what it reads from outside.
-
-        Raises:
-            CaptureError: it cannot be captured.
         """
         before = self._capture
         if before is None or not before.is_current():
@@ -151,11 +144,7 @@ class GeneralPath:
         return before
 
     def function_key(self) -> str:
-        """The digest of all that the function depends on, except declared inputs.
-
-        Raises:
-            CaptureError: it cannot be captured, or reads undeclared inputs.
-        """
+        """The digest of all that the function depends on, except declared inputs."""
         captured = self.current_capture()
         refuse_ambient(captured, self._deps)
         return captured.key

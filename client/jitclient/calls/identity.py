@@ -21,21 +21,13 @@ from jitclient.wire.shardings import JitShardings
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What identifies the program of a captured function to the daemon.
+    """What identifies the program of a captured function to the daemon."""
 
-    Attributes:
-        captured: the capture of the function and of all that its signature refers to.
-        lookup: the question to the daemon.
-        inputs: the state of the declared inputs.
-        wanted: the specialisation, with the state of this process in its context.
-        order: stands for the iteration order of sets, if the program may depend on it.
-    """
-
-    captured: Capture
+    captured: Capture  # of the function and of all that its signature refers to
     lookup: Lookup
-    inputs: tuple[Input, ...]
-    wanted: Specialisation
-    order: tuple[Input, ...]
+    inputs: tuple[Input, ...]  # the declared ones
+    wanted: Specialisation  # with the state of this process in its context
+    order: tuple[Input, ...]  # stands for the iteration order of sets, if the program may depend on it
 
     def why_here(self) -> CaptureError | None:
         """Why it must be traced here though its program has a key, under which others find it."""
@@ -60,11 +52,7 @@ def refuse_ambient(base: Capture, deps: Deps | None) -> None:
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
-    """Identify the program of a captured function; `base` is the capture of the function alone.
-
-    Raises:
-        CaptureError: something cannot be captured, or only this process has the order of its sets.
-    """
+    """Identify the program of a captured function; `base` is the capture of the function alone."""
     refuse_ambient(base, wanted.deps)
     check_carried(wanted.context)
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))

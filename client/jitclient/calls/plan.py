@@ -30,12 +30,7 @@ from jitclient.wire.array_transport import host_form, inline_most, is_key, nbyte
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-"""Takes positional arguments and keywords.
-
-Raises:
-    DaemonLost: the daemon is gone, and may have run the call.
-    BaseException: what the call raised, with its own type if this process has loaded it.
-"""
+"""Takes positional arguments and keywords. Raises `DaemonLost` if the daemon is gone, and may have run the call."""
 
 _MOST_PLANS = 4
 _NUMBERS = (bool, int, float, complex)

@@ -70,11 +70,6 @@ class Program:
 
         A call with arrays of the daemon (copies do not count) is queued and returns at once: its results raise its
         errors when they are used. Other calls, and programs that may raise, are waited for.
-
-        Raises:
-            DaemonLost: the daemon is gone, and may have run the call.
-            ArrayLost: an argument was lost with its daemon.
-            BaseException: what the call raised, with its own type if this process has loaded it.
         """
         session, prepared = self.session, self.prepared
         if self.order is not None:

@@ -19,15 +19,7 @@ from jitclient.wire.shardings import Sharding
 def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], default: Sharding | None = None) -> list[Array]:
     """Put leaves where their specs say, except those that are there already. All calls before are done then.
 
-    Args:
-        session: with the daemon.
-        leaves: arrays of this process, and handles.
-        specs: of the arrays to be.
-        default: the device of those without a sharding, if it is not the first.
-
-    Raises:
-        ArrayBudgetExceeded: there is no room for them.
-        BaseException: another error of the daemon.
+    `default` is the device of those without a sharding, if it is not the first.
     """
     try:
         return _put_with_retry(session, leaves, specs, default=default)

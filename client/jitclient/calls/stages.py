@@ -108,11 +108,7 @@ class Compiled:
         self._program = prepare(process.session(), wanted)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the program.
-
-        Raises:
-            TypeError: the arguments have another signature.
-        """
+        """Run the program; the arguments must have its signature."""
         leaves, shape = tree.flatten((args, kwargs))
         self._check(leaves, shape)
         session = process.session()
@@ -195,11 +191,7 @@ class Compiled:
 
 
 def abstract_specs(leaves: Sequence[Any], x64: bool) -> tuple[Spec, ...]:
-    """The specs of leaves that may be anything with a shape and a dtype.
-
-    Raises:
-        NotAnArray: a leaf has none; the error has its number.
-    """
+    """The specs of leaves that may be anything with a shape and a dtype."""
     return specs_of(leaves, x64, _abstract_spec)
 
 

@@ -20,19 +20,7 @@ from jitclient.wire.messages import DeviceInfo, Verified
 def verify(
     wanted: Specialisation, captured: Capture, found: Verified, platform: str, devices: Sequence[DeviceInfo]
 ) -> None:
-    """Compare a program that the daemon made with the one that this process would make. Imports jax.
-
-    Args:
-        wanted: the specialisation.
-        captured: the capture that the daemon traced.
-        found: what the daemon lowered.
-        platform: the daemon's.
-        devices: the daemon's.
-
-    Raises:
-        ProgramsDiffer: they differ; the message shows the first line that does.
-        BaseException: what the function raises here.
-    """
+    """Compare a program that the daemon lowered with the one that this process would make. Imports jax."""
     jitted = own_jit(wanted.over_leaves().function, donate_argnums=wanted.donated_sent, **wanted.options.of_program())
     quiet = io.StringIO()  # what the daemon's trace printed is printed once
     with (
