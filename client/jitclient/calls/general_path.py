@@ -12,7 +12,7 @@ from jitclient.calls.attempts import attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import refuse_ambient
-from jitclient.calls.plan import MadeCall, Plan, renewed
+from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
@@ -31,6 +31,7 @@ from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
+_SpecsOf = Callable[[Sequence[Any], bool], tuple[Spec, ...]]
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
@@ -48,7 +49,7 @@ class GeneralPath:
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
         self._capture: Capture | None = None
-        self._programs: dict[_Key, Program] = {}
+        self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
         self._recompile_warning = RecompileWarning()
         self._traced: set[Hashable] = set()  # what of it would have been traced here, if that prints
@@ -59,15 +60,17 @@ class GeneralPath:
         here = self._settings_here()
         if here is None:
             return self._call_in_process(args, kwargs)
-        statics: tuple[Static, ...] = ()
-        given: tuple[Any, Any] = args, kwargs
-        if self._has_statics:
-            *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
-        leaves, shape = tree.flatten(tuple(given))
+        call = self._split(args, kwargs)
         try:
-            result, program = self._remote(leaves, shape, statics, here, lost)
+            key, session = self._key_of(call, here), process.session()
+
+            def attempt() -> tuple[Any, Program]:
+                program = self._program_at(session, key)
+                return program.call(call.leaves), program
+
+            result, program = attempted(session, attempt, lost)
             if self._deps is None:
-                self.plans = renewed(self.plans, program, here, MadeCall(args, kwargs, statics, leaves, shape))
+                self.plans = renewed(self.plans, program, here, call)
             return result
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
@@ -84,51 +87,38 @@ class GeneralPath:
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.lower` returns."""
         args, kwargs = self.marked(args, kwargs)
-        in_process = functools.partial(self._in_process, "lower", args, kwargs)
+        in_process = functools.partial(self.in_process, "lower", args, kwargs)
         here = self._settings_here()
         if here is None:
             return in_process()
-        dynamic, keywords, statics = self._options.split(args, kwargs)
-        leaves, shape = tree.flatten((dynamic, keywords))
+        call = self._split(args, kwargs)
         try:
-            specs = self._specs_of(leaves, shape, statics, here, abstract_specs)
+            key = self._key_of(call, here, abstract_specs)
         except CaptureError as error:
             if settings().fallback == "error":
                 raise
             self._warn(error)
             return in_process()
-        return Lowered(self._wanted(shape, specs, statics, here), self._prepare, in_process)
+        return Lowered(self._wanted(key), self._prepare, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.trace` returns."""
-        here = self._in_process("trace", args, kwargs)
+        here = self.in_process("trace", args, kwargs)
         return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
-    def eval_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What `RemoteFunction.eval_shape` returns."""
-        return self._in_process("eval_shape", args, kwargs)
-
     # ---- programs and captures
-
-    def count_programs(self) -> int:
-        """Count the function's programs in this process."""
-        return len(self._programs)
 
     def clear(self) -> None:
         """Forget capture, programs and plans; the daemon keeps its programs."""
         self._capture = self._last = None
         self.plans = ()
-        self._programs.clear()
+        self.programs.clear()
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
         """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing."""
-        dynamic, keywords, statics = self._options.split(*self.marked(args, kwargs))
-        leaves, shape = tree.flatten((dynamic, keywords))
-        here = context.current()
-        key = self._key_of(leaves, shape, statics, here)
-        program = self._programs.get(key)
-        known = program is not None and program.is_valid(process.session())
-        return self._wanted(shape, key[1], statics, here), known
+        key = self._key_of(self._split(*self.marked(args, kwargs)), context.current())
+        program = self.programs.get(key)
+        return self._wanted(key), program is not None and program.is_valid(process.session())
 
     def current_capture(self) -> Capture:
         """The capture of the function alone, renewed if something that it refers to was rebound. Its `ambient` says
@@ -138,7 +128,7 @@ class GeneralPath:
         if before is None or not before.is_current():
             self._capture = fresh = capture(self._fun, allow_ambient=True)
             if before is not None and fresh.key != before.key and not before.unchanged():
-                self._programs.clear()
+                self.programs.clear()
                 self._last, self.plans = None, ()
             return fresh
         return before
@@ -151,23 +141,13 @@ class GeneralPath:
 
     # ---- on the daemon
 
-    def _remote(
-        self,
-        leaves: list[Any],
-        shape: Hashable,
-        statics: tuple[Static, ...],
-        here: context.Context,
-        lost: DaemonLost | None,
-    ) -> tuple[Any, Program]:
-        """Return the result, and the program that computed it."""
-        key = self._key_of(leaves, shape, statics, here)
-        session = process.session()
-
-        def attempt() -> tuple[Any, Program]:
-            program = self._program_at(session, key)
-            return program.call(leaves), program
-
-        return attempted(session, attempt, lost)
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SplitCall:
+        statics: tuple[Static, ...] = ()
+        given: tuple[Any, Any] = args, kwargs
+        if self._has_statics:
+            *given, statics = self._options.split(args, kwargs)  # type: ignore[assignment]
+        leaves, shape = tree.flatten(tuple(given))
+        return SplitCall(args, kwargs, statics, leaves, shape)
 
     def _program_at(self, session: Session, key: _Key) -> Program:
         last = self._last
@@ -175,17 +155,15 @@ class GeneralPath:
         program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
         if program is None or not program.is_valid(session):
             context.check_execution(self._name)
-            shape, specs, given, here, _ = key
-            statics = tuple([(where, value) for where, _, value in given])
-            program = self._prepare(session, self._wanted(shape, specs, statics, here))
+            program = self._prepare(session, self._wanted(key))
             key = _settled(key, program)
-            self._programs[key] = program
+            self.programs[key] = program
         self._last = key, program
         return program
 
     def _known(self, key: _Key) -> Program | None:
         try:
-            return self._programs.get(key)
+            return self.programs.get(key)
         except Exception as error:
             if not key[2]:
                 raise
@@ -194,28 +172,18 @@ class GeneralPath:
                 f"two of them: {type(error).__name__}: {error}"
             ) from error
 
-    def _key_of(self, leaves: list[Any], shape: Hashable, statics: tuple[Static, ...], here: context.Context) -> _Key:
-        specs = self._specs_of(leaves, shape, statics, here, specs_of)
-        given = tuple([(where, type(value), value) for where, value in statics]) if statics else ()
-        return shape, specs, given, here, self._deps.stamp() if self._deps else ()
-
-    def _specs_of(
-        self,
-        leaves: list[Any],
-        shape: Hashable,
-        statics: tuple[Static, ...],
-        here: context.Context,
-        specs_of: Callable[[Sequence[Any], bool], tuple[Spec, ...]],
-    ) -> tuple[Spec, ...]:
+    def _key_of(self, call: SplitCall, here: context.Context, specs_of: _SpecsOf = specs_of) -> _Key:
         try:
-            return specs_of(leaves, bool(here) and context.x64(here))
+            specs = specs_of(call.leaves, bool(here) and context.x64(here))
         except NotAnArray as error:
-            names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
+            names = leaf_names(self._fun, tree.structure_of(call.shape), [where for where, _ in call.statics])
             raise TypeError(
                 f"Error interpreting argument to {self._fun} as an abstract array. The problematic value is "
                 f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
                 "constant of the program, name it in static_argnums or static_argnames."
             ) from None
+        statics = tuple([(where, type(value), value) for where, value in call.statics]) if call.statics else ()
+        return call.shape, specs, statics, here, self._deps.stamp() if self._deps else ()
 
     def _prepare(self, session: Session, wanted: Specialisation) -> Program:
         context.check_tracing(self._name)
@@ -231,9 +199,9 @@ class GeneralPath:
                 print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout)
         return program
 
-    def _wanted(
-        self, shape: Hashable, specs: tuple[Spec, ...], statics: tuple[Static, ...], here: context.Context
-    ) -> Specialisation:
+    def _wanted(self, key: _Key) -> Specialisation:
+        shape, specs, given, here, _ = key
+        statics = tuple([(where, value) for where, _, value in given])
         return Specialisation(self._fun, self._name, self._options, self._deps, shape, specs, statics, here)
 
     # ---- in this process
@@ -247,7 +215,8 @@ class GeneralPath:
         given, keywords = self._arguments_here(args, kwargs, Array.in_process)
         return jitted(*given, **keywords)
 
-    def _in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a method of JAX's jitted function returns."""
         make = getattr(self._jitted_here, stage)
         given, keywords = self._arguments_here(args, kwargs, lambda handle: abstract(handle.spec))
         return make(*given, **keywords)

@@ -38,8 +38,8 @@ _NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 _COMPARED = frozenset({bool, int, str, bytes})  # by value; other static arguments are equal only if they are identical
 
 
-class MadeCall(NamedTuple):
-    """A finished call: its arguments, and what they were split into."""
+class SplitCall(NamedTuple):
+    """The arguments of a call, and what they were split into."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -48,7 +48,7 @@ class MadeCall(NamedTuple):
     shape: Hashable
 
 
-def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: MadeCall) -> tuple[Plan, ...]:
+def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: SplitCall) -> tuple[Plan, ...]:
     """The plans of a function after a call that none of them covered: with one for such calls, from the second on.
 
     `settings` are the JAX settings that the program was looked up with.
@@ -79,7 +79,7 @@ def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> boo
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(program: Program, is_as_before: Callable[[], bool], call: MadeCall) -> Plan | None:
+def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall) -> Plan | None:
     """Make a plan for calls like a finished one; None if such calls are not covered."""
     leaves = call.leaves
     copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
@@ -221,7 +221,7 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     return wants
 
 
-def _leaves_of(call: MadeCall) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
+def _leaves_of(call: SplitCall) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
     """A function that returns the leaves of a call, None if its tree differs; or None if arguments are leaves."""
     args, kwargs, statics, leaves, shape = call
     if not kwargs and not statics and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):

@@ -135,11 +135,11 @@ class RemoteFunction(Generic[P, R]):
             >>> step.eval_shape(params, x)["w"].shape
             (8, 8)
         """
-        return self.general_path().eval_shape(args, kwargs)
+        return self.general_path().in_process("eval_shape", args, kwargs)
 
     def _cache_size(self) -> int:
         """How many programs of the function this process knows; the name is JAX's."""
-        return 0 if self._path is None else self._path.count_programs()
+        return 0 if self._path is None else len(self._path.programs)
 
     def clear_cache(self) -> None:
         """Forget what this process knows of the function; the daemon keeps its programs."""
