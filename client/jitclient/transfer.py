@@ -55,9 +55,16 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     except (CaptureError, DaemonUnavailable, Incompatible) as error:
         if settings().fallback == "error":
             raise
-        return _put_here(x, device, error)
-    if donate:
-        _delete(leaves, arrays)
+        if isinstance(error, DaemonUnavailable):
+            client_device.release()
+        warn(f"arrays are put in this process: {error}", RuntimeWarning)
+        process.session().count_local_run()
+        import jax
+
+        return jax.device_put(x, device)
+    for leaf, array in zip(leaves, arrays, strict=True):
+        if donate and leaf is not array and hasattr(leaf, "delete"):
+            leaf.delete()
     return tree.unflattener(structure)(arrays)
 
 
@@ -68,22 +75,6 @@ def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array
     placed = zip(specs, places, strict=True)
     specs = [spec if place is None else msgspec.structs.replace(spec, sharding=place) for spec, place in placed]
     return put(process.session(), leaves, specs, context.default_device(context.current()))
-
-
-def _delete(leaves: Sequence[Any], arrays: Sequence[Array]) -> None:
-    for leaf, array in zip(leaves, arrays, strict=True):
-        if leaf is not array and hasattr(leaf, "delete"):
-            leaf.delete()
-
-
-def _put_here(x: Any, device: Any, error: Exception) -> Any:
-    if isinstance(error, DaemonUnavailable):
-        client_device.release()
-    warn(f"arrays are put in this process: {error}", RuntimeWarning)
-    process.session().count_local_run()
-    import jax
-
-    return jax.device_put(x, device)
 
 
 def device_get(x: Any) -> Any:

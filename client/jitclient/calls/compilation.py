@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient.calls import key_parts, verification
-from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace
+from jitclient.calls import key_parts
+from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace, verify
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.identity import identify, signature_of
@@ -85,8 +85,7 @@ def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Pr
 
     prepared, generation = _ask(session, lookup, make, log, captured.object_at)
     if prepared.verified is not None:
-        platform, devices = _backend_of(session)
-        verification.verify(wanted, captured, prepared.verified, platform, devices)
+        verify(wanted, captured, prepared.verified, *_backend_of(session))
     digest = identity.digest()
     origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
     structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)

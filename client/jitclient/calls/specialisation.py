@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.calls.deps import Deps
@@ -54,25 +54,18 @@ class Specialisation:
     @property
     def donated_sent(self) -> tuple[int, ...]:
         """Positions of the donated leaves, in wire order."""
-        donated = _donated(self.options, self.structure, self.statics)
-        if self.order is None:
-            return donated
-        return tuple(sorted(self.order.index(number) for number in donated))
-
-
-def _donated(options: JitOptions, structure: tree.Structure, statics: Sequence[Static]) -> tuple[int, ...]:
-    """Positions of the donated leaves among those of `(positional, keywords)`, static arguments left out."""
-    if not options.donate_argnums and not options.donate_argnames:
-        return ()
-    assert structure is not None
-    positional, keywords = structure.children
-    assert positional is not None
-    assert keywords is not None
-    left_out = {where for where, _ in statics if isinstance(where, int)}
-    count = len(positional.children) + len(left_out)
-    numbers = {n % count if n < 0 and count else n for n in options.donate_argnums}
-    places = [place for place in range(count) if place not in left_out]
-    chosen = [place in numbers for place in places] + [name in options.donate_argnames for name in keywords.meta]
-    sizes = map(tree.size, positional.children + keywords.children)
-    flags = [flag for flag, size in zip(chosen, sizes, strict=True) for _ in range(size)]
-    return tuple(position for position, flag in enumerate(flags) if flag)
+        options = self.options
+        if not options.donate_argnums and not options.donate_argnames:
+            return ()
+        assert self.structure is not None
+        positional, keywords = self.structure.children
+        assert positional is not None
+        assert keywords is not None
+        left_out = {where for where, _ in self.statics if isinstance(where, int)}
+        count = len(positional.children) + len(left_out)
+        numbers = {n % count if n < 0 and count else n for n in options.donate_argnums}
+        chosen = [place in numbers for place in range(count) if place not in left_out]
+        chosen += [name in options.donate_argnames for name in keywords.meta]
+        sizes = map(tree.size, positional.children + keywords.children)
+        flags = [flag for flag, size in zip(chosen, sizes, strict=True) for _ in range(size)]
+        return tuple([position for position, flag in enumerate(tree.as_sent(flags, self.order)) if flag])
