@@ -49,11 +49,15 @@ def run(
     return on_daemon(function, name, constants, *operands)
 
 
-def add_method(cls: type, name: str, made: Callable[..., Any], attribute: Any = None) -> None:
-    """Add a method to a class, or an attribute made from it."""
-    made.__name__, made.__qualname__, made.__module__ = name, f"{cls.__name__}.{name}", cls.__module__
-    made.__doc__ = f"JAX's `{name}`, on the daemon."
-    setattr(cls, name, attribute or made)
+def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[Any], Any] | None = None) -> None:
+    """Add a method to a class, or an attribute of another kind, for `call(name, self, args, kwargs)`."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(name, self, args, kwargs)
+
+    method.__name__, method.__qualname__, method.__module__ = name, f"{cls.__name__}.{name}", cls.__module__
+    method.__doc__ = f"JAX's `{name}`, on the daemon."
+    setattr(cls, name, method if kind is None else kind(method))
 
 
 @functools.cache

@@ -5,7 +5,7 @@ errors are its own.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -95,8 +95,11 @@ def _unstack(array: Any) -> Any:
     return jnp.unstack(array)
 
 
+def _operator(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _binary(name.strip("_"), array, *args, **kwargs)
+
+
 def _binary(name: str, array: Any, other: Any) -> Any:
-    """The result of the array's binary operator `name`."""
     convert = getattr(other, "__jax_array__", None)
     if convert is not None:
         other = convert()
@@ -139,27 +142,12 @@ def _raised(exponent: int, base: Any) -> Any:
     return base**exponent
 
 
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Operations, *args: Any, **kwargs: Any) -> Any:
-        return call_method(name, self, args, kwargs)
-
-    return method
-
-
-def _operator(name: str) -> Callable[[Operations, Any], Any]:
-    def method(self: Operations, other: Any) -> Any:
-        return _binary(name, self, other)
-
-    return method
-
-
 for _name in METHODS:
     if _name not in vars(Operations):
-        add_method(Operations, _name, _method(_name))
+        add_method(Operations, _name, call_method)
 for _name in _UNARY:
-    add_method(Operations, f"__{_name}__", _method(f"__{_name}__"))
+    add_method(Operations, f"__{_name}__", call_method)
 for _name in _BINARY:
-    add_method(Operations, f"__{_name}__", _operator(_name))
+    add_method(Operations, f"__{_name}__", _operator)
 for _name in PROPERTIES:
-    _getter = _method(_name)
-    add_method(Operations, _name, _getter, property(_getter))
+    add_method(Operations, _name, call_method, property)

@@ -1,7 +1,6 @@
 """`array.at[index].set(value)` and the other updates."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,12 +87,5 @@ def _range_of(dtype: Any) -> range:
     return range(int(info.min), int(info.max) + 1)
 
 
-def _made(name: str) -> Callable[..., Any]:
-    def method(self: AtIndex, *args: Any, **kwargs: Any) -> Any:
-        return _update(name, self, args, kwargs)
-
-    return method
-
-
 for _name in UPDATES:
-    add_method(AtIndex, _name, _made(_name))
+    add_method(AtIndex, _name, _update)

@@ -57,7 +57,8 @@ def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capt
     if failure is not None and not _has_jax():
         raise failure
     if failure is not None and not _can_leave(wanted):
-        _trace_in_vain(session, wanted)
+        session.count_client_trace()
+        structure_of_results(wanted, _backend_of(session)[1])  # raises what the function raises here, if anything
         raise failure if session.settings.fallback == "error" else why
     try:
         program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
@@ -157,13 +158,6 @@ def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tr
         _, devices = _backend_of(session)
     session.count_client_trace()
     return structure_of_results(wanted, devices)
-
-
-def _trace_in_vain(session: Session, wanted: Specialisation) -> None:
-    """Trace a function whose trace on the daemon raised, to raise what it raises here, if anything."""
-    _, devices = _backend_of(session)
-    session.count_client_trace()
-    structure_of_results(wanted, devices)
 
 
 def _has_jax() -> bool:

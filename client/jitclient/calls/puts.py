@@ -7,6 +7,7 @@ from typing import Any
 from jitclient.arrays.array import Array, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
+from jitclient.calls.attempts import attempted
 from jitclient.errors import ArrayBudgetExceeded
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions.failures import to_exception
@@ -21,12 +22,8 @@ def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], default:
 
     `default` is the device of those without a sharding, if it is not the first.
     """
-    try:
-        return _put_with_retry(session, leaves, specs, default=default)
-    except ArrayBudgetExceeded:
-        if not copies.free_all():
-            raise
-    return _put_with_retry(session, leaves, specs, default=default)
+    # The values are still here if the daemon is lost, and the handles are dropped.
+    return attempted(session, lambda: _put(session, leaves, specs, default=default))
 
 
 def with_copies(
@@ -41,7 +38,8 @@ def with_copies(
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
-            made = _put_with_retry(session, [leaves[n] for n in due], [specs[n] for n in due], is_spare=True)
+            given = [leaves[n] for n in due], [specs[n] for n in due]
+            made = session.retrying(lambda: _put(session, *given, is_spare=True), repeats=1)
         for n, copy in zip(due, made, strict=True):
             copies.note(leaves[n], copy)
             found_copies[id(leaves[n])] = copy
@@ -53,19 +51,12 @@ def with_copies(
     return found
 
 
-def _put_with_retry(
+def _put(
     session: Session,
     leaves: Sequence[Any],
     specs: Sequence[Spec],
     is_spare: bool = False,
     default: Sharding | None = None,
-) -> list[Array]:
-    # The values are still here if the daemon is lost, and the handles are dropped.
-    return session.retrying(lambda: _put(session, leaves, specs, is_spare, default), repeats=1)
-
-
-def _put(
-    session: Session, leaves: Sequence[Any], specs: Sequence[Spec], is_spare: bool, default: Sharding | None
 ) -> list[Array]:
     attachments: list[HostArray] = []
     puts: list[Put] = []

@@ -37,11 +37,8 @@ class Resent:
                 continue
             place = leaf.ctypes.data, leaf.shape, leaf.strides, leaf.dtype
             times = times + 1 if place == place_before else 1
-            if times < _OFTEN:
-                self._sent[n] = place, times, 0
-                continue
-            now = zlib.crc32(raw_bytes(leaf))
-            if times == _OFTEN:
+            now = zlib.crc32(raw_bytes(leaf)) if times >= _OFTEN else 0
+            if times <= _OFTEN:
                 self._sent[n] = place, times, now
                 continue
             self.places = tuple([other for other in self.places if other != n])
