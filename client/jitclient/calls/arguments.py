@@ -43,11 +43,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
     if isinstance(leaf, (np.ndarray, np.generic)):
         if kind is not np.ndarray and isinstance(leaf, np.ma.MaskedArray):
             raise ValueError("numpy masked arrays are not supported: pass arr.filled(...), or the mask too")
-        if not leaf.dtype.isnative:
-            raise NotAnArray(f"array of dtype {leaf.dtype.str}, whose bytes are in the other order")
-        if leaf.dtype.names == ("float0",):
-            raise CaptureError("an argument has the dtype float0, which only JAX's own derivatives have")
-        return Spec(leaf.shape, dtype_name(leaf.dtype, x64))
+        return _spec_of_numpy(leaf.dtype, leaf.shape, x64)
     if is_jax_array(leaf):
         weak = bool(leaf.aval.weak_type)
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # never narrowed
@@ -72,9 +68,7 @@ def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Sp
             if kind is Array:
                 specs.append(leaf.spec)
             elif kind is np.ndarray:
-                key = leaf.dtype, leaf.shape, x64
-                spec = _known.get(key)
-                specs.append(spec if spec is not None else _remembered(key, spec_of(leaf, x64)))
+                specs.append(_spec_of_numpy(leaf.dtype, leaf.shape, x64))
             else:
                 specs.append(spec_of(leaf, x64))
     except NotAnArray as error:
@@ -83,15 +77,13 @@ def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Sp
     return tuple(specs)
 
 
-_MOST_KNOWN = 10_000
-_known: dict[tuple[Any, ...], Spec] = {}  # of numpy arrays, by dtype, shape and x64
-
-
-def _remembered(key: tuple[Any, ...], spec: Spec) -> Spec:
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[key] = spec
-    return spec
+@functools.lru_cache(maxsize=10_000)
+def _spec_of_numpy(dtype: np.dtype[Any], shape: tuple[int, ...], x64: bool) -> Spec:
+    if not dtype.isnative:
+        raise NotAnArray(f"array of dtype {dtype.str}, whose bytes are in the other order")
+    if dtype.names == ("float0",):
+        raise CaptureError("an argument has the dtype float0, which only JAX's own derivatives have")
+    return Spec(shape, dtype_name(dtype, x64))
 
 
 def value_of(leaf: Any, spec: Spec) -> HostArray:
