@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitclient.arrays.dispatch import here
-from jitclient.arrays.operands import Remote
+from jitclient.arrays.dispatch import Remote, here
 from jitclient.wire.array_transport import KEY_PREFIX, HostArray, is_key
 from jitclient.wire.messages import Spec
 

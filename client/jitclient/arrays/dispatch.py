@@ -1,18 +1,51 @@
-"""Where an operation on an array runs: on the daemon, as a program of its own, or in this process on its value.
+"""Operations on arrays: where they run, and with which arguments.
 
-It runs in this process if it is part of a trace, or if an argument cannot be part of a program.
+An operation runs on the daemon, as a program of its own; or in this process on the array's value, if it is part of a
+trace, or if an argument cannot be part of a program. In the arguments of a program, what is constant is marked.
 """
 
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Hashable
-from typing import Any
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jitclient.arrays.operands import Operands, Remote
+import numpy as np
+
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.local_jax import client_device, context, interop, trace_state
 from jitclient.tracing.options import JitOptions
+from jitclient.trees import static_leaves
+from jitclient.trees.static_leaves import StaticLeaf
+
+if TYPE_CHECKING:
+    from jax import Array as _JaxArray
+else:
+    _JaxArray = object
+
+
+class Remote(_JaxArray):
+    """Base class of arrays on the daemon."""
+
+    __slots__ = ()
+
+    def in_process(self) -> Any:
+        """Its value as an array of this process."""
+        raise NotImplementedError
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of numpy, jax or the daemon."""
+    return isinstance(value, (Remote, np.ndarray, np.generic)) or interop.is_jax_array(value)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, or an integer array without axes."""
+    if is_array(value):
+        return value.shape == () and np.issubdtype(value.dtype, np.integer)
+    return isinstance(value, int)
 
 
 def is_for_here(*values: Any) -> bool:
@@ -29,24 +62,19 @@ def here(value: Any) -> Any:
     return tuple(map(here, value)) if type(value) is tuple else value
 
 
-def on_daemon(function: Callable[..., Any], name: str, constants: tuple[Hashable, ...], *operands: Any) -> Any:
-    """Call a function on the daemon; each value of the constants, its first arguments, has a program of its own."""
-    return _jitted(function, name, len(constants))(*constants, *operands)
+def on_daemon(function: Callable[..., Any], name: str, *args: Any) -> Any:
+    """Call a function on the daemon; each value of the constants in its arguments has a program of its own."""
+    if "jax" in sys.modules:
+        static_leaves.register()
+    return _jitted(function, name)(*args)
 
 
-def run(
-    function: Callable[..., Any],
-    name: str,
-    constants: tuple[Hashable, ...],
-    operands: Operands,
-    otherwise: Callable[[], Any],
-) -> Any:
-    """As `on_daemon`, for any constants: call `otherwise` if they are not hashable."""
-    try:
-        hash(constants)
-    except TypeError:
-        return otherwise()  # most often a mistake, which JAX reports
-    return on_daemon(function, name, constants, *operands)
+@functools.cache
+def _jitted(function: Callable[..., Any], name: str) -> Any:
+    client_device.pin()
+    jitted = RemoteFunction(function, JitOptions.of(function, {}))
+    jitted.__name__ = name
+    return jitted
 
 
 def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[Any], Any] | None = None) -> None:
@@ -60,9 +88,65 @@ def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[A
     setattr(cls, name, method if kind is None else kind(method))
 
 
-@functools.cache
-def _jitted(function: Callable[..., Any], name: str, constants: int) -> Any:
-    client_device.pin()
-    jitted = RemoteFunction(function, JitOptions.of(function, {"static_argnums": tuple(range(constants))}))
-    jitted.__name__ = name
-    return jitted
+# ---- arguments of programs
+
+
+class Made(NamedTuple):
+    """What a maker makes of its arguments in the trace."""
+
+    maker: StaticLeaf
+    args: tuple[Any, ...]
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "complex": complex,
+    "dtype": np.dtype,
+    "float": float.fromhex,
+    "slice": slice,
+    "window": interop.window,
+}
+
+
+def argument(value: Any) -> Any:
+    """An argument whose arrays are inputs of the program; all else is constant.
+
+    Raises:
+        TypeError: what is constant is not hashable.
+    """
+    if is_array(value):
+        return value
+    return type(value)(map(argument, value)) if type(value) in (tuple, list) else exact(value)
+
+
+def constant(value: Any) -> Any:
+    """A constant argument; as in JAX, an integer array without axes is an integer. Raises as `argument` does."""
+    if type(value) in (tuple, list):
+        return type(value)(map(constant, value))
+    return exact(operator.index(value) if is_array(value) and is_integer(value) else value)
+
+
+def exact(value: Any) -> Any:
+    """A constant that is equal only to what is the same: 1, True and 1.0 are not, nor are 0.0 and -0.0."""
+    match value:
+        case np.dtype():
+            return made("dtype", exact(value.name))
+        case slice():
+            return made("slice", *map(exact, (value.start, value.stop, value.step)))
+        case float() if type(value) is float:
+            return made("float", exact(value.hex()))
+        case complex() if type(value) is complex:
+            return made("complex", exact(value.real), exact(value.imag))
+    hash(value)
+    return StaticLeaf(value)
+
+
+def made(maker: str, *args: Any) -> Made:
+    """What one of the makers makes of arguments."""
+    return Made(StaticLeaf(maker), args)
+
+
+def read(value: Any) -> Any:
+    """The value of an argument in the trace, where constants are values again."""
+    if type(value) is Made:
+        return _MAKERS[value.maker](*map(read, value.args))  # type: ignore[index]
+    return type(value)(map(read, value)) if type(value) in (tuple, list) else value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.operands import Operands, Template, constant, is_array
+from jitclient.arrays.dispatch import argument, exact, is_array, made
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -82,18 +82,21 @@ def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
     return lax.expand_dims(array, added)
 
 
-def template_of(index: Any, shape: Sequence[int], operands: Operands) -> Template:
-    """The template of any index. Masks are fetched, as they decide the shape of the result. One that does not fit
-    raises `IndexError`.
+def argument_of(index: Any, shape: Sequence[int]) -> Any:
+    """Any index as an argument. Masks are fetched, as they decide the shape of the result.
+
+    Raises:
+        IndexError: a mask does not fit.
+        TypeError: the index is none.
     """
     items = list(index) if type(index) is tuple else [index]
-    written: list[Template] = []
+    given: list[Any] = []
     for item, axis in zip(items, _first_axes(items, len(shape)), strict=True):
         if _is_mask(item):
-            written += map(operands.operand, _chosen(np.asarray(item), shape[axis : axis + item.ndim]))
+            given += _chosen(np.asarray(item), shape[axis : axis + item.ndim])
         else:
-            written.append(_template_of_item(item, shape[axis : axis + 1], operands))
-    return written[0] if type(index) is not tuple and len(written) == 1 else ("tuple", tuple(written))
+            given.append(_argument_of_item(item, shape[axis : axis + 1]))
+    return given[0] if type(index) is not tuple and len(given) == 1 else tuple(given)
 
 
 # ---- basic indices
@@ -138,17 +141,17 @@ def _is_integer(item: Any) -> bool:
 # ---- other indices
 
 
-def _template_of_item(item: Any, length: Sequence[int], operands: Operands) -> Template:
+def _argument_of_item(item: Any, length: Sequence[int]) -> Any:
     if _is_integer(item):
         number = operator.index(item)
-        return operands.operand(number) if number in _INT32 and length != (0,) else constant(number)
+        return number if number in _INT32 and length != (0,) else exact(number)
     if is_array(item) and item.dtype == bool:  # a scalar: masks are handled before
-        return constant(bool(item))
+        return exact(bool(item))
     if isinstance(item, slice) and length and length[0] in _INT32:
         found = _axis(item, length[0])
         if found is not None and found[0].moves and found[0].step == 1 and not found[0].backwards:
-            return "window", (operands.operand(np.int32(found[1])), found[0].size)
-    return operands.template(item)
+            return made("window", np.int32(found[1]), exact(found[0].size))
+    return argument(item)
 
 
 def _is_mask(item: Any) -> bool:

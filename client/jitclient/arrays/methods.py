@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.dispatch import here, is_for_here, run
-from jitclient.arrays.operands import Operands, Template, constant, is_array, read
+from jitclient.arrays.dispatch import argument, constant, exact, here, is_array, is_for_here, on_daemon, read
 from jitclient.wire.array_transport import is_key
 
 PROPERTIES = ("T", "mT", "real", "imag", "flat")
@@ -86,45 +85,23 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return in_process()
     try:
         call = _sized(_MethodCall(name, args, kwargs, METHODS.get(name, ())), array)
+        given = [_argument(value, n in call.arrays) for n, value in enumerate(call.args)]
+        named = {key: _argument(value, key in call.arrays) for key, value in call.kwargs.items()}
     except (TypeError, ValueError, IndexError):
-        return in_process()
-    operands = Operands([array])
-    template = (
-        ("tuple", tuple(_argument(operands, value, n in call.arrays) for n, value in enumerate(call.args))),
-        ("dict", tuple((key, _argument(operands, value, key in call.arrays)) for key, value in call.kwargs.items())),
-    )
-    return run(_call, call.name.strip("_"), (call.name, ("tuple", template)), operands, in_process)
+        return in_process()  # most often a mistake, which JAX reports
+    return on_daemon(_call, call.name.strip("_"), exact(call.name), array, given, named)
 
 
-def template_of_constant(value: Any) -> Template:
-    """The template of a constant; as in JAX, an integer array without axes is an integer."""
-    if type(value) in (tuple, list):
-        return type(value).__name__, tuple(map(template_of_constant, value))
-    if not is_array(value):
+def _argument(value: Any, is_input: bool) -> Any:
+    if not is_input:
         return constant(value)
-    return constant(operator.index(value)) if is_integer(value) else ("object", value)
+    return value if isinstance(value, (int, float, complex)) else argument(value)
 
 
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, or an integer array without axes."""
-    if is_array(value):
-        return value.shape == () and np.issubdtype(value.dtype, np.integer)
-    return isinstance(value, int)
-
-
-def _call(name: str, template: Template, *operands: Any) -> Any:
-    """A method or property of the first operand. Traced on the daemon."""
-    found = getattr(operands[0], name)
-    if not callable(found):
-        return found
-    args, kwargs = read(template, operands)
-    return found(*args, **kwargs)
-
-
-def _argument(operands: Operands, value: Any, is_array: bool) -> Template:
-    if not is_array:
-        return template_of_constant(value)
-    return operands.operand(value) if isinstance(value, (int, float, complex)) else operands.template(value)
+def _call(name: str, array: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A method or property of an array. Traced on the daemon."""
+    found = getattr(array, name)
+    return found(*read(args), **{key: read(value) for key, value in kwargs.items()}) if callable(found) else found
 
 
 # ---- methods whose result shape depends on values: the size is computed first, fetching as little as possible

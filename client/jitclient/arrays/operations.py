@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays import indexing
-from jitclient.arrays.dispatch import add_method, here, is_for_here, on_daemon, run
-from jitclient.arrays.methods import METHODS, PROPERTIES, call_method, is_integer
-from jitclient.arrays.operands import Operands, Remote, Template, is_array, read
+from jitclient.arrays.dispatch import (
+    Remote,
+    add_method,
+    exact,
+    here,
+    is_array,
+    is_for_here,
+    is_integer,
+    on_daemon,
+    read,
+)
+from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
 from jitclient.arrays.updates import At
 from jitclient.local_jax import interop
 
@@ -47,13 +56,12 @@ class Operations(Remote):
             plan, starts = found
             if plan.takes_all:
                 return self
-            return on_daemon(indexing.take, "getitem", (plan.plain(),), self, np.asarray(starts, np.int32))
-        operands = Operands([self])
+            return on_daemon(indexing.take, "getitem", exact(plan.plain()), self, np.asarray(starts, np.int32))
         try:
-            template = indexing.template_of(index, self.shape, operands)
-        except IndexError:
+            given = indexing.argument_of(index, self.shape)
+        except (IndexError, TypeError):
             return here(self)[here(index)]  # JAX raises its own error
-        return run(_item, "getitem", (template,), operands, lambda: here(self)[here(index)])
+        return on_daemon(_item, "getitem", self, given)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -62,7 +70,7 @@ class Operations(Remote):
 
     def _rows(self) -> Iterator[Any]:
         for start in range(0, self.shape[0], _ROWS_AT_ONCE):
-            yield from on_daemon(_unstack, "unstack", (), self[start : start + _ROWS_AT_ONCE])
+            yield from on_daemon(_unstack, "unstack", self[start : start + _ROWS_AT_ONCE])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
@@ -85,8 +93,8 @@ class Operations(Remote):
         return At(self)
 
 
-def _item(template: Template, *operands: Any) -> Any:
-    return operands[0][read(template, operands)]
+def _item(array: Any, index: Any) -> Any:
+    return array[read(index)]
 
 
 def _unstack(array: Any) -> Any:
@@ -120,7 +128,7 @@ def _binary(name: str, array: Any, other: Any) -> Any:
 def _apply(name: str, array: Any, other: Any) -> Any:
     if is_for_here(other):
         return getattr(here(array), name)(here(other))
-    return on_daemon(_call, name.strip("_"), (name,), array, other)
+    return on_daemon(_call, name.strip("_"), exact(name), array, other)
 
 
 def _call(name: str, array: Any, other: Any) -> Any:
@@ -132,10 +140,9 @@ def _power(name: str, array: Any, other: Any) -> Any:
     base, exponent = (array, other) if name == "pow" else (other, array)
     if not is_integer(exponent):
         return _apply(f"__{name}__", array, other)
-    constant = operator.index(exponent)
     if isinstance(base, Remote):
-        return call_method("__pow__", base, (constant,), {})
-    return on_daemon(_raised, "pow", (constant,), base)
+        return call_method("__pow__", base, (operator.index(exponent),), {})
+    return on_daemon(_raised, "pow", exact(operator.index(exponent)), base)
 
 
 def _raised(exponent: int, base: Any) -> Any:

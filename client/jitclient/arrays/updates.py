@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays import indexing
-from jitclient.arrays.dispatch import add_method, here, is_for_here, run
-from jitclient.arrays.methods import template_of_constant
-from jitclient.arrays.operands import Operands, Template, read
+from jitclient.arrays.dispatch import add_method, argument, constant, exact, here, is_for_here, on_daemon, read
 
 UPDATES = ("get", "set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply")
 
@@ -50,33 +48,25 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
 
     if is_for_here(array, *(index if type(index) is tuple else (index,)), *args, *kwargs.values()):
         return in_process()
-    operands = Operands([array])
     try:
-        where = indexing.template_of(index, array.shape, operands)
-    except IndexError:
+        where = indexing.argument_of(index, array.shape)
+        given = [_value(array.dtype, value) for value in args]
+        named = {key: _value(array.dtype, v) if key == "values" else constant(v) for key, v in kwargs.items()}
+    except (IndexError, TypeError):
         return in_process()  # JAX raises its own error
-    template = (
-        where,
-        ("tuple", tuple(_value(operands, array.dtype, value) for value in args)),
-        ("dict", tuple((key, _option(operands, array.dtype, key, value)) for key, value in kwargs.items())),
-    )
-    return run(_call, f"at_{name}", (name, ("tuple", template)), operands, in_process)
+    return on_daemon(_call, f"at_{name}", exact(name), array, where, given, named)
 
 
-def _call(name: str, template: Template, *operands: Any) -> Any:
-    """A method of `at[index]` of the first operand. Traced on the daemon."""
-    index, args, kwargs = read(template, operands)
-    return getattr(operands[0].at[index], name)(*args, **kwargs)
+def _call(name: str, array: Any, index: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A method of `array.at[index]`. Traced on the daemon."""
+    update = getattr(array.at[read(index)], name)
+    return update(*read(args), **{key: read(value) for key, value in kwargs.items()})
 
 
-def _option(operands: Operands, dtype: Any, key: str, value: Any) -> Template:
-    return _value(operands, dtype, value) if key == "values" else template_of_constant(value)
-
-
-def _value(operands: Operands, dtype: Any, value: Any) -> Template:
+def _value(dtype: Any, value: Any) -> Any:
     if type(value) is int and np.issubdtype(dtype, np.integer) and value in _range_of(dtype):
-        value = np.asarray(value, dtype)  # as JAX does with a number, which it cannot recognise in an argument
-    return operands.operand(value) if isinstance(value, (int, float, complex)) else operands.template(value)
+        return np.asarray(value, dtype)  # as JAX does with a number, which it cannot recognise in an argument
+    return value if isinstance(value, (int, float, complex)) else argument(value)
 
 
 @functools.cache
