@@ -135,7 +135,7 @@ def _jitted(
     if auto_static:
         from jitclient.calls.auto_static import AutoStaticFunction
 
-        return AutoStaticFunction(fun, given, declared)
+        return AutoStaticFunction(fun, given, declared, has_static_leaves=True)
     return RemoteFunction(fun, given, declared)
 
 

@@ -72,7 +72,7 @@ def on_daemon(function: Callable[..., Any], name: str, *args: Any) -> Any:
 @functools.cache
 def _jitted(function: Callable[..., Any], name: str) -> Any:
     client_device.pin()
-    jitted = RemoteFunction(function, JitOptions.of(function, {}))
+    jitted = RemoteFunction(function, JitOptions.of(function, {}), has_static_leaves=True)
     jitted.__name__ = name
     return jitted
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.calls import compile_log
+from jitclient.calls import auto_static, compile_log
 from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.attempts import attempted
 from jitclient.calls.compilation import program_of
@@ -27,7 +27,7 @@ from jitclient.sessions import process
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
 from jitclient.tracing.options import JitOptions, Static
-from jitclient.trees import tree
+from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
@@ -41,13 +41,16 @@ class GeneralPath:
 
     plans: tuple[Plan, ...] = ()
 
-    def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, deps: Deps | None) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], name: str, options: JitOptions, deps: Deps | None, has_static_leaves: bool
+    ) -> None:
         self._fun = fun
         self._name = name
         self._jitted: Any = None
         self._options = options
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
+        self._has_static_leaves = has_static_leaves
         self._capture: Capture | None = None
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
@@ -232,11 +235,15 @@ class GeneralPath:
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
         """The arguments, with static leaves marked as such, if the function may have some."""
-        return args, kwargs
+        if not self._has_static_leaves:
+            return args, kwargs
+        return auto_static.marked(self._fun, self._name, self._options, args, kwargs)
 
     @property
     def _jitted_here(self) -> Any:
         if self._jitted is None:
+            if self._has_static_leaves:
+                static_leaves.register()
             self._jitted = own_jit(self._fun, **self._options.given())
         return self._jitted
 

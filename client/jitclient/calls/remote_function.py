@@ -26,17 +26,20 @@ _Instance = TypeVar("_Instance")
 class RemoteFunction(Generic[P, R]):
     """A function whose calls run on the daemon. Made by `jit`."""
 
-    __slots__ = ("__dict__", "__weakref__", "_deps", "_fun", "_options", "_path")
+    __slots__ = ("__dict__", "__weakref__", "_deps", "_fun", "_has_static_leaves", "_options", "_path")
     # No state in `__dict__`: `functools.wraps` copies that from one function to another.
 
     __name__: str
     __wrapped__: Callable[P, R]
 
-    def __init__(self, fun: Callable[P, R], options: JitOptions, deps: Deps | None = None) -> None:
+    def __init__(
+        self, fun: Callable[P, R], options: JitOptions, deps: Deps | None = None, has_static_leaves: bool = False
+    ) -> None:
         _describe_as(self, fun)
         self._fun = fun
         self._options = options
         self._deps = deps
+        self._has_static_leaves = has_static_leaves
         self._path: GeneralPath | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,7 +79,7 @@ class RemoteFunction(Generic[P, R]):
             with loading():
                 from jitclient.calls.general_path import GeneralPath
 
-            self._path = GeneralPath(self._fun, self.__name__, self._options, self._deps)
+            self._path = GeneralPath(self._fun, self.__name__, self._options, self._deps, self._has_static_leaves)
         return self._path
 
     @overload
