@@ -2,12 +2,12 @@
 
 import functools
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls import auto_static, compile_log
-from jitclient.calls.arguments import NotAnArray, specs_of
+from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
@@ -16,7 +16,7 @@ from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
-from jitclient.calls.stages import Lowered, Traced, abstract_specs
+from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.codec.capture import Capture, capture
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.local_jax import as_before, client_device, context
@@ -31,7 +31,6 @@ from jitclient.trees import static_leaves, tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
 
-_SpecsOf = Callable[[Sequence[Any], bool], tuple[Spec, ...]]
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
@@ -96,7 +95,7 @@ class GeneralPath:
             return in_process()
         call = self._split(args, kwargs)
         try:
-            key = self._key_of(call, here, abstract_specs)
+            key = self._key_of(call, here, abstract_spec)
         except CaptureError as error:
             if settings().fallback == "error":
                 raise
@@ -175,9 +174,9 @@ class GeneralPath:
                 f"two of them: {type(error).__name__}: {error}"
             ) from error
 
-    def _key_of(self, call: SplitCall, here: context.Context, specs_of: _SpecsOf = specs_of) -> _Key:
+    def _key_of(self, call: SplitCall, here: context.Context, spec_of: Callable[[Any, bool], Spec] = spec_of) -> _Key:
         try:
-            specs = specs_of(call.leaves, bool(here) and context.x64(here))
+            specs = specs_of(call.leaves, bool(here) and context.x64(here), spec_of)
         except NotAnArray as error:
             names = leaf_names(self._fun, tree.structure_of(call.shape), [where for where, _ in call.statics])
             raise TypeError(

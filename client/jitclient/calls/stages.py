@@ -6,7 +6,7 @@ Only compiling asks the daemon. Jaxpr and text of a program come from a trace in
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
@@ -119,13 +119,11 @@ class Compiled:
 
     def as_text(self) -> str:
         """The optimized program as text."""
-        text: str = self._inspect("text")
-        return text
+        return str(self._inspect("text"))
 
     def cost_analysis(self) -> dict[str, float]:
         """The compiler's estimates: flops, bytes accessed, ..."""
-        costs: dict[str, float] = self._inspect("costs")
-        return costs
+        return dict(self._inspect("costs"))
 
     def memory_analysis(self) -> Any:
         """Bytes of memory by their use."""
@@ -159,7 +157,7 @@ class Compiled:
                 "Function compiled with input pytree does not match the input pytree it was called with: compiled for "
                 f"{_leaves_of(self._wanted.structure)}, called with {_leaves_of(given)}"
             )
-        specs = abstract_specs(leaves, x64(self._wanted.context))
+        specs = specs_of(leaves, x64(self._wanted.context), abstract_spec)
         differ = [
             f"Argument {name!r} compiled with {_text(want)} and called with {_text(got)}"
             for name, want, got in zip(self._wanted.names, self._wanted.specs, specs, strict=True)
@@ -190,12 +188,8 @@ class Compiled:
             return getattr(session.ask(Verb.INSPECT, asked, Inspected), what)
 
 
-def abstract_specs(leaves: Sequence[Any], x64: bool) -> tuple[Spec, ...]:
-    """The specs of leaves that may be anything with a shape and a dtype."""
-    return specs_of(leaves, x64, _abstract_spec)
-
-
-def _abstract_spec(leaf: Any, x64: bool) -> Spec:
+def abstract_spec(leaf: Any, x64: bool) -> Spec:
+    """The spec of a leaf that may be anything with a shape and a dtype."""
     try:
         return spec_of(leaf, x64)
     except NotAnArray:
