@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitclient.calls import key_parts
 from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace, verify
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
-from jitclient.calls.identity import identify, signature_of
+from jitclient.calls.identity import identify, parts_of_traced, signature_of
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
@@ -120,7 +119,7 @@ def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, wat
     signature = signature_of(wanted, None)
     lookup = Lookup(traced.key, "", (), signature)
     request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, tree.UNKNOWN))
-    log = CompileLog(wanted, functools.partial(key_parts.of_traced, wanted, traced.key, signature), why)
+    log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, traced.key, signature), why)
     log.traced_seconds = seconds
     prepared, generation = _ask(session, lookup, lambda: (request, traced.program), log, values.nothing)
     return Program(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
