@@ -371,16 +371,20 @@ def test_what_was_fetched_outlives_its_daemon(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 results = [(x + n).tolist() for n in range(2)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = [x.sum(axis=0), x[::2], x[np.array([0]), None], x.at[0].set(5, mode="drop"), x.astype("int8")]
             try:
                 y + 1
             except jitclient.ArrayLost as error:
                 lost = str(error)
-            print(json.dumps([results, [str(w.message) for w in caught], lost]))
+            print(json.dumps([results, [one.tolist() for one in found], [str(w.message) for w in caught], lost]))
             """,
             env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
         )
-    results, (warning,), lost = done
+    results, with_constants, (warning,), lost = done
     assert results == [[1, 1, 1], [2, 2, 2]]
+    assert with_constants == [3, [1, 1], [[1]], [5, 1, 1], [1, 1, 1]]
     assert warning.startswith("add runs in this process, on the cpu: ")
     assert lost.startswith("Array with shape=float32[3] was lost with its daemon")
 
