@@ -128,6 +128,8 @@ def constant(value: Any) -> Any:
 def exact(value: Any) -> Any:
     """A constant that is equal only to what is the same: 1, True and 1.0 are not, nor are 0.0 and -0.0."""
     match value:
+        case None:
+            return None
         case np.dtype():
             return made("dtype", exact(value.name))
         case slice():
