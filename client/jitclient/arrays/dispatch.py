@@ -94,7 +94,7 @@ def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[A
 class Made(NamedTuple):
     """What a maker makes of its arguments in the trace."""
 
-    maker: StaticLeaf
+    maker: Any  # the constant of a name
     args: tuple[Any, ...]
 
 
@@ -150,5 +150,5 @@ def made(maker: str, *args: Any) -> Made:
 def read(value: Any) -> Any:
     """The value of an argument in the trace, where constants are values again."""
     if type(value) is Made:
-        return _MAKERS[value.maker](*map(read, value.args))  # type: ignore[index]
+        return _MAKERS[value.maker](*map(read, value.args))
     return type(value)(map(read, value)) if type(value) in (tuple, list) else value
