@@ -9,7 +9,7 @@ import functools
 import importlib
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -62,15 +62,18 @@ def here(value: Any) -> Any:
     return tuple(map(here, value)) if type(value) is tuple else value
 
 
-def on_daemon(function: Callable[..., Any], name: str, *args: Any) -> Any:
-    """Call a function on the daemon; each value of the constants in its arguments has a program of its own."""
+def on_daemon(function: Callable[..., Any], name: str, *args: Any, variant: Hashable = None) -> Any:
+    """Call a function on the daemon; each value of the constants in its arguments has a program of its own.
+
+    Where a function has very many, each `variant` is a jitted function: JAX's hash of a tree leaves out its constants.
+    """
     if "jax" in sys.modules:
         static_leaves.register()
-    return _jitted(function, name)(*args)
+    return _jitted(function, name, variant)(*args)
 
 
 @functools.cache
-def _jitted(function: Callable[..., Any], name: str) -> Any:
+def _jitted(function: Callable[..., Any], name: str, variant: Hashable) -> Any:
     client_device.pin()
     jitted = RemoteFunction(function, JitOptions.of(function, {}), has_static_leaves=True)
     jitted.__name__ = name

@@ -56,7 +56,8 @@ class Operations(Remote):
             plan, starts = found
             if plan.takes_all:
                 return self
-            return on_daemon(indexing.take, "getitem", exact(plan.plain()), self, np.asarray(starts, np.int32))
+            variant, firsts = plan.plain(), np.asarray(starts, np.int32)
+            return on_daemon(indexing.take, "getitem", exact(variant), self, firsts, variant=variant)
         try:
             given = indexing.argument_of(index, self.shape)
         except (IndexError, TypeError):
