@@ -37,7 +37,7 @@ class CompileLog:
         took = []
         if self.traced_seconds is not None:
             why = "its declared inputs" if self.why is None else _in_one_line(self.why)
-            usage.local[Local(self.wanted.name, "traced", why)] += 1
+            usage.add_local(Local(self.wanted.name, "traced", why))
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
         if prepared.seconds:
             took.append(f"compiled in {labels.seconds(compiled)}")
@@ -64,7 +64,7 @@ class CompileLog:
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
     """Count that a function ran in this process; print on stderr why, and how long its first call took."""
     text = _in_one_line(why)
-    usage.local[Local(name, "run", text)] += 1
+    usage.add_local(Local(name, "run", text))
     start = time.perf_counter()
     yield
     if settings().explain and (name, text) not in _told:

@@ -32,6 +32,10 @@ class Usage:
         times, before = self.got[got]
         self.got[got] = times + 1, before + seconds
 
+    def add_local(self, local: Local) -> None:
+        """Count what was done in this process."""
+        self.local[local] += 1
+
 
 usage = Usage()
 """That of this process."""

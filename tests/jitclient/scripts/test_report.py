@@ -19,7 +19,7 @@ def used(*got: tuple[str, str, float], local: tuple[Local, ...] = ()) -> Usage:
     for program, level, seconds in got:
         usage.add(Got(program, level), seconds)
     for one in local:
-        usage.local[one] += 1
+        usage.add_local(one)
     return usage
 
 
