@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TextIO
 
 from jitserver.running.footprint import FOLDERS
@@ -34,7 +34,9 @@ def become(
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    _take_signals(request.ignored, request.blocked)
+    clear_signals()
+    for number in request.ignored:
+        signal.signal(number, signal.SIG_IGN)
     _renew_streams()
     for module, name in FOLDERS.items():
         if module in sys.modules:
@@ -42,12 +44,11 @@ def become(
 
 
 def clear_signals() -> None:
-    """Treat all signals as Python does at its start."""
+    """Treat all signals as Python does at its start, except for those that are blocked."""
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP
             signal.signal(number, signal.SIG_IGN if number in KEPT_BY_PYTHON else signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def open_descriptors() -> set[int]:
@@ -68,13 +69,6 @@ def _take_descriptors(numbers: list[int], received: list[int], libraries: Collec
     for number, descriptor in zip(numbers, moved, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
-
-
-def _take_signals(ignored: Iterable[int], blocked: Iterable[int]) -> None:
-    clear_signals()
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _renew_streams() -> None:

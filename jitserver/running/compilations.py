@@ -3,7 +3,6 @@
 import contextlib
 import sys
 
-from jitclient.codec.ambient.patches import patches_in
 from jitclient.errors import SettingsError
 from jitclient.local_jax import interop, operations
 from jitclient.settings import settings
@@ -19,7 +18,7 @@ def keep() -> None:
 
 
 def _keep() -> None:
-    operations.use(is_patched=lambda: any(patches_in("jax")))
+    operations.use()
     if sys.modules["jax"].config.jax_compilation_cache_dir:
         return
     from jitserver.cache import folder

@@ -151,6 +151,7 @@ class Helper:
         self._listener.close()
         self._lock.close()
         child.clear_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         sock.settimeout(_REQUEST_SECONDS)
         values, received = handover.receive(sock)
         request = Request.of_plain(values)
@@ -169,8 +170,12 @@ class Helper:
             settings.cache_clear()
             importlib.invalidate_caches()
 
+        def run() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
+            program.run(request.command, request.interpreter)
+
         supervisor.supervise(sock, terminal, received, prepare)
-        return lambda: program.run(request.command, request.interpreter)
+        return run
 
     def _refusal(self, request: Request) -> str:
         """Why a run needs a fresh process; empty if it does not."""
@@ -189,6 +194,7 @@ class Helper:
 
     def _watch_signals(self) -> None:
         child.clear_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)

@@ -27,7 +27,8 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
         sock: the connection to the command, which knows that the run begins.
         terminal: a descriptor of the run's terminal.
         received: the descriptors that are for the run alone.
-        prepare: what makes the forked process that of the run; it closes the descriptors of this one.
+        prepare: what makes the forked process that of the run; it closes the descriptors of this one. All signals are
+            blocked there: those that come meanwhile are for the program.
     """
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that the command closes
@@ -40,6 +41,7 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
     if terminal is not None:
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     own = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     run = os.fork()
     if run == 0:
         signal.set_wakeup_fd(-1)
@@ -51,6 +53,7 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
             os.tcsetpgrp(terminal, os.getpid())
         prepare()
         return
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with contextlib.suppress(OSError):
         os.setpgid(run, run)
     for descriptor in received:

@@ -14,7 +14,7 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 Recipe = bytes
@@ -25,7 +25,12 @@ _MOST_BYTES = 4096
 _OURS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 """Settings that a run changes itself, and that decide nothing here."""
 
+_REPLACED = ("_infer_params", "jit", "lower_jaxpr_to_module")
+"""Functions in modules of jax that a run replaces itself."""
+
 _SCALARS = (bool, int, float, complex)
+_ARRAYS = ("jax", "jaxlib", "ml_dtypes", "numpy")
+"""The packages whose arrays and scalars have the same type everywhere."""
 
 
 class _Type(NamedTuple):
@@ -37,12 +42,17 @@ class _Type(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """An operation as it was traced, what JAX was to lower then, and what it made of it."""
+    """An operation as it was traced, what JAX was to lower then, what it made of it, and what that called."""
 
     traced: Any
     name: str
     how: dict[str, Any]
     module: Any
+    called: list[tuple[Mapping[str, Any], dict[str, Any]]]
+
+    def is_as_it_was(self) -> bool:
+        """Whether the program has replaced nothing of that."""
+        return all(functions.items() <= namespace.items() for namespace, functions in self.called)
 
 
 _noted: dict[Recipe, None] = {}
@@ -80,16 +90,17 @@ def _prepare(recipe: Recipe) -> _Prepared:
         raise ValueError("the settings are not those of a new process")
     place, arguments = _Unpickler(io.BytesIO(recipe)).load()
     args, kwargs = jax.tree.map(_stand_in, arguments, is_leaf=lambda leaf: isinstance(leaf, _Type))
-    operation, found = _operation(*place), list[_Prepared]()
+    operation, found, called = _operation(*place), list[_Prepared](), list[Any]()
 
     def lower(name: str, jaxpr: Any, **how: Any) -> Any:
         result = own.lower(name, jaxpr, **how)
         if not (result.keepalive or result.host_callbacks):
-            found.append(_Prepared(traced, name, _without_backend(how), result))
+            found.append(_Prepared(traced, name, _without_backend(how), result, called))
         return result
 
     try:
         with (
+            _noting_calls(called),
             _replaced(mlir, "make_ir_context", _context),
             _replaced(mlir, "lower_jaxpr_to_module", lower),
             _replaced(pxla, "_get_and_check_device_assignment", lambda *_: (_NoBackend(), None, 1)),
@@ -103,6 +114,29 @@ def _prepare(recipe: Recipe) -> _Prepared:
         raise ValueError("it holds values")
     (one,) = found
     return one
+
+
+@contextlib.contextmanager
+def _noting_calls(called: list[Any]) -> Iterator[None]:
+    """Add what of jax code may have called, with the namespaces in which it may have found it."""
+    names, modules = set[str](), set[str]()
+
+    def see(frame: Any, event: str, _: Any) -> None:
+        names.update(frame.f_code.co_names)
+        modules.add(frame.f_globals.get("__name__", ""))
+
+    sys.setprofile(see)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+    names.difference_update(_REPLACED)
+    for module in (sys.modules[name] for name in modules if name.startswith("jax.")):
+        classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+        for space in map(vars, (module, *classes)):
+            functions = {name: space[name] for name in names & space.keys() if callable(space[name])}
+            if functions:
+                called.append((space, functions))
 
 
 @contextlib.contextmanager
@@ -173,12 +207,8 @@ def noted() -> list[Recipe]:
     return list(_noted)
 
 
-def use(is_patched: Callable[[], bool]) -> None:
-    """Note what this process traces from now on, and use what was prepared before it was forked. Once jax is imported.
-
-    Args:
-        is_patched: whether the program has changed functions of jax, so that its operations are not as prepared.
-    """
+def use() -> None:
+    """Note what this process traces from now on, and use what was prepared before it was forked. jax is imported."""
     with contextlib.suppress(ImportError, AttributeError):  # another version of jax
         own = _jax()
         from jax._src import pjit, source_info_util, traceback_util
@@ -191,8 +221,8 @@ def use(is_patched: Callable[[], bool]) -> None:
 
         def infer(fun: Any, options: Any, args: Any, kwargs: Any) -> Any:
             recipe = _recipe(fun, options, args, kwargs) if own.is_outside() and own.is_usual() else None
-            found = _prepared.get(recipe) if recipe is not None and not is_patched() else None
-            if found is not None:
+            found = None if recipe is None else _prepared.get(recipe)
+            if found is not None and found.is_as_it_was():
                 return own.take(found, options, args, kwargs)
             traced = own.infer(fun, options, args, kwargs)
             if recipe is not None and len(recipe) <= _MOST_BYTES and len(_noted) < _MOST_NOTED:
@@ -227,18 +257,14 @@ class _Jax:
         self._primitives = {primitive for rules in self._usual_rules for primitive in rules}
 
     def is_usual(self) -> bool:
-        """Whether settings are as in a new process, and the rules for all primitives that it has."""
-        rules = self._all_rules()
-        if (self._settings(), self._trace_context()) != self._usual:
-            return False
-        if any(not usual.items() <= now.items() for usual, now in zip(self._usual_rules, rules, strict=True)):
-            return False
-        return self._primitives.isdisjoint(
-            primitive
-            for usual, now in zip(self._usual_rules, rules, strict=True)
-            if len(usual) != len(now)
-            for primitive in now.keys() - usual.keys()
+        """Whether settings and rules for lowering are as in a new process."""
+        return (self._settings(), self._trace_context()) == self._usual and all(
+            map(self._has_own_rules, self._usual_rules, self._all_rules())
         )
+
+    def _has_own_rules(self, usual: dict[Any, Any], now: dict[Any, Any]) -> bool:
+        is_longer = len(now) > len(usual)
+        return usual.items() <= now.items() and not (is_longer and self._primitives & (now.keys() - usual.keys()))
 
     def take(self, found: _Prepared, options: Any, args: Any, kwargs: Any) -> Any:
         """Do as JAX's own does that traces, with what was prepared."""
@@ -292,11 +318,12 @@ def _recipe(fun: Any, options: Any, args: Any, kwargs: Any) -> Recipe | None:
 
 def _type_of(leaf: Any) -> _Type:
     import jax
-    import numpy as np
 
-    is_own = isinstance(leaf, jax.Array) and type(leaf).__module__.partition(".")[0] in ("jax", "jaxlib")
-    if not (is_own and not leaf.committed) and type(leaf) not in (*_SCALARS, np.ndarray):
-        raise TypeError(type(leaf))
+    kind = type(leaf)
+    if kind not in _SCALARS and kind.__module__.partition(".")[0] not in _ARRAYS:
+        raise TypeError(kind)
+    if isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and leaf.committed):
+        raise TypeError(kind)
     found = jax.typeof(leaf)
     if found != jax.core.ShapedArray(found.shape, found.dtype, weak_type=found.weak_type):
         raise TypeError(found)

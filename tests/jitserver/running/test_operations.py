@@ -29,7 +29,8 @@ BEFORE = {
     "nans": 'jax.config.update("jax_debug_nans", True)\n',
     "cleared": "jax.clear_caches()\n",
     "traced": "jax.make_jaxpr(lambda x: jnp.cos(x) + jax.random.normal(jax.random.key(0)))(1.0)\n",
-    "jax_is_changed": "jax.lax.erf_inv = lambda x: x * 0\n",
+    "jax_is_changed": "from jax._src.lax import special\nspecial.erf_inv = lambda x: x * 0\n",
+    "jax_is_exchanged": "from jax._src.lax import special\nspecial.erf_inv = special.erf\n",
     "rule_is_changed": """
 from jax.interpreters import mlir
 mlir.register_lowering(jax.lax.cos_p, mlir.lower_fun(lambda x, **_: x * 0, multiple_results=False), platform="cpu")

@@ -59,7 +59,7 @@ def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[
     travels as it is `known`, or belongs to what the capture has not `made`.
     """
     for package in packages:
-        for place in patches_in(package):
+        for place in _patches_in(package):
             if place not in known:
                 raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
@@ -91,8 +91,7 @@ def _names_of(package: str, n_modules: int) -> tuple[str, ...]:
     return tuple(name for name in list(sys.modules) if name == package or name.startswith(prefix))
 
 
-def patches_in(package: str) -> tuple[Place, ...]:
-    """Where something of the program's is in an installed package; of a large one, as of when modules were imported."""
+def _patches_in(package: str) -> tuple[Place, ...]:
     if package in _LARGE:
         return _looked_through_once(package, len(sys.modules))
     return look_through(package)
