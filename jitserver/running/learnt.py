@@ -16,7 +16,7 @@ from typing import Any
 from jitclient.digests import digest
 
 _MOST = 20_000
-_MOST_OPERATIONS = 500
+_MOST_OPERATIONS = 250
 _MOST_CASES = 20
 
 _known: set[str] = set()

@@ -119,11 +119,11 @@ def _prepare(recipe: Recipe) -> _Prepared:
 @contextlib.contextmanager
 def _noting_calls(called: list[Any]) -> Iterator[None]:
     """Add what of jax code may have called, with the namespaces in which it may have found it."""
-    names, modules = set[str](), set[str]()
+    names, places = set[str](), set[tuple[str, str]]()
 
     def see(frame: Any, event: str, _: Any) -> None:
         names.update(frame.f_code.co_names)
-        modules.add(frame.f_globals.get("__name__", ""))
+        places.add((frame.f_globals.get("__name__", ""), frame.f_code.co_qualname.partition(".")[0]))
 
     sys.setprofile(see)
     try:
@@ -131,12 +131,12 @@ def _noting_calls(called: list[Any]) -> Iterator[None]:
     finally:
         sys.setprofile(None)
     names.difference_update(_REPLACED)
-    for module in (sys.modules[name] for name in modules if name.startswith("jax.")):
-        classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-        for space in map(vars, (module, *classes)):
-            functions = {name: space[name] for name in names & space.keys() if callable(space[name])}
-            if functions:
-                called.append((space, functions))
+    own = [(sys.modules[module], top) for module, top in sorted(places) if module.startswith("jax.")]
+    classes = [one for module, top in own if isinstance(one := vars(module).get(top), type)]
+    for space in map(vars, dict.fromkeys((*(module for module, _ in own), *classes))):
+        functions = {name: space[name] for name in names & space.keys() if callable(space[name])}
+        if functions:
+            called.append((space, functions))
 
 
 @contextlib.contextmanager
