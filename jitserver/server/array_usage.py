@@ -26,7 +26,9 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: 
     for session in sessions:
         arrays, nbytes = count(session.held())
         total += nbytes
-        owners.append(Owned(session.pid, session.program or _program(session.pid), arrays, nbytes))
+        program = session.program or _program(session.pid)
+        away = f", away for {missed / 3600:.1f} h" if (missed := session.presence.missed()) else ""
+        owners.append(Owned(session.pid, program + away, arrays, nbytes))
     return Holdings(
         nbytes=total,
         most_nbytes=most,

@@ -1,15 +1,18 @@
 """The verbs that look programs up: each computes the call key once, whatever the cache then does with it."""
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import msgspec
 import pytest
 
 from jitclient.codec.capture import capture
+from jitclient.errors import ArrayBudgetExceeded
 from jitclient.trees import tree
 from jitclient.wire.explaining import Explain, Explained, encode_parts
 from jitclient.wire.messages import OK, Lookup, Prepare, Prepared, Signature, Upload
@@ -24,6 +27,7 @@ from jitserver.engine.engine import Engine
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.service import JitService
 from jitserver.server.uploads import Incoming
+from jitserver.sessions import presence
 from jitserver.sessions.session import Session
 
 CAPTURED = capture(lambda: 1)
@@ -32,11 +36,15 @@ LOOKUP = Lookup(CAPTURED.key, CAPTURED.key, (), Signature(TREE, (), (), (), (), 
 PREPARE = Prepare(LOOKUP, "function", "nowhere.py:1", parts=encode_parts([]))
 
 
+def engine_on(folder: Path) -> Engine:
+    return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(folder, 1 << 30), Writer(lambda: 0)))
+
+
 class Client:
     """Asks a service of its own, without a connection between them; counts the keys that it computes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(folder, 1 << 30), Writer(lambda: 0)))
+        self.engine = engine_on(folder)
         self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda: None)
         self._connection: Any = SimpleNamespace(
             session=Session(0, ArrayBudget()), pid=0, incoming=Incoming(), say=lambda _: None
@@ -93,3 +101,21 @@ def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeyp
     assert following.ask("lookup", LOOKUP, Prepared | None) is None
     following.prepare()
     assert following.engine.counters.traces == 1
+
+
+def test_arrays_of_a_client_that_has_been_away_make_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_on(tmp_path)
+    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda: None, 1000 << 10).sessions
+    session, first = sessions.begin(0)
+    session.keep(first, [jnp.zeros(600 << 10, "uint8")])
+    sessions.leave(session, 0)
+    with pytest.raises(ArrayBudgetExceeded):
+        sessions.budget.recount(600 << 10, "f()")
+    monkeypatch.setattr(presence, "monotonic", lambda: time.monotonic() + 1800)
+    with pytest.raises(ArrayBudgetExceeded, match=r"on another machine, away for 0\.5 h"):
+        sessions.budget.recount(1001 << 10, "f()", kept_free=1)
+    sessions.budget.recount(600 << 10, "f()")
+    assert session.ended
+    assert sessions.budget.left == 400 << 10
