@@ -44,6 +44,7 @@ class Engine:
         world.watch()
         output.watch()
         context.start_backend()  # now, not during the first call
+        context.packages()  # now, not once for each client that comes at once
 
     # ---- calls and arrays
 

@@ -5,7 +5,8 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jitclient.codec.user_code.installed import package_of
@@ -17,29 +18,28 @@ Stamp = tuple[int, int] | None
 
 
 class Packages:
-    """The version of each package when this daemon first saw it, which is the one that it has imported."""
+    """The version of each package when this daemon first saw it, which is the one that it has imported. Thread-safe."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()  # also so that what takes long is not done by several threads at once
         self._met: dict[str, tuple[str, list[tuple[Path, Stamp]]]] = {}
         self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
         self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(OURS)
-        self._find_distributions()
+        self._distributions: dict[str, list[str]] = {}
+        self.meet_loaded()
         for name in OURS:
             self._met[name] = _meet(self._distributions.get(name, [name]), name)
-        self.meet_loaded()
-
-    def _find_distributions(self) -> None:
-        self._distributions = dict(importlib.metadata.packages_distributions())
 
     def version(self, name: str) -> str:
         """The version of the distribution that provides an import."""
-        if name not in self._met:
-            if name not in self._distributions:
-                self._find_distributions()
-            self._met[name] = _meet(self._distributions.get(name, [name]), name)
-        return self._met[name][0]
+        with self._lock:
+            if name not in self._met:
+                if name not in self._distributions:
+                    self._distributions = _providers()
+                self._met[name] = _meet(self._distributions.get(name, [name]), name)
+            return self._met[name][0]
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
         """The versions of packages and of all their requirements, which may change what they compute."""
@@ -55,33 +55,36 @@ class Packages:
 
     def _behind(self, name: str) -> tuple[str, ...]:
         """The distributions of a package and all that they require, directly or not."""
-        if name not in self._required:
-            todo = [_normal(each) for each in self._distributions.get(name, ())]
-            if not self._installed.keys() >= set(todo):
-                self._installed = {_normal(each.name): each for each in importlib.metadata.distributions()}
-            installed = self._installed
-            found: dict[str, None] = {}
-            for each in todo:  # grows during the loop
-                if each in installed and each not in found:
-                    found[each] = None
-                    todo += _requirements(installed[each])
-                    self._met.setdefault(each, _met(installed[each]))
-            self._required[name] = tuple(found)
-        return self._required[name]
+        with self._lock:
+            if name not in self._required:
+                self._require(name)
+            return self._required[name]
+
+    def _require(self, name: str) -> None:
+        todo = [_normal(each) for each in self._distributions.get(name, ())]
+        if not self._installed.keys() >= set(todo):
+            self._installed = {_normal(_name(each)): each for each in importlib.metadata.distributions()}
+        installed = self._installed
+        found: dict[str, None] = {}
+        for each in todo:  # grows during the loop
+            if each in installed and each not in found:
+                found[each] = None
+                todo += _requirements(installed[each])
+                self._met.setdefault(each, _met(installed[each]))
+        self._required[name] = tuple(found)
 
     def meet_loaded(self) -> None:
         """Notes the packages that were imported since the last call, also those that no lookup names."""
-        new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
-        if not new:
-            return
-        self._seen |= new
-        new = {name for name in new - sys.stdlib_module_names if package_of(name) is not None}
-        if not new <= self._distributions.keys():
-            self._find_distributions()
-        found = new & self._distributions.keys()
-        for name in found:
-            self.version(name)
-        self._loaded |= found
+        with self._lock:
+            new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
+            self._seen |= new
+            new = {name for name in new - sys.stdlib_module_names if package_of(name) is not None}
+            if not new <= self._distributions.keys():
+                self._distributions = _providers()
+            found = new & self._distributions.keys()
+            for name in found:
+                self.version(name)
+            self._loaded |= found
 
     def replaced(self, names: Iterable[str] = ()) -> list[str]:
         """The loaded packages, and those of `names`, that were upgraded or removed since this daemon saw them."""
@@ -89,6 +92,36 @@ class Packages:
         behind = {each for name in named for each in self._required.get(name, ())}
         wanted = sorted(self._loaded.union(named, behind))
         return [name for name in wanted if name in self._met and _was_replaced(self._met[name][1])]
+
+
+def _providers() -> dict[str, list[str]]:
+    """The distributions that provide each import. `importlib.metadata.packages_distributions` takes ten times as long:
+    it makes an object for each file, and parses all descriptions.
+    """
+    found: dict[str, list[str]] = {}
+    for each in importlib.metadata.distributions():
+        for name in dict.fromkeys((each.read_text("top_level.txt") or "").split() or _imports(each)):
+            found.setdefault(name, []).append(_name(each))
+    return found
+
+
+def _name(distribution: importlib.metadata.Distribution) -> str:
+    """The name of a distribution, without parsing its description."""
+    about = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    found = re.search(r"^Name: *(\S+)", about, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _imports(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    """What can be imported of the files of a distribution."""
+    for file in _files(distribution):
+        top, _, rest = file.partition("/")
+        if file.endswith((".py", ".so")) and (name := top if rest else top.partition(".")[0]).isidentifier():
+            yield name
+
+
+def _files(distribution: importlib.metadata.Distribution) -> list[str]:
+    return [line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()]
 
 
 def _meet(distributions: Iterable[str], name: str) -> tuple[str, list[tuple[Path, Stamp]]]:
@@ -99,7 +132,7 @@ def _meet(distributions: Iterable[str], name: str) -> tuple[str, list[tuple[Path
 
 
 def _met(distribution: importlib.metadata.Distribution) -> tuple[str, list[tuple[Path, Stamp]]]:
-    files = [Path(str(f.locate())) for f in distribution.files or () if f.name == "METADATA"]
+    files = [Path(str(distribution.locate_file(f))) for f in _files(distribution) if f.endswith("/METADATA")]
     return distribution.version, [(file, _stamp(file)) for file in files]
 
 

@@ -1,15 +1,24 @@
 """An upgrade of a package under a running daemon is noticed before a stale version is used."""
 
+import importlib.metadata
 import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jitserver.cache.memory import Memory
+from jitserver.cache.store import Store
+from jitserver.cache.tiers import Tiers
+from jitserver.cache.write_behind import Writer
+from jitserver.counters import Counters
+from jitserver.engine import context, packages
+from jitserver.engine.engine import Engine
 from jitserver.engine.packages import Packages
 
 LIBRARY = "upgradable"
@@ -77,6 +86,42 @@ print(packages.replaced(), packages.version("{LIBRARY}"))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[] 1.0", f"['{LIBRARY}'] 1.0"]
+
+
+def test_what_provides_each_import_is_what_the_standard_library_says() -> None:
+    told = importlib.metadata.packages_distributions()
+    assert "numpy" in told
+    found = packages._providers()
+    assert found == {name: names for name, names in told.items() if name != ".."}  # rpyc's RECORD names ../../bin/
+
+
+def test_the_environment_has_been_looked_through_before_a_client_comes() -> None:
+    context.packages.cache_clear()
+    Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+    assert context.packages.cache_info().currsize == 1
+
+
+def test_clients_that_come_at_once_have_the_environment_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    met, looks = Packages(), list[str]()
+    every = importlib.metadata.distributions
+
+    def looked() -> Any:
+        looks.append(threading.current_thread().name)
+        return every()
+
+    monkeypatch.setattr(importlib.metadata, "distributions", looked)
+    gate = threading.Barrier(6)
+
+    def client() -> None:
+        gate.wait()
+        met.version("nonsense")
+
+    threads = [threading.Thread(target=client) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(looks) == 1
 
 
 PROGRAM = f"""
