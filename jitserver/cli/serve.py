@@ -1,5 +1,6 @@
 """`jitserver serve`: the daemon, in the foreground."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -8,7 +9,8 @@ from typing import Any
 
 import click
 
-from jitclient.errors import JitserverError
+from jitclient.errors import DaemonUnavailable, JitserverError
+from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitserver.cli.common import home
 
@@ -80,6 +82,9 @@ def serve(address: str | None, **options: Any) -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
+    where = Address.parse(address) if address else home()
+    with contextlib.suppress(DaemonUnavailable, OSError):  # then clients do not wait, and `Place` may say why
+        launch.keep_start(where)
     prepare_process()
     share_the_interpreter()
     may_open_files()
@@ -88,7 +93,6 @@ def serve(address: str | None, **options: Any) -> None:
     from jitserver.server.daemon import Daemon  # imports jax
     from jitserver.server.options import Options
 
-    where = Address.parse(address) if address else home()
     given = {name: value for name, value in options.items() if value is not None}
     try:
         restarts = Daemon(Options(where, **given)).run()

@@ -1,5 +1,6 @@
 """Starting daemons: one, however many clients want it, whatever an earlier one left behind, or a word why not."""
 
+import fcntl
 import json
 import os
 import pwd
@@ -86,6 +87,33 @@ def test_the_second_serve_at_an_address_is_refused(victim: Any) -> None:
     assert "serves at" in done.stderr
     assert "Traceback" not in done.stderr
     assert victim.counts().pid == victim.process.pid
+
+
+def test_a_daemon_that_a_supervisor_starts_is_waited_for_from_its_imports_on(short_path: Path) -> None:
+    slow = short_path / "site-packages" / "jax"
+    slow.mkdir(parents=True)
+    (slow / "__init__.py").write_text("print('imports', flush=True)\ninput()\nraise ImportError('enough')")
+    path = os.pathsep.join([str(slow.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    address = Address(short_path / "new" / "d.sock")
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "imports\n"
+        with open(address.path.with_suffix(".start"), "a") as lock:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process.communicate("\n")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_daemon_that_serves_keeps_nobody_waiting(victim: Any) -> None:
+    assert not launch.awaited(Address.parse(victim.address))
 
 
 @pytest.mark.parametrize("suffix", ["lock", "start"])

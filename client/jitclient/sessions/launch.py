@@ -102,12 +102,20 @@ def awaited(address: Address) -> bool:
 
 
 def keep_start(address: Address) -> None:
-    """Take the start lock and keep it across exec; the new program releases it with `let_start`."""
+    """Take the start lock, unless a process has it, and keep it until `let_start`, also across exec: clients wait for
+    this daemon meanwhile.
+
+    Raises:
+        DaemonUnavailable, OSError: there can be no lock.
+    """
+    if _INHERITED_LOCK in os.environ:
+        return
+    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_lock(_start_lock(address)) as file:
         lock = os.dup(file.fileno())
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, and starts the next daemon
+    except OSError:  # another process has it, and starts a daemon
         os.close(lock)
     else:
         os.set_inheritable(lock, True)
@@ -115,7 +123,7 @@ def keep_start(address: Address) -> None:
 
 
 def let_start() -> None:
-    """Release the start lock inherited across exec."""
+    """Release the start lock that `keep_start` took, perhaps before an exec."""
     lock = os.environ.pop(_INHERITED_LOCK, "")
     if lock:
         os.close(int(lock))
