@@ -6,7 +6,6 @@ large. So no client waits for it.
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -41,14 +40,18 @@ run. So a run on zeros takes as long as its calls did. With a loop over values, 
 """
 
 
-def prewarm(engine: Engine, stop: threading.Event) -> list[str]:
-    """Loads programs from the disk until the share is full or `stop` is set; returns their keys, the best first.
+def prewarm(engine: Engine, goes_on: Callable[[], bool]) -> list[str]:
+    """Loads programs from the disk until the share is full; returns their keys, the best first.
 
     A client that requests one meanwhile does not wait: its own thread loads the program.
+
+    Args:
+        engine: gets the programs.
+        goes_on: called before each program; waits until that would delay no client, and returns whether to load it.
     """
     memory, now, keys = engine.cache.memory, time.time(), list[str]()
     for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):
-        if stop.is_set() or memory.nbytes > memory.most_bytes * _SHARE:
+        if memory.nbytes > memory.most_bytes * _SHARE or not goes_on():
             break
         if engine.programs.warm(info.key):
             keys.append(info.key)

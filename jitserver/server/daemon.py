@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
+_PAUSE_SECONDS = 0.05  # of prewarming, while clients wait for answers
 _SAVING_SECONDS = 10.0  # the least time for saving arrays, however long running calls took
 _FAILED_DRAIN_SECONDS = 1.0  # for running calls, once the daemon cannot go on
 _MARGIN_SECONDS = 5.0  # beyond the deadlines of a shutdown, after which it is cut short
@@ -217,13 +218,18 @@ class Daemon:
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:
-        sessions = self._service.sessions
+        sessions, asked = self._service.sessions, self._listener.heartbeat.working
+
+        def goes_on() -> bool:
+            while asked() and not self._shutdown_requested.wait(_PAUSE_SECONDS):
+                pass
+            return not self._shutdown_requested.is_set()
 
         def may_begin() -> bool:
             connected = any(session.presence.is_connected() for session in sessions.all())
             return not (connected or self._shutdown_requested.is_set())
 
-        dry_run(engine, prewarm(engine, self._shutdown_requested), may_begin, sessions.budget.recount)
+        dry_run(engine, prewarm(engine, goes_on), may_begin, sessions.budget.recount)
 
     def _give_memory_back(self) -> None:
         now, counters = time.monotonic(), self._service.counters
