@@ -157,9 +157,11 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_prepare(self, connection: DaemonConnection, request: messages.Prepare) -> messages.Prepared:
         self._check_open()
         session = _session(connection)
-        payload = connection.incoming.take(request.traced.key if request.traced else request.lookup.capture_key)
         key = self.engine.key_of(request.lookup)
-        with self.in_progress.asked(key.text, request, connection.pid, connection.say) as say:
+        with (
+            connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
+            self.in_progress.asked(key.text, request, connection.pid, connection.say) as say,
+        ):
             entry, made = self.engine.programs.prepare(key, request, payload, say)
         return self._prepared(session, entry, request.lookup.locations, "made" if made else "memory")
 

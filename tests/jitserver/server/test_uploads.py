@@ -13,9 +13,10 @@ def test_the_parts_make_the_payload_once() -> None:
     key = digest(b"abcdef").hex()
     incoming.add(Upload(key, 0, b"abc"))
     incoming.add(Upload(key, 3, b"def"))
-    assert incoming.take(key) == b"abcdef"
-    with pytest.raises(ProtocolError, match="does not match its key"):
-        incoming.take(key)
+    with incoming.taken(key) as payload:
+        assert payload == b"abcdef"
+    with pytest.raises(ProtocolError, match="does not match its key"), incoming.taken(key):
+        pass
 
 
 def test_a_capture_that_is_too_large_is_refused_and_discarded() -> None:
@@ -31,10 +32,18 @@ def test_the_uploads_of_all_connections_share_a_room() -> None:
     room = Room(10)
     one, two = Incoming(room=room), Incoming(room=room)
     key = digest(bytes(8)).hex()
-    for left in (lambda: one.take(key), one.discard, lambda: one.add(Upload(key, 0, b""))):
-        one.add(Upload(key, 0, bytes(8)))
-        with pytest.raises(DaemonUnavailable, match="receiving 8 bytes"):
+
+    def refuses() -> None:
+        with pytest.raises(DaemonUnavailable, match="has 8 bytes of captures"):
             two.add(Upload(key, 0, bytes(8)))
+
+    def made() -> None:
+        with one.taken(key):
+            refuses()  # the program is not yet made
+
+    for left in (made, one.discard, lambda: one.add(Upload(key, 0, b""))):
+        one.add(Upload(key, 0, bytes(8)))
+        refuses()
         left()
         two.add(Upload(key, 0, bytes(8)))
         two.discard()
