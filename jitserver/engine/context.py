@@ -14,7 +14,7 @@ from jitclient.codec.ambient import process_state
 from jitclient.codec.steps.format import FORMAT
 from jitclient.codec.steps.sharing import class_count as class_count
 from jitclient.digests import digest
-from jitclient.errors import SettingsError
+from jitclient.errors import DaemonUnavailable, SettingsError
 from jitclient.local_jax import shardings
 from jitclient.local_jax.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
@@ -106,6 +106,18 @@ def start_backend() -> None:
             f"JAX finds no device of JAX_PLATFORMS={platforms}{why}: install its plugin (for NVIDIA GPUs, pip install "
             "'jitserver[cuda13]'), or unset JAX_PLATFORMS"
         ) from error
+
+
+def start_thread() -> None:
+    """Has JAX make what it needs in each thread that uses it: it reads the random device at the first use.
+
+    Raises:
+        DaemonUnavailable: it cannot now.
+    """
+    try:
+        jax.device_put(0)
+    except (RuntimeError, MemoryError) as error:
+        raise DaemonUnavailable(f"JAX does not work in the daemon (pid {os.getpid()}) now: {error}") from error
 
 
 @functools.cache

@@ -79,6 +79,7 @@ class Engine:
                 built.suspect = ""
         return results
 
+    start_thread = staticmethod(context.start_thread)
     key_of = staticmethod(keys.call_key)
     on_device = staticmethod(device_arrays.on_device)
     put = staticmethod(device_arrays.put)

@@ -99,6 +99,7 @@ class JitService(Service):  # type: ignore[misc]
             raise ProtocolError("this connection has a session already")
         self._check_open()
         self._check_packages()
+        self.engine.start_thread()
         if hello.program:
             connection.leave_machine()
         resumed = self.sessions.resume(hello.token, connection.pid)

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from jitclient.codec.capture import capture
-from jitclient.errors import ArrayBudgetExceeded
+from jitclient.errors import ArrayBudgetExceeded, DaemonUnavailable
+from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
 from jitclient.wire.explaining import Explain, Explained, encode_parts
-from jitclient.wire.messages import OK, Lookup, Prepare, Prepared, Signature, Upload
+from jitclient.wire.messages import FAILED, OK, PROTOCOL, Failure, Hello, Lookup, Prepare, Prepared, Signature, Upload
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
@@ -47,7 +48,7 @@ class Client:
         self.engine = engine_on(folder)
         self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda: None)
         self._connection: Any = SimpleNamespace(
-            session=Session(0, ArrayBudget()), pid=0, incoming=Incoming(), say=lambda _: None
+            session=Session(0, ArrayBudget()), pid=0, is_surplus=False, incoming=Incoming(), say=lambda _: None
         )
         self.keys = 0
         made = keys.CallKey
@@ -63,6 +64,11 @@ class Client:
         said = getattr(self._service, f"exposed_{verb}")(self._connection, msgspec.msgpack.encode(request))
         assert said.startswith(OK), said
         return msgspec.msgpack.decode(said[len(OK) :], type=kind)
+
+    def refused(self, verb: str, request: Any) -> BaseException:
+        said = getattr(self._service, f"exposed_{verb}")(self._connection, msgspec.msgpack.encode(request))
+        assert said.startswith(FAILED), said
+        return to_exception(msgspec.msgpack.decode(said[len(FAILED) :], type=Failure))
 
     def prepare(self) -> Prepared:
         self.ask("upload", Upload(CAPTURED.key, 0, CAPTURED.payload), None)
@@ -85,6 +91,19 @@ def test_each_verb_computes_the_key_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert following.ask("lookup", LOOKUP, Prepared | None) is not None
     assert following.keys == 1
     assert following.engine.counters.restores == 1
+
+
+def test_a_session_begins_only_on_a_thread_on_which_jax_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(tmp_path, monkeypatch)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("random_device could not be read")
+
+    monkeypatch.setattr("jax.device_put", broken)
+    client._connection.session = None
+    failure = client.refused("hello", Hello(PROTOCOL, "1", "3.11", {}))
+    assert isinstance(failure, DaemonUnavailable)
+    assert "random_device" in str(failure)
 
 
 def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
