@@ -1,8 +1,8 @@
 """A client of the sweep: for each line on its standard input, a fork of it does all that a client does.
 
 A line is a JSON object with the `number` of the turn, and the `call` and its `nth` that is to fail in this process, if
-any. The answer is a line of JSON: how each step ended, whether the call has failed, the seconds until the first good
-answer of the daemon, and from the last step until the next one.
+any. The answer is a line of JSON: how each step ended, whether the call has failed, the seconds until the first value
+that the daemon computed, and from the last step until the next one.
 """
 
 import json
@@ -27,6 +27,7 @@ DEADLINE_SECONDS = 60.0
 """A turn that takes longer hangs: the client's timeout is 10 s."""
 
 _GOOD_SECONDS = 30.0
+_COMPUTES = ("call", "fetch")  # steps whose value the daemon computes
 _NAME = "faults"
 
 
@@ -62,7 +63,7 @@ def turn(number: int, control: Control, call: str, nth: int) -> dict[str, Any]:
     begun, first, told = time.monotonic(), None, {}
     for name, step in steps(number).items():
         told[name] = outcome(step)
-        if first is None and told[name] == "right":
+        if first is None and told[name] == "right" and name in _COMPUTES:
             first = time.monotonic() - begun
     failed = control.disarm() if call else False
     begun = time.monotonic()
@@ -90,18 +91,24 @@ def outcome(step: Callable[[], bool]) -> str:
 
 
 def forever() -> None:
-    """Does all steps again and again until a line comes in, and says what was worst."""
-    worst, number = "right", 1
+    """Does all steps again and again until a line comes in. Says when the daemon has computed a value, and at the end
+    what was worst, and when each value came.
+    """
+    worst, number, answers = "right", 1, list[float]()
     while not select.select([sys.stdin], [], [], 0)[0]:
         number += 1
         for name, step in steps(number).items():
             begun = time.monotonic()
             end = outcome(step)
+            if end == "right" and name in _COMPUTES:
+                if not answers:
+                    print("answered", flush=True)
+                answers.append(time.monotonic())
             if time.monotonic() - begun > DEADLINE_SECONDS:
                 end = "hang"
             if end.partition(":")[0] in ("wrong", "raw", "hang"):
                 worst = f"{end} ({name})"
-    print(worst)
+    print(json.dumps({"worst": worst, "answers": answers}))
 
 
 def main() -> None:

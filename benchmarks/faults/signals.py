@@ -1,5 +1,10 @@
-"""SIGKILL and SIGSTOP at random moments, under four clients."""
+"""SIGKILL and SIGSTOP at random moments, under four clients.
 
+The next good answer is the next value that the daemon computes: for each of those clients, and for a program that
+starts when the daemon is back.
+"""
+
+import json
 import random
 import signal
 import subprocess
@@ -7,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.faults.result import Result
 from benchmarks.faults.stage import Stage, stage
@@ -23,6 +29,10 @@ def signals(folder: Path, rounds: int) -> Iterator[Result]:
         for number in (signal.SIGKILL, signal.SIGSTOP):
             result = Result(f"{number.name} under {CLIENTS} clients")
             clients = [_client(there) for _ in range(CLIENTS)]
+            for client in clients:
+                assert client.stdout is not None
+                client.stdout.readline()  # its first answer, or its end
+            moments = list[tuple[float, float]]()  # of a signal, and of the end of what it did
             for count in range(rounds):
                 time.sleep(chance.uniform(0.0, 1.0))
                 assert there.daemon is not None
@@ -34,12 +44,21 @@ def signals(folder: Path, rounds: int) -> Iterator[Result]:
                 else:
                     there.daemon.wait()
                     there.serve()
+                moments.append((begun, time.monotonic()))
                 down, told = time.monotonic() - begun, there.turn()
-                result.add(
-                    f"{number.name} {count}", {**told, "good": down + (told.get("first") or told["good"] or 0.0)}
-                )
+                good = told.get("first") or told["good"]
+                result.add(f"{number.name} {count}", {**told, "good": good and down + good})
             for client in clients:
-                result.add("a client", {"steps": {"calls": _ended(client)}, "good": None}, failed=False)
+                told = _ended(client)
+                result.add("a client", {"steps": {"calls": told["worst"]}, "good": None}, failed=False)
+                for count, (begun, over) in enumerate(moments):
+                    good = next((at for at in told["answers"] if at > over), None)
+                    if good is not None:
+                        result.good.append(good - begun)
+                    elif count < rounds - 1:  # after the last one, they are told to end
+                        result.add(
+                            f"{number.name} {count}", {"steps": {"a client": "hang"}, "good": None}, failed=False
+                        )
             yield result
 
 
@@ -56,12 +75,16 @@ def _client(there: Stage) -> "subprocess.Popen[str]":
     )
 
 
-def _ended(client: "subprocess.Popen[str]") -> str:
-    """How the calls of a client ended, which is told to end."""
+def _ended(client: "subprocess.Popen[str]") -> dict[str, Any]:
+    """What a client says that is told to end."""
     try:
         out, _ = client.communicate("end\n", 60)
     except subprocess.TimeoutExpired:
         client.kill()
         client.communicate()
-        return "hang"
-    return out.strip() or f"raw: the client died with status {client.returncode}"
+        return {"worst": "hang", "answers": []}
+    found: dict[str, Any] = json.loads(out or "null") or {
+        "worst": f"raw: the client died with status {client.returncode}",
+        "answers": [],
+    }
+    return found

@@ -13,8 +13,9 @@ from jitclient.sessions.handshake import ask
 from jitclient.settings import Settings
 from jitclient.wire.messages import Status, Verb
 
-LEAK_BYTES = 400_000
-"""What the planted leak leaves on the daemon for each function; growth of half of that is noticed."""
+LEAK_BYTES = 100_000
+"""What the planted leak leaves on the daemon for each function; growth of half of that is noticed. Ten thousand leave
+1 GB, which is half of what a soak may take."""
 
 _MANY = 4000  # with fewer, the daemon still warms up
 _OPTIONS = ("--program-memory", "16")  # programs soon fill their share, and leave it
