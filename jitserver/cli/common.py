@@ -1,5 +1,6 @@
 """Shared by all commands: find the daemon, ask it, and print for people or as JSON."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -81,8 +82,11 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
 
 def not_running(reason: str) -> NoReturn:
     """Says that no daemon runs, and ends the command."""
+    address = ""
+    with contextlib.suppress(DaemonUnavailable):  # there can be none
+        address = str(chosen())
     report(
-        {"running": False, "address": str(chosen()), "reason": reason},
+        {"running": False, "address": address, "reason": reason},
         lambda: click.echo(f"jitserver is not running: {reason}", err=True),
     )
     sys.exit(NOT_RUNNING)

@@ -169,6 +169,17 @@ def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Pat
     assert str(short_path / "jitserver") in warning
 
 
+def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: Any) -> None:
+    for name in ("jitserver", f"jitserver-{os.getuid()}", ".cache"):
+        (short_path / name).write_text("in the way")
+    env = {"JITSERVER_ADDRESS": "", **dict.fromkeys(("XDG_RUNTIME_DIR", "TMPDIR", "HOME"), str(short_path))}
+    for command in ("start", "status", "stop", "serve"):
+        done = cli(command, env=env)
+        assert done.returncode in (1, 3), command
+        assert "there can be no folder for a daemon's socket" in done.stderr, command
+        assert "Traceback" not in done.stderr, command
+
+
 def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
     short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

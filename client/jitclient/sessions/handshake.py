@@ -176,7 +176,7 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
     except DaemonUnavailable:
         from jitclient.sessions import launch  # not needed if a daemon answers
 
-        address = _addresses(chosen)[0]
+        address = default_addresses(chosen.address)[0]
         if sys.platform != "linux":
             raise DaemonUnavailable(_NEEDS_LINUX) from None
         if chosen.autostart:
@@ -226,7 +226,7 @@ def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address
     far = remote(chosen.address)
     if far is not None:
         return far.connect()[0], far
-    addresses = _addresses(chosen)
+    addresses = default_addresses(chosen.address)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect(min(patience, _CONNECT_SECONDS)), address
@@ -239,13 +239,6 @@ def _over(sock: socket.socket, patience: float) -> "ClientConnection":
     from jitclient.wire.stream import WireStream
 
     return ClientConnection(WireChannel(WireStream(sock)), patience)
-
-
-def _addresses(chosen: Settings) -> list[Address]:
-    try:
-        return default_addresses(chosen.address)
-    except OSError as error:
-        raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
 def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | None", patience: float) -> Welcome:

@@ -182,10 +182,18 @@ def user_name() -> str | None:
 
 
 def default_addresses(address: str | None) -> list[Address]:
-    """The addresses to try, in order: the configured one, or the user's and then the system's."""
+    """The addresses to try, in order: the configured one, or the user's and then the system's.
+
+    Raises:
+        SettingsError: the configured one is none.
+        DaemonUnavailable: there can be none.
+    """
     if address is not None:
         return [Address.parse(address)]
-    return [each for each in (user_address(), system_address()) if each is not None]
+    try:
+        return [each for each in (user_address(), system_address()) if each is not None]
+    except OSError as error:
+        raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
 
 
 def open_lock(path: Path, mode: str = "a+") -> IO[str]:
