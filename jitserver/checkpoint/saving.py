@@ -111,7 +111,10 @@ def _without_arrays(tree: TreeState, why: str) -> Manifest:
 def _turn(value: Any) -> tuple[bool, int]:
     if isinstance(value, Failed) or value.is_deleted():
         return False, 0
-    return not device_arrays.is_ready(value), value.nbytes
+    try:
+        return not device_arrays.is_ready(value), value.nbytes
+    except Exception:  # writing it says why, or succeeds; the others must not be lost
+        return True, value.nbytes
 
 
 def _no_room(error: OSError) -> Failure:

@@ -44,6 +44,7 @@ class Engine:
         world.watch()
         output.watch()
         context.start_backend()  # now, not during the first call
+        context.start_thread()  # the one that saves arrays at the end
         context.packages()  # now, not once for each client that comes at once
 
     # ---- calls and arrays

@@ -51,7 +51,9 @@ def test_what_goes_wrong_is_counted(end: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [["sweep", "--call", "connect", "--call", "recvmsg"], ["signals"], ["flips"]])
+@pytest.mark.parametrize(
+    "part", [["sweep", "--call", "connect", "--call", "recvmsg", "--call", "read"], ["signals"], ["flips"]]
+)
 def test_a_short_form_of_it_holds(part: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "faults", *part, "--quick", "--json"],

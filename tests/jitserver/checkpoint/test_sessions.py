@@ -176,6 +176,23 @@ def test_an_array_that_is_still_computed_delays_no_other(
     assert written == [2, 20, 30, 10]
 
 
+def test_an_array_that_cannot_be_asked_whether_it_is_ready_is_saved_last(
+    daemon: Daemon, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, real = daemon.begin({1: jnp.zeros(2), 2: jnp.zeros(3), 3: jnp.zeros(4)}), device_arrays.is_ready
+
+    def is_ready(array: Any) -> bool:
+        if len(array) == 3:
+            raise RuntimeError("random_device could not be read")
+        return real(array)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(device_arrays, "is_ready", is_ready)
+        following = daemon.restart()
+    assert written == [2, 4, 3]
+    assert [len(following.back(session).array(handle)) for handle in (1, 2, 3)] == [2, 3, 4]
+
+
 def test_an_array_that_there_is_no_time_for_fails_with_the_reason(daemon: Daemon) -> None:
     session = daemon.begin({1: jnp.arange(3)})
     following = daemon.restart(time.monotonic() - 1)
