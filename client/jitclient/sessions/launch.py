@@ -111,13 +111,9 @@ def keep_start(address: Address) -> None:
     if _INHERITED_LOCK in os.environ:
         return
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open_lock(_start_lock(address)) as file:
+    with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):  # another starts a daemon
+        _locked(file, fcntl.LOCK_EX, _POLL_SECONDS / 2)  # not at once: clients that look have it for a moment
         lock = os.dup(file.fileno())
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, and starts a daemon
-        os.close(lock)
-    else:
         os.set_inheritable(lock, True)
         os.environ[_INHERITED_LOCK] = str(lock)
 
@@ -133,9 +129,14 @@ def _start_lock(address: Address) -> Path:
     return address.path.with_suffix(".start")
 
 
-def _locked(lock: IO[str], kind: int) -> bool:
-    """Lock the file; return whether another process had it."""
-    deadline = time.monotonic() + START_SECONDS
+def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
+    """Lock the file; return whether another process had it.
+
+    Raises:
+        DaemonUnavailable: another has it for so many seconds, by default those that a start may take.
+    """
+    seconds = START_SECONDS if seconds is None else seconds
+    deadline = time.monotonic() + seconds
     waited = False
     while True:
         try:
@@ -144,7 +145,7 @@ def _locked(lock: IO[str], kind: int) -> bool:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise DaemonUnavailable(
-                    f"another process holds {lock.name} locked, but has started no daemon in {START_SECONDS:.0f} s"
+                    f"another process holds {lock.name} locked, but has started no daemon in {seconds:.0f} s"
                 ) from None
         waited = True
         time.sleep(_POLL_SECONDS)

@@ -108,6 +108,19 @@ def test_a_daemon_that_becomes_another_program_is_waited_for_until_that_serves(t
         process.communicate("\n")
 
 
+def test_a_client_that_looks_whether_one_comes_up_keeps_no_daemon_from_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(tmp_path / "d.start", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
+        launch.keep_start(Address(tmp_path / "d.sock"))
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        launch.let_start()
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
 def test_where_another_brings_one_up_nothing_is_kept(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with open(tmp_path / "d.start", "a") as lock:
