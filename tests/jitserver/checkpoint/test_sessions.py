@@ -190,7 +190,8 @@ def test_an_array_that_cannot_be_asked_whether_it_is_ready_is_saved_last(
         patched.setattr(device_arrays, "is_ready", is_ready)
         following = daemon.restart()
     assert written == [2, 4, 3]
-    assert [len(following.back(session).array(handle)) for handle in (1, 2, 3)] == [2, 3, 4]
+    back = following.back(session)
+    assert [len(back.array(handle)) for handle in (1, 2, 3)] == [2, 3, 4]
 
 
 def test_an_array_that_there_is_no_time_for_fails_with_the_reason(daemon: Daemon) -> None:
