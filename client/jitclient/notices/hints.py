@@ -1,7 +1,5 @@
 """A line of advice under the errors of common mistakes. The error itself is unchanged."""
 
-from collections.abc import Iterable
-
 _LOOPS = "jax.lax.fori_loop or jax.lax.scan"
 
 _BY_CLASS = {
@@ -34,7 +32,7 @@ _BY_TEXT = {
 def add_hint(error: BaseException) -> None:
     """Adds a note with advice to an error if a common mistake causes it."""
     hint = _hint_for(error)
-    if hint is not None and hint not in _notes(error):
+    if hint is not None and hint not in getattr(error, "__notes__", ()):
         error.add_note(hint)
 
 
@@ -45,8 +43,3 @@ def _hint_for(error: BaseException) -> str | None:
     said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a user's __str__ may raise anything
     found = [hint for text, hint in _BY_TEXT.items() if text in said]
     return f"hint: {found[0]}" if found else None
-
-
-def _notes(error: BaseException) -> Iterable[str]:
-    notes: Iterable[str] = getattr(error, "__notes__", ())
-    return notes

@@ -13,12 +13,7 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 def jit_shardings(
     options: JitOptions, structure: tree.Structure, ref: values.Ref = values.nowhere
 ) -> JitShardings | None:
-    """The shardings of the arguments' leaves and of the results; None if the keywords do not specify them.
-
-    Raises:
-        CaptureError: they cannot be sent.
-        ValueError: they do not match the arguments.
-    """
+    """The shardings of the arguments' leaves and of the results; None if the keywords do not specify them."""
     if not options.about_devices():
         return None
     one = _one_device(options)
@@ -39,13 +34,7 @@ def objects_in(options: JitOptions) -> list[Any]:
 
 
 def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any]:
-    """JAX's shardings, for each leaf of the results.
-
-    Raises:
-        CaptureError: processes may differ in the order of the results.
-        ValueError: the tree is not a prefix of that of the results.
-        Incompatible: they need more devices than this process has.
-    """
+    """JAX's shardings, for each leaf of the results; ValueError if the tree is not a prefix of that of the results."""
     if tree.leaf_order(tree.structure_of(out_tree)) is not None:
         raise CaptureError("its keywords have shardings for leaves of a class whose order differs between processes")
     leaves = [message and shardings.to_jax(message) for message in outputs.leaves]
@@ -53,12 +42,7 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
 
 
 def places(device: Any, structure: tree.Structure) -> tuple[Sharding | None, ...]:
-    """Where `device_put` is to put each leaf of a tree; None for those that may stay where they are.
-
-    Raises:
-        CaptureError: a sharding cannot be sent.
-        ValueError: `device` is not a prefix of the tree, or has leaves that are no places.
-    """
+    """Where `device_put` is to put each leaf of a tree; None for those that may stay where they are."""
     if device is None:
         return (None,) * tree.size(structure)
     leaves, prefix = _prefix(device)

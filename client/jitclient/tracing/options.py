@@ -1,5 +1,6 @@
 """The keywords of `jax.jit`, applied to the arguments of a call."""
 
+import contextlib
 import dataclasses
 import inspect
 import warnings
@@ -34,14 +35,14 @@ class JitOptions:
 
     @classmethod
     def of(cls, fun: Callable[..., Any], given: Mapping[str, Any]) -> "JitOptions":
-        """The options for `fun` from the user's keywords.
-
-        Raises:
-            TypeError: a keyword is unknown or has a wrong type, or jit does not accept the function.
-            ValueError: a position or name is not one of the function's arguments, or is both static and donated.
-        """
-        _check_function(fun)
-        signature = _signature(fun)
+        """The options for `fun` from the user's keywords; TypeError or ValueError where `jax.jit` raises them."""
+        if isinstance(fun, staticmethod):
+            raise TypeError(f"staticmethod arguments are not supported, got {fun}")
+        if inspect.isgeneratorfunction(fun):
+            raise TypeError(f"Expected a function, got a generator function: {fun}")
+        signature = None
+        with contextlib.suppress(TypeError, ValueError):
+            signature = inspect.signature(fun)
         if signature is None and given.get("donate_argnames") is not None:
             raise ValueError(
                 f"Getting the signature of function {fun} failed. Pass donate_argnums instead of donate_argnames."
@@ -51,15 +52,11 @@ class JitOptions:
             numbers, names = given.get(f"{kind}_argnums"), given.get(f"{kind}_argnames")
             numbers, names = _completed(signature, f"{kind}_arg", numbers, names)
             options[f"{kind}_argnums"], options[f"{kind}_argnames"] = numbers, names
-        made = cls(**options)
-        made._check_apart()
-        return made
-
-    def _check_apart(self) -> None:
         for kind in ("argnames", "argnums"):
-            both = set(getattr(self, f"static_{kind}")) & set(getattr(self, f"donate_{kind}"))
+            both = {*options[f"static_{kind}"]} & {*options[f"donate_{kind}"]}
             if both:
                 raise ValueError(f"static_{kind} and donate_{kind} cannot intersect; both have {sorted(both)[0]!r}")
+        return cls(**options)
 
     def check_devices(self, fun: Callable[..., Any]) -> None:
         """Raises and warns as `jax.jit` does for the keywords about devices. Imports jax if there are any."""
@@ -86,11 +83,7 @@ class JitOptions:
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
-        """The dynamic arguments of a call, and the static ones by position or name.
-
-        Raises:
-            ValueError: a static argument is not hashable.
-        """
+        """The dynamic arguments of a call, and the static ones by position or name."""
         if not self.static_argnums and not self.static_argnames:
             return tuple(args), dict(kwargs), ()
         numbers = {n % len(args) if n < 0 else n for n in self.static_argnums if -len(args) <= n < len(args)}
@@ -120,13 +113,6 @@ def joined(
     return tuple(args), kwargs
 
 
-def _check_function(fun: Callable[..., Any]) -> None:
-    if isinstance(fun, staticmethod):
-        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
-    if inspect.isgeneratorfunction(fun):
-        raise TypeError(f"Expected a function, got a generator function: {fun}")
-
-
 def _check_hashable(where: int | str, value: Any) -> None:
     try:
         hash(value)
@@ -135,13 +121,6 @@ def _check_hashable(where: int | str, value: Any) -> None:
             f"Non-hashable static arguments are not supported: argument {where!r} is a {type(value).__qualname__}, "
             f"which cannot be hashed ({error})"
         ) from error
-
-
-def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
 
 
 def _completed(
@@ -153,7 +132,14 @@ def _completed(
         return given_numbers or (), given_names or ()
     parameters = list(signature.parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    _check_known(parameters, positional, given_numbers or (), given_names or (), what)
+    open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if not open_ended and any(not -len(positional) <= n < len(positional) for n in given_numbers or ()):
+        raise ValueError(f"{what}nums is {given_numbers}, but the function has {len(positional)} positional arguments")
+    unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    strangers = [n for n in given_names or () if n in unnamed or not (any_name or n in signature.parameters)]
+    if strangers:
+        raise ValueError(f"{what}names has {strangers[0]!r}, which is no argument of the function")
     if given_numbers is None and given_names is not None:
         given_numbers = tuple(n for n, p in enumerate(positional) if p.name in given_names)
     elif given_names is None and given_numbers is not None:
@@ -161,24 +147,6 @@ def _completed(
         keywordable = [(n, p) for n, p in enumerate(positional) if p.kind is p.POSITIONAL_OR_KEYWORD]
         given_names = tuple(p.name for n, p in keywordable if n in given_numbers)
     return given_numbers or (), given_names or ()
-
-
-def _check_known(
-    parameters: list[inspect.Parameter],
-    positional: list[inspect.Parameter],
-    numbers: tuple[int, ...],
-    names: tuple[str, ...],
-    what: str,
-) -> None:
-    open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if not open_ended and any(not -len(positional) <= n < len(positional) for n in numbers):
-        raise ValueError(f"{what}nums is {numbers}, but the function has {len(positional)} positional arguments")
-    unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    known = {p.name for p in parameters} - unnamed
-    strangers = [name for name in names if name in unnamed or not (any_name or name in known)]
-    if strangers:
-        raise ValueError(f"{what}names has {strangers[0]!r}, which is no argument of the function")
 
 
 def _integers(value: Any, name: str) -> tuple[int, ...]:

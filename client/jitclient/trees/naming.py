@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jitclient.codec import values
-from jitclient.trees import static_leaves, tree
+from jitclient.trees import tree
 from jitclient.trees.static_leaves import StaticLeaf
 
 
@@ -52,7 +52,7 @@ def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
     if kind is type(None):
         return "None"
     if kind is StaticLeaf:
-        return f"{static_leaves.value_of(meta)!r}"
+        return f"{meta[1]!r}"
     kept = f"; {meta!r}" if meta and values.is_self_contained(meta) else ""
     return f"{kind.__name__}({', '.join(texts)}{kept})"
 

@@ -14,16 +14,11 @@ from jitclient.errors import CaptureError
 
 
 class NodeOrder(NamedTuple):
-    """The attributes that a class flattens, in the order of this process.
-
-    Attributes:
-        children: the attribute of each child.
-        meta: the attribute of each value in the metadata, "" if no attribute holds it; None if the metadata is not
-            simply a tuple of attributes.
-    """
+    """The attributes that a class flattens, in the order of this process."""
 
     children: tuple[str, ...]
     meta: tuple[str, ...] | None
+    """That of each value in the metadata, "" if none holds it; None if the metadata is no such tuple."""
 
     @property
     def sorted(self) -> "NodeOrder":
@@ -55,9 +50,7 @@ class _Named:
 
 
 def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
-    """The order of a node's `count` children and its metadata in this process; None if it is the same in all
-    processes, or if it is unknown because the children have no names.
-    """
+    """The order of a node's `count` children and its metadata here; None if it is the same everywhere, or unknown."""
     if issubclass(kind, tuple) or dataclasses.is_dataclass(kind):
         return None
     if count + (len(meta) if type(meta) is tuple else 0) < 2:
@@ -101,11 +94,7 @@ def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
 
 @functools.lru_cache(maxsize=1024)
 def of_named_tuple(kind: Any) -> NodeOrder | None:
-    """How JAX flattens a named tuple that is registered as a node; None if it is not registered.
-
-    Raises:
-        CaptureError: it cannot be determined.
-    """
+    """How JAX flattens a named tuple that is registered as a node; None if it is not registered."""
     try:
         fields = tuple.__new__(kind, map(_Named, kind._fields))
         children, meta = _flattened(fields)

@@ -17,14 +17,9 @@ class StaticLeaf:
         self.meta = (type(value), value)  # 1, 1.0 and True are equal, but make different programs
 
 
-def value_of(meta: tuple[type, Any]) -> Any:
-    """The value in the metadata of the node."""
-    return meta[1]
-
-
 @functools.cache
 def register() -> None:
     """Registers them with JAX. Imports jax."""
     from jax import tree_util
 
-    tree_util.register_pytree_node(StaticLeaf, lambda leaf: ((), leaf.meta), lambda meta, _: value_of(meta))
+    tree_util.register_pytree_node(StaticLeaf, lambda leaf: ((), leaf.meta), lambda meta, _: meta[1])

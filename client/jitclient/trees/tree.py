@@ -85,9 +85,7 @@ def treedef_of(structure: Structure) -> Any:
         static_leaves.register()
     elif kind not in _BUILTIN:
         register_late(kind)
-    meta = list(meta) if kind is dict else meta
-    data = None if kind is type(None) else (kind, meta)
-    if data is None:
+    if kind is type(None):
         return tree_util.tree_structure(None)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         order = node_order.of_named_tuple(kind)
@@ -95,7 +93,7 @@ def treedef_of(structure: Structure) -> Any:
             parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
             return tree_util.tree_structure(node_order.named_tuple(kind, order, meta, parts))
     return tree_util.PyTreeDef.from_node_data_and_children(
-        tree_util.default_registry, data, list(map(treedef_of, children))
+        tree_util.default_registry, (kind, list(meta) if kind is dict else meta), list(map(treedef_of, children))
     )
 
 
@@ -117,11 +115,7 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 
 
 def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
-    """The bytes of a structure. `rest` encodes references to what cannot be encoded.
-
-    Raises:
-        CaptureError: a node's class or `meta` can neither be sent nor found in the capture.
-    """
+    """The bytes of a structure. `rest` encodes references to what cannot be encoded, or raises a CaptureError."""
     return values.to_bytes(_data_of(structure, ref, rest))
 
 
@@ -144,12 +138,7 @@ def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values
 
 
 def decode(data: bytes, deref: values.Deref) -> Structure:
-    """The structure of bytes, in the order of this process.
-
-    Raises:
-        CaptureError: a class flattens to other attributes here.
-        ProtocolError: the bytes are invalid, or refer to what this process does not have.
-    """
+    """The structure of bytes, in the order of this process; CaptureError if a class has other attributes here."""
     with values.refusing_depth():
         return _structure_of(values.read(data), deref)
 
@@ -238,29 +227,25 @@ _NODES = (*_BUILTIN, StaticLeaf)
 
 def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     kind = type(tree)
-    if kind not in _NODES:  # first, as most are leaves
-        if issubclass(kind, tuple) and hasattr(tree, "_fields"):
-            return Branch(kind, None, tuple([_flatten(item, leaves) for item in tree]))
+    if kind not in _NODES and not (issubclass(kind, tuple) and hasattr(tree, "_fields")):  # first, as most are leaves
         leaves.append(tree)
         return LEAF
-    if kind in (list, tuple):
-        return Branch(kind, None, tuple([_flatten(item, leaves) for item in tree]))
-    if tree is None:
-        return Branch(kind, None, ())
-    if kind is collections.OrderedDict:
-        return Branch(kind, tuple(tree), tuple([_flatten(item, leaves) for item in tree.values()]))
-    if kind is StaticLeaf:
-        return Branch(kind, tree.meta, ())
-    keys = _sorted_keys(tree)
-    meta = keys if kind is dict else (tree.default_factory, keys)
-    return Branch(kind, meta, tuple([_flatten(tree[key], leaves) for key in keys]))
-
-
-def _sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
-    try:
-        return tuple(sorted(tree))
-    except TypeError as error:
-        raise ValueError(f"the keys of a dict in a tree must be comparable: {list(tree)!r:.200}") from error
+    meta: Any = None
+    items: Any = tree
+    if kind in (dict, collections.defaultdict):
+        try:
+            keys = tuple(sorted(tree))
+        except TypeError as error:
+            raise ValueError(f"the keys of a dict in a tree must be comparable: {list(tree)!r:.200}") from error
+        meta = keys if kind is dict else (tree.default_factory, keys)
+        items = [tree[key] for key in keys]
+    elif kind is collections.OrderedDict:
+        meta, items = tuple(tree), tree.values()
+    elif kind is StaticLeaf:
+        meta, items = tree.meta, ()
+    elif tree is None:
+        items = ()
+    return Branch(kind, meta, tuple([_flatten(item, leaves) for item in items]))
 
 
 def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
@@ -271,7 +256,7 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
     if kind is type(None):
         return None
     if kind is StaticLeaf:
-        return static_leaves.value_of(meta)
+        return meta[1]
     if kind in (dict, collections.OrderedDict):
         return kind(zip(meta, parts, strict=True))
     if kind is collections.defaultdict:

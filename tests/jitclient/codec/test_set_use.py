@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
+from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, uses_of_order
 
 NAMES = {"a", "b"}
 
@@ -15,7 +15,7 @@ def _kind(fun):
     def order_of(constant):
         return None if all(isinstance(item, int) for item in constant) else SEEDED
 
-    kinds = {kind for kind, _ in uses_of_order([fun.__code__], Sets(names={"NAMES": SEEDED}), order_of)}
+    kinds = {kind for kind, _ in uses_of_order([fun.__code__], {"NAMES": SEEDED}, order_of)}
     return UNKNOWN if UNKNOWN in kinds else SEEDED if kinds else None
 
 

@@ -7,8 +7,6 @@ from jitclient.codec.graph.nodes import Node, Value, nodes_in, type_name
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import AmbientInput
 
-Edge = tuple[Node, str]
-
 
 def raise_needed(roots: Value, allow_ambient: bool = False, calls_back: bool = False) -> AmbientInput | None:
     """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned.
@@ -47,12 +45,16 @@ def _trap(failed: Node, came_from: dict[Node, tuple[Node | None, str]]) -> None:
         whole.fills, whole.needs = [], []
 
 
-def _sure_edges(node: Node) -> Iterator[Edge]:
-    """What is needed whenever a node is; methods of a class may never be called."""
-    if node.op == "class":
-        args, label = node.args[:4], "base"
-    else:
-        args, label = node.args, _label_of_making(node)
+def _sure_edges(node: Node) -> Iterator[tuple[Node, str]]:
+    """What is needed whenever a node is, and what that is of it; methods of a class may never be called."""
+    args, label = node.args, ""
+    match node.op:
+        case "class":
+            args, label = args[:4], "base"
+        case "bind":
+            label = f"global {args[1]}"
+        case "patch":
+            label = ".".join((f"global {args[1]}", *args[2]))
     for child in nodes_in(args):
         yield child, label
     for fill in node.fills:
@@ -62,14 +64,6 @@ def _sure_edges(node: Node) -> Iterator[Edge]:
     for child, lenient in node.needs:
         if not lenient:
             yield child, ""
-
-
-def _label_of_making(node: Node) -> str:
-    if node.op == "bind":
-        return f"global {node.args[1]}"
-    if node.op == "patch":
-        return ".".join((f"global {node.args[1]}", *node.args[2]))
-    return ""
 
 
 def _place_in(args: Value, child: Node) -> str:

@@ -54,6 +54,11 @@ class Node(Numbered):
         """Change what this is made from."""
         self.args, self._children = args, None
 
+    def leads_to(self) -> list["Node"]:
+        """What this is made from, completed with and needs."""
+        filled = [child for fill in self.fills for child in nodes_in(fill.args)]
+        return [*self.children(), *filled, *(need for need, _ in self.needs)]
+
 
 def nodes_in(value: Value) -> list[Node]:
     """The nodes that a value mentions."""
@@ -78,12 +83,8 @@ def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
 
 
 def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callable[[Any], Any]) -> bytes:
-    """The digest of all that can be reached from `start`, numbered in the order it is met.
-
-    Args:
-        start: where to begin.
-        parts: gives what an item consists of, as a value.
-        reference: gives the item that a part refers to, or None.
+    """The digest of all that can be reached from `start`, numbered in the order it is met: `parts` gives what an item
+    consists of, as a value, and `reference` the item that a part refers to, or None.
     """
     numbers: dict[Any, Reference] = {start: Reference(0)}
     order = [start]

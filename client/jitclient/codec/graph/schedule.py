@@ -67,7 +67,12 @@ class Schedule:
             return
         self._completed.add(node)
         for child, _ in node.needs:
-            self._make_if_possible(child)
+            if not self._can_make(child):
+                self._waiting.append((child, Fill("", [child])))
+                continue
+            self._make(child)
+            if self._making:
+                self._complete(child)
         for fill in node.fills:
             if not self._try_fill(node, fill):
                 self._waiting.append((node, fill))
@@ -82,25 +87,13 @@ class Schedule:
                 continue
             seen.add(node)
             self._complete(node)
-            todo += node.children()
-            todo += [child for fill in node.fills for child in nodes_in(fill.args)]
-            todo += [child for child, _ in node.needs]
+            todo += node.leads_to()
         if not self._making and not self._waiting:
             self._settled |= seen
 
-    def _make_if_possible(self, node: Node) -> bool:
-        if node.index is None:
-            if not self._can_make(node):
-                self._waiting.append((node, Fill("", [node])))
-                return False
-            self._make(node)
-        if self._making:
-            self._complete(node)
-        return True
-
     def _try_fill(self, node: Node, fill: Fill) -> bool:
         children = nodes_in(fill.args)
-        if not all(child.index is not None or self._can_make(child) for child in children):
+        if not all(map(self._can_make, children)):
             return False
         for child in children:
             self._make(child)
@@ -115,30 +108,26 @@ class Schedule:
         return True
 
     def _can_make(self, node: Node) -> bool:
-        """Whether an object can be made while those in `_making` are unfinished."""
-        return not self._making or not self._reaches(node, self._making)
-
-    def _reaches(self, node: Node, targets: set[Node]) -> bool:
-        """Whether making `node` needs one of `targets` to exist."""
+        """Whether an object is made, or can be while those in `_making` are unfinished."""
         seen: set[Node] = set()
-        todo = [node]
+        todo = [node] if self._making else []
         while todo:
             at = todo.pop()
-            if at in targets:
-                return True
+            if at in self._making:
+                return False
             if at not in seen and at.index is None:
                 seen.add(at)
                 todo += at.children()
-        return False
+        return True
 
     def _postpone_attributes(self, node: Node) -> None:
         """Attributes of a class that need the class itself are set once it exists."""
         now = []
         for pair in node.args[_ATTRIBUTES_OF_CLASS]:
-            if any(self._reaches(child, self._making) for child in nodes_in(pair)):
-                node.fill("set_attribute", *pair)
-            else:
+            if all(map(self._can_make, nodes_in(pair))):
                 now.append(pair)
+            else:
+                node.fill("set_attribute", *pair)
         args = list(node.args)
         args[_ATTRIBUTES_OF_CLASS] = now
         node.replace_args(args)

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from jitclient.codec.graph.nodes import Fill, Node, Value, nodes_in
-from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, uses_of_order
+from jitclient.codec.graph.set_use import SEEDED, UNKNOWN, Sets, bind, uses_of_order
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import COMPOUND, is_plain
 from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
@@ -31,17 +31,11 @@ def share_seed() -> None:
 
 
 class SetOrder(NamedTuple):
-    """How a function depends on the order of sets.
+    """How a function depends on the order of sets."""
 
-    Attributes:
-        is_seeded: the order follows from the hash seed and from `observed`; otherwise from nothing that has a name.
-        observed: a digest of the orders that its sets have in this process.
-        where: the name of the code, or what holds the set.
-    """
-
-    is_seeded: bool
-    observed: str
-    where: str
+    is_seeded: bool  # it follows from the hash seed and from `observed`; otherwise from nothing that has a name
+    observed: str  # a digest of the orders that its sets have in this process
+    where: str  # the name of the code, or what holds the set
 
     @property
     def key(self) -> tuple[str, int, str] | None:
@@ -60,8 +54,7 @@ def set_order(roots: Value) -> SetOrder | None:
         found.add_code_of(node)
         for name, value in _slots(node):
             found.add(node, name, value)
-    for value in _sets_in(roots):
-        found.add_unnamed(value, "a static value")
+    found.add_unnamed(roots, "a static value")
     uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
     if not uses:
         return None
@@ -75,7 +68,7 @@ class _Found:
 
     def __init__(self) -> None:
         self.codes: list[CodeType] = []
-        self.sets = Sets()
+        self.sets: Sets = {}
         self.unnamed: list[tuple[str, str]] = []
         self.orders: set[tuple[bytes, ...]] = set()
 
@@ -101,37 +94,21 @@ class _Found:
 
     def add(self, node: Node, name: Any, value: Value) -> None:
         """Note the sets in a value that a node holds under a name, or under none."""
-        whole = self._set_of(value)
-        if whole is None:
-            for inner in _sets_in(value):
-                self.add_unnamed(inner, _name_of(node))
-            return
-        kind = self.kind_of(whole)
-        if kind is None:
-            return
-        if name is None:
-            self.unnamed.append((kind, _name_of(node)))
-        elif isinstance(name, tuple):
-            self.sets.bind(self.sets.fast, name, kind)
+        whole = _set_of(value)
+        if name is None or whole is None:
+            self.add_unnamed(value, _name_of(node))
         else:
-            self.sets.bind(self.sets.names, name, kind)
+            bind(self.sets, name, self.kind_of(whole))
 
     def add_unnamed(self, value: Value, where: str) -> None:
-        """Note a set that code may reach in ways that its bytecode does not show."""
-        kind = self.kind_of(self._set_of(value))
-        if kind is not None:
-            self.unnamed.append((kind, where))
+        """Note the sets in a value that code may reach in ways that its bytecode does not show."""
+        self.unnamed += [(kind, where) for items in _sets_in(value) if (kind := self.kind_of(items)) is not None]
 
     def _may_observe(self, node: Node) -> bool:
         if _is_of_dataclass(node.obj) or str(node.obj.__globals__.get("__name__")).startswith("jax."):
             return False  # JAX's own closures (of axis names, say) make one program whatever the order
         closure = [fill.args[0] for cell in node.args[3] for fill in cell.fills]
-        return has_private_globals(node.obj) or any(self._set_of(value) is not None for value in closure)
-
-    def _set_of(self, value: Value) -> Any:
-        if type(value) is Node:
-            return value.obj if value.op in ("set", "frozenset") or _is_odd_set(value) else None
-        return value if type(value) is frozenset else None
+        return has_private_globals(node.obj) or any(_set_of(value) is not None for value in closure)
 
 
 def _is_of_dataclass(func: Any) -> bool:
@@ -140,35 +117,34 @@ def _is_of_dataclass(func: Any) -> bool:
     return func.__name__ in names and func.__code__.co_filename == "<string>"
 
 
-def _is_odd_set(node: Node) -> bool:
-    return node.op in ("call", "new") and isinstance(node.obj, (set, frozenset, weakref.WeakSet))
-
-
 def _is_hashed_by_value(item: Any) -> bool:
     if type(item) in (tuple, frozenset):
         return all(map(_is_hashed_by_value, item))
     return type(item) in _NUMBERS or type(item) in (str, bytes)
 
 
-def _sets_in(value: Value) -> Iterator[Value]:
-    """The sets that a value is, has inside or refers to."""
-    if type(value) is Node:
-        if value.op in ("set", "frozenset") or _is_odd_set(value):
-            yield value
-    elif type(value) is frozenset:
-        yield value
-    elif type(value) in COMPOUND:
+def _set_of(value: Value) -> Any:
+    """The set that a value is or stands for, or None."""
+    if type(value) is not Node:
+        return value if type(value) is frozenset else None
+    is_odd = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
+    return value.obj if is_odd or value.op in ("set", "frozenset") else None
+
+
+def _sets_in(value: Value) -> Iterator[Any]:
+    """The sets that a value is or stands for, or has inside."""
+    if type(value) in COMPOUND:
         for part in value:
             yield from _sets_in(part)
+    elif (found := _set_of(value)) is not None:
+        yield found
 
 
 def _reached(roots: Value) -> list[Node]:
     found = dict.fromkeys(nodes_in(roots))
     order = list(found)
     for node in order:  # grows while it is read
-        held = [*node.children(), *(need for need, _ in node.needs)]
-        held += [child for fill in node.fills for child in nodes_in(fill.args)]
-        for child in held:
+        for child in node.leads_to():
             if child not in found:
                 found[child] = None
                 order.append(child)

@@ -8,7 +8,6 @@ is bound to, to where it is used. What the pass does not understand counts as an
 
 import dis
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -23,46 +22,38 @@ Order = Callable[[frozenset[Any]], str | None]
 """The kind of a constant; None where its order is the same in every process."""
 
 
-@dataclass
-class Sets:
-    """Names that may be bound to sets, each with its kind. Those of locals are held by code."""
+Sets = dict[str | tuple[CodeType, str], str]
+"""Names that may be bound to sets, each with its kind. The name of a local has its code beside it."""
 
-    names: dict[str, str] = field(default_factory=dict)  # globals, cells and attributes
-    fast: dict[tuple[CodeType, str], str] = field(default_factory=dict)
 
-    def bind(self, names: dict[Any, str], name: Any, kind: Any) -> None:
-        """Note what a name may be bound to, beside what is known."""
-        if kind in (SEEDED, UNKNOWN, _VIEW) and names.get(name) != UNKNOWN:
-            names[name] = kind
-
-    def snapshot(self) -> tuple[dict[str, str], dict[tuple[CodeType, str], str]]:
-        """What is known now."""
-        return dict(self.names), dict(self.fast)
+def bind(sets: Sets, name: str | tuple[CodeType, str], kind: Any) -> None:
+    """Note what a name may be bound to, beside what is known."""
+    if kind in (SEEDED, UNKNOWN, _VIEW) and sets.get(name) != UNKNOWN:
+        sets[name] = kind
 
 
 def uses_of_order(codes: list[CodeType], sets: Sets, order_of: Order) -> list[tuple[str, str]]:
     """The kind of each set whose order these code objects may observe, with the name of the code that does."""
     everything = [inner for code in codes for inner in nested(code)]
     while True:
-        before = sets.snapshot()
+        before = dict(sets)
         read = [code for code in everything if _deals_with_sets(code) or _reads(code, sets)]
         found = [(kind, code.co_name) for code in read for kind in _Pass(code, sets, order_of).run()]
-        if sets.snapshot() == before:
+        if sets == before:
             return found
 
 
-_known: dict[int, tuple[CodeType, bool]] = {}
+_known: dict[int, tuple[CodeType, bool]] = {}  # keeps the code alive, so that no other comes to have its id
 
 
 def _deals_with_sets(code: CodeType) -> bool:
     """Whether code makes sets, of its own or of dictionaries; worked out once per code object."""
-    known = _known.get(id(code))
-    if known is None or known[0] is not code:
+    if id(code) not in _known:
         names = {*code.co_names} & {*_MAKERS, "keys", "items"}
         constants = any(map(_is_of_sets, code.co_consts))
         ops = {dis.opmap[op] for op in ("BUILD_SET", "SET_ADD", "SET_UPDATE")} & {*code.co_code[::2]}
-        known = _known[id(code)] = code, bool(names or constants or ops)
-    return known[1]
+        _known[id(code)] = code, bool(names or constants or ops)
+    return _known[id(code)][1]
 
 
 def _is_of_sets(constant: Any) -> bool:
@@ -72,9 +63,8 @@ def _is_of_sets(constant: Any) -> bool:
 
 
 def _reads(code: CodeType, sets: Sets) -> bool:
-    names = sets.names.keys()
-    is_read = not names.isdisjoint((*code.co_names, *code.co_freevars, *code.co_cellvars))
-    return is_read or any(owner is code for owner, _ in sets.fast)
+    is_read = not sets.keys().isdisjoint((*code.co_names, *code.co_freevars, *code.co_cellvars))
+    return is_read or any(name[0] is code for name in sets)
 
 
 _INSENSITIVE = frozenset({"len", "sorted", "isinstance", "issubclass", "bool", "any", "all"})
@@ -137,20 +127,20 @@ class _Pass:
         verb, _, scope = op.partition("_")
         if op.startswith("LOAD_FAST"):
             for name in value if isinstance(value, tuple) else (value,):
-                self._push(self._sets.fast.get((self._code, name)))
+                self._stack.append(self._sets.get((self._code, name)))
         elif verb == "LOAD" and scope in _SCOPED:
             self._load(step)
         elif op == "LOAD_CONST":
-            self._push(self._constant(value))
+            self._stack.append(self._constant(value))
         elif op in ("LOAD_ATTR", "LOAD_METHOD"):
             self._attribute(step)
         elif op.startswith("STORE_FAST"):
             self._store_fast(op, value if isinstance(value, tuple) else (value,))
         elif verb == "STORE" and scope in _SCOPED:
-            self._sets.bind(self._sets.names, value, self._pop())
+            bind(self._sets, value, self._pop())
         elif op == "STORE_ATTR":
             self._pop()
-            self._sets.bind(self._sets.names, value, self._pop())
+            bind(self._sets, value, self._pop())
         elif op in ("KW_NAMES", "CALL_KW", "CALL"):
             self._call(step)
         elif op == "BINARY_OP":
@@ -171,9 +161,6 @@ class _Pass:
 
     # ---- the stack
 
-    def _push(self, value: Any) -> None:
-        self._stack.append(value)
-
     def _pop(self) -> Any:
         return self._stack.pop() if self._stack else None
 
@@ -183,7 +170,7 @@ class _Pass:
     def _shuffle(self, op: str, depth: int) -> None:
         self._stack = [None] * (depth - len(self._stack)) + self._stack
         if op == "COPY":
-            self._push(self._stack[-depth])
+            self._stack.append(self._stack[-depth])
         else:
             self._stack[-depth], self._stack[-1] = self._stack[-1], self._stack[-depth]
 
@@ -209,7 +196,9 @@ class _Pass:
         if op in ("BUILD_TUPLE", "BINARY_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"):
             self._observe(*(value for value in values if type(value) is not tuple))
             is_function = op.endswith(("FUNCTION", "FUNCTION_ATTRIBUTE"))  # its annotations may name types of sets
-            self._push(_COMPREHENSION if _COMPREHENSION in types else types[0] if types and not is_function else None)
+            self._stack.append(
+                _COMPREHENSION if _COMPREHENSION in types else types[0] if types and not is_function else None
+            )
             return
         self._observe(*values)
         self._stack += [None] * (effect + taken)
@@ -225,22 +214,24 @@ class _Pass:
 
     def _load(self, step: dis.Instruction) -> None:
         name = str(step.argval)
-        kind: Any = self._sets.names.get(name)
+        kind: Any = self._sets.get(name)
         if kind is None and name in _INSENSITIVE | _MAKERS:
             kind = ("call", name)
         has_null = step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1
         self._stack += [kind, None] if has_null else [kind]  # `_call` looks at both places
 
     def _store_fast(self, op: str, names: tuple[str, ...]) -> None:
-        self._sets.bind(self._sets.fast, (self._code, names[0]), self._pop())
-        if op == "STORE_FAST_STORE_FAST":
-            self._sets.bind(self._sets.fast, (self._code, names[1]), self._pop())
-        elif len(names) > 1:
-            self._push(self._sets.fast.get((self._code, names[1])))
+        first, *second = ((self._code, name) for name in names)
+        bind(self._sets, first, self._pop())
+        for local in second:
+            if op == "STORE_FAST_STORE_FAST":
+                bind(self._sets, local, self._pop())
+            else:
+                self._stack.append(self._sets.get(local))
 
     def _attribute(self, step: dis.Instruction) -> None:
         owner, name = self._pop(), step.argval
-        value: Any = self._sets.names.get(name)
+        value: Any = self._sets.get(name)
         if owner in (SEEDED, UNKNOWN, _EMPTY):
             if name not in _TESTS | _CHANGES | _ALGEBRA:
                 self._observe(owner)
@@ -266,22 +257,23 @@ class _Pass:
     def _build_set(self, op: str, arg: int) -> None:
         if op == "BUILD_SET":
             items = self._take(arg)
-            self._push(_EMPTY if not arg else SEEDED if items == [_PLAIN] * arg else UNKNOWN)
+            self._stack.append(_EMPTY if not arg else SEEDED if items == [_PLAIN] * arg else UNKNOWN)
             return
         item = self._pop()
         kind = UNKNOWN if op == "SET_ADD" else item if item in (_EMPTY, SEEDED) else UNKNOWN
         self._stack = [None] * (arg - len(self._stack)) + self._stack
-        self._stack[-arg] = _worst(kind, self._stack[-arg])
+        kinds = kind, self._stack[-arg]
+        self._stack[-arg] = next(worst for worst in (UNKNOWN, SEEDED, _EMPTY) if worst in kinds)
 
     def _operate(self, step: dis.Instruction) -> None:
         values = self._take(2)
         if not step.argrepr.startswith(_OPERATORS):
             self._observe(*values)
-            self._push(None)
+            self._stack.append(None)
         elif {SEEDED, UNKNOWN, _VIEW, _EMPTY}.isdisjoint(v for v in values if type(v) is str):
-            self._push(None)
+            self._stack.append(None)
         else:
-            self._push(SEEDED if set(values) <= {SEEDED, _EMPTY} else UNKNOWN)
+            self._stack.append(SEEDED if set(values) <= {SEEDED, _EMPTY} else UNKNOWN)
 
     def _call(self, step: dis.Instruction) -> None:
         if step.opname == "KW_NAMES":
@@ -294,7 +286,7 @@ class _Pass:
         below = self._take(2)
         callee = next((value for value in below if type(value) is tuple), None)
         self._observe(*(value for value in below if value is not callee))
-        self._push(self._result(None if has_keywords else callee, arguments))
+        self._stack.append(self._result(None if has_keywords else callee, arguments))
         if has_keywords:
             self._observe(callee)
 
@@ -322,10 +314,6 @@ class _Pass:
                 return None
         self._observe(*arguments, callee)
         return None
-
-
-def _worst(*kinds: Any) -> Any:
-    return next(kind for kind in (UNKNOWN, SEEDED, _EMPTY) if kind in kinds)
 
 
 def _leads_to_raise(steps: list[dis.Instruction], at: int) -> bool:

@@ -37,12 +37,8 @@ def describes(*kinds: type) -> Callable[[Describer], Describer]:
 def describes_as(
     op: str, *kinds: type, by_name: bool = False
 ) -> Callable[[Callable[["Walker", Node, Any], None]], Describer]:
-    """Register how nodes of `op` are described that stand for objects of exactly these types.
-
-    Args:
-        op: what makes such an object.
-        kinds: the types; none where another describer calls this one.
-        by_name: whether an object that an installed module holds is captured by its name.
+    """Register how nodes of `op` are described that stand for objects of exactly these types; without types, for
+    another describer to call. `by_name`: an object that an installed module holds is captured by its name.
     """
 
     def register(describe: Callable[["Walker", Node, Any], None]) -> Describer:
@@ -105,12 +101,10 @@ class Walker:
 
     def cell_of_client(self, cell: CellType) -> Node:
         """The node of a cell, whose content is not described."""
-        node = self._known.get(id(cell))
-        if node is None:
-            node = self._known[id(cell)] = Node("cell", cell)
+        if id(cell) not in self._known:
+            self._known[id(cell)] = Node("cell", cell)
             self._alive.append(cell)
-        assert isinstance(node, Node)
-        return node
+        return self._known[id(cell)]  # type: ignore[no-any-return]
 
     def pairs(self, mapping: Mapping[Any, Any]) -> list[Value]:
         """The items of a mapping, as structure of a step."""
@@ -165,36 +159,30 @@ class Walker:
     def run(self) -> None:
         """Describe everything that is queued, and what that leads to."""
         while self._queue:
-            self._describe_queued()
-            for look in self._at_rest:
-                look()
-
-    def _describe_queued(self) -> None:
-        while self._queue:
             describe, node = self._queue.popleft()
             try:
                 describe()
             except RecursionError:
                 raise
             except Exception as error:  # describing may run any code of the object's
-                self._fail(node, as_capture_error(error, node.obj))
+                self._fail(node, error)
+            for look in () if self._queue else self._at_rest:
+                look()
 
     def code(self, func_code: Any) -> Node:
         """The node of a code object: equal code is one node."""
         blob = canonical_code(func_code, "docs" in self.options).blob
         return self.codes.setdefault(blob, Node("code", func_code, [blob]))
 
-    def failure(self, error: CaptureError, obj: Any) -> Node:
-        """A node for what cannot be captured; an error only if it is sure to be needed."""
-        node = Node("trap", obj)
-        self._fail(node, error)
-        return node
-
-    def _fail(self, node: Node, error: CaptureError) -> None:
+    def _fail(self, node: Node, error: Exception) -> Node:
+        """Have a node stand for what cannot be captured, which is an error only if it is sure to be needed."""
+        if not isinstance(error, CaptureError):  # the object did not let itself be looked at
+            error = CaptureError(f"{type_name(node.obj)} cannot be captured: {type(error).__name__}: {error}")
         node.op, node.error = "trap", error
         node.args = [isinstance(error, AmbientInput), str(error)]
         node.fills, node.needs = [], []
         self.failed.append(node)
+        return node
 
     def _described(self, obj: Any) -> Value:
         try:
@@ -205,11 +193,4 @@ class Walker:
         except RecursionError:
             raise
         except Exception as error:
-            return self.failure(as_capture_error(error, obj), obj)
-
-
-def as_capture_error(error: Exception, obj: Any) -> CaptureError:
-    """The error to report when an object did not let itself be looked at."""
-    if isinstance(error, CaptureError):
-        return error
-    return CaptureError(f"{type_name(obj)} cannot be captured: {type(error).__name__}: {error}")
+            return self._fail(Node("trap", obj), error)

@@ -8,7 +8,7 @@ function whose globals it is: the interpreter remembers where in it each name li
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -38,7 +38,7 @@ class Watch:
         self._bound: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._missing: list[tuple[dict[str, Any], str]] = []
         self._classes: list[type] = []
-        self._sizes: list[tuple[dict[str, Any], int]] = []
+        self._sizes: list[tuple[Sized, int]] = []
         self._cells: list[CellType] = []
         self._functions: list[FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
@@ -80,10 +80,10 @@ class Watch:
     def seal(self) -> None:
         """Begin to watch. Not earlier: looking at instances adds attributes to their classes."""
         self._watch_functions()
-        for cls in self._classes:
-            was = list(vars(cls).values())
-            self.checks.append(functools.partial(_values_are_same, vars(cls), was))
-            self._sizes.append((vars(cls), len(was)))  # type: ignore[arg-type]
+        for names in map(vars, self._classes):
+            was = list(names.values())
+            self.checks.append(lambda names=names, was=was: _are_same(names.values(), was))  # type: ignore[misc]
+            self._sizes.append((names, len(was)))
         if self._sizes:
             self.checks.append(lambda: all(len(names) == size for names, size in self._sizes))
         if self._files:
@@ -144,10 +144,6 @@ class Watch:
 
 def _are_same(now: Iterable[Any], was: Iterable[Any]) -> bool:
     return all(map(operator.is_, now, was))
-
-
-def _values_are_same(names: Any, was: list[Any]) -> bool:
-    return _are_same(names.values(), was)
 
 
 def _stat(path: str) -> tuple[int, int] | None:

@@ -38,17 +38,17 @@ class Refs:
         return any(level for _, level, _ in self.imports)
 
 
-_known: dict[int, tuple[CodeType, Refs]] = {}
+_known: dict[int, tuple[CodeType, Refs]] = {}  # keeps the code alive, so that no other comes to have its id
 
 
 def refs_of(code: CodeType) -> Refs:
     """What `code` reads by name; worked out once per code object."""
-    known = _known.get(id(code))
-    if known is None or known[0] is not code:
-        known = _known[id(code)] = (code, Refs())
+    if id(code) not in _known:
+        refs = Refs()
         for inner in nested(code):
-            _read(inner, known[1])
-    return known[1]
+            _read(inner, refs)
+        _known[id(code)] = code, refs
+    return _known[id(code)][1]
 
 
 def instructions(code: CodeType) -> list[dis.Instruction]:

@@ -40,18 +40,17 @@ class Canonical(NamedTuple):
         return tuple(_location(lasting(code)) for code in self.codes)
 
 
-_known: dict[tuple[int, bool], tuple[CodeType, Canonical]] = {}
+_known: dict[tuple[int, bool], Canonical] = {}  # each keeps its code alive, so that no other comes to have its id
 
 
 def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
     """The canonical form of `code`; depends on nothing else, so it is made once per process."""
     known = _known.get((id(code), keep_docs))
-    if known is None or known[0] is not code:
+    if known is None:
         codes: list[CodeType] = []
         blob = to_bytes(_body(code, keep_docs, codes))
-        known = (code, Canonical(blob, tuple(codes)))
-        _known[id(code), keep_docs] = known
-    return known[1]
+        known = _known[id(code), keep_docs] = Canonical(blob, tuple(codes))
+    return known
 
 
 def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:

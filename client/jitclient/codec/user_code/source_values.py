@@ -22,13 +22,8 @@ _MADE_BY = {"": FunctionType, "classmethod": classmethod, "property": property, 
 
 
 def unproved(code: CodeType, outline: Outline, live: dict[str, Any], package: str) -> list[str]:
-    """Names of a live module whose values its source may not give them.
-
-    Args:
-        code: the body of the module.
-        outline: what its statements show.
-        live: the namespace of the module.
-        package: what its relative imports are relative to.
+    """Names of a live module whose values its source may not give them, by the code of its body and what that shows.
+    Its relative imports are relative to `package`.
     """
     source = _Source(code, outline, live, package, live)
     names = [name for name in live if not name.startswith("__")]
