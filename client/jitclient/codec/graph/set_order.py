@@ -54,7 +54,7 @@ def set_order(roots: Value) -> SetOrder | None:
         found.add_code_of(node)
         for name, value in _slots(node):
             found.add(node, name, value)
-    found.add_unnamed(roots, "a static value")
+    found.add_unnamed(roots, None)
     uses = found.unnamed + uses_of_order(found.codes, found.sets, found.kind_of)
     if not uses:
         return None
@@ -96,13 +96,16 @@ class _Found:
         """Note the sets in a value that a node holds under a name, or under none."""
         whole = _set_of(value)
         if name is None or whole is None:
-            self.add_unnamed(value, _name_of(node))
+            self.add_unnamed(value, node)
         else:
             bind(self.sets, name, self.kind_of(whole))
 
-    def add_unnamed(self, value: Value, where: str) -> None:
+    def add_unnamed(self, value: Value, holder: Node | None) -> None:
         """Note the sets in a value that code may reach in ways that its bytecode does not show."""
-        self.unnamed += [(kind, where) for items in _sets_in(value) if (kind := self.kind_of(items)) is not None]
+        for items in _sets_in(value):
+            kind = self.kind_of(items)
+            if kind is not None:  # only then may the holder be asked for a name: that runs code of its own
+                self.unnamed.append((kind, "a static value" if holder is None else _name_of(holder)))
 
     def _may_observe(self, node: Node) -> bool:
         if _is_of_dataclass(node.obj) or str(node.obj.__globals__.get("__name__")).startswith("jax."):
