@@ -40,8 +40,8 @@ def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., An
     [hot] = [hot for hot in found["hottest"] if hot["label"] == "looked_at(f32[16,16])"]
     assert hot["calls"] == 7
     assert hot["seconds"] > 0
-    [session] = [session for session in found["sessions"] if session["pid"] == os.getpid()]
-    assert session["calls"] >= 7
+    # Tests that came before may have left another session of this process.
+    [session] = [one for one in found["sessions"] if one["pid"] == os.getpid() and one["calls"] >= 7]
     assert session["arrays"] >= 1
     assert session["array_bytes"] >= 1024
     assert "python" in session["program"]
