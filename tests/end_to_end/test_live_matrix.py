@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..jitclient.codec.test_matrix import KINDS, N_EDITS, write_kinds
+from ..jitclient.codec.test_matrix import EDITS, KINDS, NONE, write_kinds
 
 HERE = Path(__file__).parent
 
@@ -49,9 +49,9 @@ def live(tmp_path_factory, new_daemon):
     base = tmp_path_factory.mktemp("live")
     address = f"unix:{os.environ['XDG_RUNTIME_DIR']}/live.sock"
 
-    def call(name, *flags, edit=None):
-        write_kinds(base / name, edit=edit)
-        return call_all(base / name, address, *flags, seed=len(name), verify=edit is not None)
+    def call(name, *flags, edits=NONE):
+        write_kinds(base / name, edits=edits)
+        return call_all(base / name, address, *flags, seed=len(name), verify=bool(edits))
 
     with new_daemon(address):
         yield call
@@ -69,7 +69,7 @@ def again(live, first):
 
 @pytest.fixture(scope="module")
 def edited(live, first):
-    return [live(f"edit_{n}", "--compared", edit=n) for n in range(N_EDITS)]
+    return [live(f"edit_{n}", "--compared", edits=edits) for n, edits in enumerate(EDITS)]
 
 
 def test_there_are_many_kinds():

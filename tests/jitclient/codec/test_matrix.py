@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -34,6 +35,7 @@ KINDS = {
     **_read_kinds("kinds_jax"),
 }
 N_EDITS = max(len(kind["edits"]) for kind in KINDS.values())
+NONE = types.MappingProxyType({})
 
 
 def as_is(text):
@@ -84,9 +86,11 @@ TOGETHER = {
 }
 """All stability axes, in two processes."""
 
-EDITS = {f"edit_{n}": {"edits": dict.fromkeys(KINDS, n)} for n in range(N_EDITS)}
+EDITS = [{name: n for name, kind in KINDS.items() if n < len(kind["edits"])} for n in range(N_EDITS)]
+"""The number of each kind's edit, in one process after another."""
+
 ONE_EDIT = {"one_edit": {"edits": {name: n % len(kind["edits"]) for n, (name, kind) in enumerate(KINDS.items())}}}
-AXES = STABLE | TOGETHER | EDITS | ONE_EDIT
+AXES = STABLE | TOGETHER | {f"edit_{n}": {"edits": edits} for n, edits in enumerate(EDITS)} | ONE_EDIT
 
 
 def of_each_kind(axes, slow=()):
@@ -108,11 +112,11 @@ EDITED_PAIRS = [
 ]
 
 
-def write_kinds(folder, change=as_is, edits=None, kinds=KINDS):
+def write_kinds(folder, change=as_is, edits=NONE, kinds=KINDS):
     for name in kinds:
         kind = KINDS[name]
         files = {f"k_{name}.py": kind["source"], **kind.get("files", {})}
-        if edits is not None:
+        if name in edits:
             where, old, new = (f"k_{name}.py", *kind["edits"][edits[name]])[-3:]
             assert old in files[where], f"edit {edits[name]} of {name} edits nothing"
             files[where] = files[where].replace(old, new)
@@ -138,7 +142,7 @@ def work(mode, folder, out, *flags, base, seed=0, cwd=None):
     return json.loads((out / "report.json").read_text())
 
 
-def capture(base, name, kinds, change=as_is, edits=None, folder="", seed=0, cwd=None, flags=()):
+def capture(base, name, kinds, change=as_is, edits=NONE, folder="", seed=0, cwd=None, flags=()):
     root = base / name / folder / "kinds"
     write_kinds(root, change, edits, kinds)
     return work("capture", root, base / f"{name}.out", *flags, base=base, seed=seed, cwd=cwd)
