@@ -23,7 +23,7 @@ PROGRAM = TOP / "benchmarks" / "programs" / "classifier.py"
 SCRIPTS = sorted((TOP / "examples" / "scripts").glob("*.py"))
 _ARITHMETIC = "the script's arithmetic"
 _RUN = ("-m", "jitserver", "run", "--verbose")
-_WARMING_RUNS = 20
+_RUNS_UNTIL_ONE_IS_READY = 20
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -50,16 +50,16 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _compared(contenders: Crew, program: Path, folder: Path, rounds: int) -> Samples:
-    if OURS in contenders.workers:
-        contenders.attempt(OURS, lambda: _warm(program, contenders.environments[OURS], folder))
     takers = {
-        name: functools.partial(run, program, _RUN if name == OURS else (), contenders.environments[name], folder)
+        name: functools.partial(_run_by_helper if name == OURS else run, program, contenders.environments[name], folder)
         for name in contenders.workers
     }
+    if OURS in takers:
+        contenders.attempt(OURS, takers[OURS])
     return contenders.take_turns(f"{program.name} in fresh processes", takers, rounds)
 
 
-def run(program: Path, launcher: tuple[str, ...], env: dict[str, str], folder: Path) -> dict[str, Any]:
+def run(program: Path, env: dict[str, str], folder: Path, launcher: tuple[str, ...] = ()) -> dict[str, Any]:
     """Seconds of one run, and if it says so, those of them that its arithmetic takes once it is compiled."""
     start = time.perf_counter()
     command = [sys.executable, *launcher, str(program)]
@@ -78,14 +78,15 @@ def _arithmetic_of(program: Path, env: dict[str, str]) -> float:
     return float(output(["-m", "benchmarks.programs.again", str(program)], env, TOP))
 
 
-def _warm(program: Path, env: dict[str, str], folder: Path) -> None:
-    """Runs a script until a helper takes it that has imported what it imports."""
-    for _ in range(_WARMING_RUNS):
+def _run_by_helper(program: Path, env: dict[str, str], folder: Path) -> dict[str, Any]:
+    """The first run that a helper takes: while one begins again, without what it must not import, commands run in
+    processes of their own.
+    """
+    for _ in range(_RUNS_UNTIL_ONE_IS_READY):
         with contextlib.suppress(RuntimeError):
-            run(program, _RUN, env, folder)
-            return
+            return run(program, env, folder, _RUN)
         time.sleep(0.5)
-    run(program, _RUN, env, folder)
+    return run(program, env, folder, _RUN)
 
 
 def _end_helpers(runtime: Path) -> None:

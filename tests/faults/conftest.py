@@ -55,6 +55,15 @@ class Daemon:
                     found.append(path)
         return found
 
+    def sockets(self) -> list[Path]:
+        """Those of its descriptors that are sockets."""
+        found = []
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_socket():
+                    found.append(path)
+        return found
+
     def holdings(self) -> dict[str, int]:
         """What a client or peer could leave behind in it."""
         counts = self.counts()

@@ -301,13 +301,13 @@ def test_connections_are_bounded_and_those_beyond_are_told(
         peers = [peer_of(daemon.address) for _ in range(4)]
         for peer in peers:
             peer.hello()
-        held = len(daemon.descriptors())
+        held = len(daemon.sockets())
         with pytest.raises(DaemonUnavailable, match="as many connections as it may have"), client_of(daemon.address):
             works()
         client = start_client(daemon, LOCALLY, JITSERVER_FALLBACK="local")
         client.says("2.0")
         assert "as many connections as it may have" in client.ends()
-        until(lambda: len(daemon.descriptors()) == held, "the end of their connections")
+        until(lambda: len(daemon.sockets()) == held, "the end of their connections")
         more = [peer_of(daemon.address) for _ in range(15)]
         assert daemon.counts().sessions == 4
         more.append(peer_of(daemon.address))
