@@ -14,9 +14,10 @@ from jitserver.platform.shared_memory import Lent
 
 _encode = msgspec.msgpack.Encoder().encode
 
-Take = Callable[[int], HostArray]
-"""Reads the next attachment, of so many bytes."""
+Take = Callable[[int], HostArray | None]
+"""Reads the next attachment, of so many bytes. None: it was skipped."""
 
+_SKIPPED_BYTES = 1 << 20
 
 _MOST_AHEAD = 64
 """How many callbacks without results a program may be ahead of its client."""
@@ -42,6 +43,14 @@ class Lane:
     def attachments_of(self, block: int) -> Take:
         """A reader of the attachments of a message that names this block, or none (0)."""
         return self.lent.arguments(block) if block else self._read
+
+    def skip(self, nbytes: int) -> None:
+        """Reads an attachment, and keeps nothing of it."""
+        some = memoryview(bytearray(min(nbytes, _SKIPPED_BYTES)))
+        while nbytes:
+            part = some[: min(nbytes, _SKIPPED_BYTES)]
+            self._channel.recv_into(part)
+            nbytes -= len(part)
 
     def ask(self, number: int, slot: Slot, arguments: Sequence[HostArray]) -> list[HostArray]:
         """Has the client call the function of a slot; returns what that returns.

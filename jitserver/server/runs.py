@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.errors import DaemonDraining, DaemonLost, ProtocolError
+from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
 from jitclient.notices import labels
 from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
@@ -20,6 +20,8 @@ from jitserver.sessions.session import Session
 Data = bytes | HostArray
 
 _encode = msgspec.msgpack.Encoder().encode
+
+_ADDRESSABLE_BYTES = 1 << 47
 
 
 def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
@@ -45,7 +47,8 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
 
 
 def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, done: Done) -> None:
-    take = lane.attachments_of(run.block)
+    no_room = None if run.block else _no_room(session, run)
+    take: Take = lane.attachments_of(run.block) if no_room is None else lane.skip
     # Read all attachments first: an error must not leave any on the socket.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
@@ -54,20 +57,35 @@ def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, 
         engine.counters.calls += len(calls)
     try:
         for call in calls:
-            call.run(engine, draining, done, ran, lane.ask)
+            call.run(engine, draining, done, ran, lane.ask, no_room)
     finally:
         if ran:
             engine.counters.add_run(session, ran)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:
-        _put(engine, session, put, data, done)
+        _put(engine, session, put, data, done, no_room)
 
 
-def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data:
+def _no_room(session: Session, run: Run) -> Failed | None:
+    """Why nothing may be read that is attached to a Run: the memory budget of arrays has no room for it."""
+    values = [*(value for call in run.calls for value in call.arguments), *(put.value for put in run.puts)]
+    nbytes = sum(value.nbytes for value in values if isinstance(value, Attached))
+    if nbytes <= max(session.budget.left, 0):
+        return None
+    dropped = [*run.drop, *(handle for call in run.calls for handle in call.drop)]
+    nbytes -= sum(getattr(session.arrays.get(handle), "nbytes", 0) for handle in dropped)
+    try:
+        session.budget.recount(max(nbytes, 0), "what a program sends")
+    except ArrayBudgetExceeded as error:
+        return Failed(failure_of(error))
+    return None
+
+
+def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data | None:
     if not isinstance(value, Attached):
         return value
-    if value.nbytes != nbytes_of(spec) or value.nbytes < 0:
+    if value.nbytes != nbytes_of(spec) or not 0 <= value.nbytes < _ADDRESSABLE_BYTES:
         raise ProtocolError(f"an attachment of {value.nbytes:,} bytes is not {spec.dtype}{list(spec.shape)}")
     return take(value.nbytes)
 
@@ -102,7 +120,13 @@ class _Call:
                 take(value.nbytes)  # to reach what follows it
 
     def run(
-        self, engine: Engine, draining: bool, done: Done, ran: list[tuple[Program, float]], ask: Ask | None
+        self,
+        engine: Engine,
+        draining: bool,
+        done: Done,
+        ran: list[tuple[Program, float]],
+        ask: Ask | None = None,
+        no_room: Failed | None = None,
     ) -> None:
         """Runs the call. If it raises, its results, and all that is computed from them, raise the same."""
         session, call = self.session, self.call
@@ -116,6 +140,8 @@ class _Call:
         try:
             if draining:
                 raise DaemonDraining("the daemon is stopping and takes no new calls")
+            if no_room is not None and None in self.arguments:
+                raise no_room
             budget = session.budget
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
@@ -148,7 +174,7 @@ def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
     """Runs a call without attachments."""
-    _Call(session, call, _nothing).run(engine, draining, done, ran, None)
+    _Call(session, call, _nothing).run(engine, draining, done, ran)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
@@ -163,8 +189,12 @@ def _nothing(nbytes: int) -> HostArray:
     raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
 
 
-def _put(engine: Engine, session: Session, put: Put, data: int | Data, done: Done) -> None:
+def _put(
+    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, no_room: Failed | None
+) -> None:
     try:
+        if no_room is not None and data is None:
+            raise no_room
         source: Any = session.array(data) if isinstance(data, int) else data
         nbytes = len(source) if isinstance(source, bytes) else source.nbytes  # not by the spec, which may be invalid
         session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)

@@ -2,7 +2,8 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from rpyc.core import brine, consts
 from jitclient.codec import values
 from jitclient.codec.capture import capture
 from jitclient.digests import digest
-from jitclient.errors import ArrayLost, CaptureError, DaemonUnavailable, ProtocolError
+from jitclient.errors import ArrayBudgetExceeded, ArrayLost, CaptureError, DaemonUnavailable, ProtocolError
 from jitclient.sessions.handshake import ask
 from jitclient.settings import Settings
 from jitclient.trees import tree
@@ -185,8 +186,54 @@ def test_a_peer_that_hangs_up_in_the_middle_of_an_attachment_leaves_nothing(peer
     peer.stream.write(framed(bytes((RUN,)) + encode(Run(puts=[Put(F32, Attached(4_000_000), 7)]))) + bytes(1_000_000))
 
 
-def peer_run(peer: Any, run: Run) -> Done:
-    peer.connection.send_frame(RUN, encode(run))
+LARGE = Spec((128, 1 << 20), "uint8")
+SUMS = capture(lambda x: x.sum())
+
+
+def test_what_has_no_room_is_read_off_the_socket_and_not_kept(serve: Any, peer_of: Any) -> None:
+    with serve("--array-memory", "8") as daemon:
+        peer = peer_of(daemon.address)
+        peer.hello()
+        upload(peer, SUMS.key, SUMS.payload)
+        arguments = tree.encode(tree.structure_of(tree.flatten(((0.0,), {}))[1]))
+        prepared = peer.ask(Verb.PREPARE, preparing(SUMS.key, arguments, (LARGE,)), Prepared)
+        large, good = np.ones(LARGE.shape, LARGE.dtype), np.float32([1, 2])
+        before = memory_peak(daemon)
+        for run in (
+            Run(puts=[Put(LARGE, Attached(large.nbytes), 7)]),
+            Run(calls=[Call(prepared.executable, [Attached(large.nbytes)], 7)]),
+        ):
+            done = peer_run(peer, run, [large])
+            [(handle, failure)] = done.failures
+            assert (handle, values.name_of(failure.types[0])) == (7, ArrayBudgetExceeded.__name__)
+        assert memory_peak(daemon) < before + large.nbytes // 4
+        put = Put(Spec((2,), "float32"), good.tobytes(), 8)
+        assert peer_run(peer, Run(puts=[put], fetch=(8,))).values == [good.tobytes()]
+        peer.close()
+
+
+def test_what_a_run_drops_is_room_for_what_it_attaches(serve: Any, peer_of: Any) -> None:
+    spec, array = Spec((5, 1 << 20), "uint8"), np.ones((5, 1 << 20), np.uint8)
+    with serve("--array-memory", "8") as daemon:
+        peer = peer_of(daemon.address)
+        peer.hello()
+        for handle in range(7, 10):
+            drop = (handle - 1,)
+            assert not peer_run(
+                peer, Run(puts=[Put(spec, Attached(array.nbytes), handle)], drop=drop), [array]
+            ).failures
+        assert len(peer_run(peer, Run(puts=[Put(spec, Attached(array.nbytes), 10)]), [array]).failures) == 1
+        peer.close()
+
+
+def memory_peak(daemon: Any) -> int:
+    """Bytes."""
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def peer_run(peer: Any, run: Run, attachments: Sequence[Any] = ()) -> Done:
+    peer.connection.send_frame(RUN, encode(run), attachments)
     return msgspec.msgpack.decode(peer.connection.answer(), type=Done)
 
 
