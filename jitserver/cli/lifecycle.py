@@ -144,23 +144,25 @@ def _facts(unit: Target) -> dict[str, Any]:
 
 def _tell_to_stop(address: Address) -> int:
     """Tells the daemon to end without saving its sessions; returns its process id."""
+    with address.connect() as sock:
+        pid = _holder(address, sock)
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
-    return _holder(address)
+    return pid
 
 
 def _terminate(address: Address) -> int:
     """Tells the daemon to end and to save its sessions for the next one; returns its process id."""
-    with address.connect() as sock:  # the lock file holds the process id of the daemon that listens
-        pid = _holder(address) or peer(sock).pid
+    with address.connect() as sock:
+        pid = _holder(address, sock)
         if peer(sock).pid not in (0, pid):
             raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
         os.kill(pid, signal.SIGTERM)
         return pid
 
 
-def _holder(address: Address) -> int:
-    """The process id in the lock file; 0 if the disk was full when the daemon locked it."""
-    return int(address.lock_path.read_text() or 0)
+def _holder(address: Address, sock: socket.socket) -> int:
+    """The process id in the lock file; if the disk was full when the daemon locked it, that of the one that listens."""
+    return int(address.lock_path.read_text() or 0) or peer(sock).pid
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:

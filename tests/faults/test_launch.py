@@ -224,7 +224,9 @@ def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch
     monkeypatch.setattr(place.os, "write", full)
     with place._take_lock(address):
         assert address.is_held()
-        assert lifecycle._holder(address) == 0
+        here, there = socket.socketpair()
+        with here, there:
+            assert lifecycle._holder(address, here) == os.getpid()
     assert not address.is_held()
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import jitclient
 from jitclient import errors
+from jitclient.wire.address import Address
 
 EXACT = """
     import pathlib
@@ -695,3 +696,10 @@ def test_queued_calls_with_large_arguments_come_out_right(serve: Any, start_clie
             restart(daemon)
             client.says("same")
             client.ends()
+
+
+def test_a_daemon_whose_lock_file_is_empty_as_on_a_full_disk_is_stopped_by_name(serve: Any, cli: Any) -> None:
+    with serve() as daemon:
+        Address.parse(daemon.address).lock_path.write_text("")
+        told = cli("stop", "--json", env={"JITSERVER_ADDRESS": daemon.address})
+        assert json.loads(told.stdout)["pid"] == daemon.process.pid
