@@ -113,6 +113,7 @@ def _prepare(recipe: Recipe) -> _Prepared:
     if traced.consts or traced.params["jaxpr"].jaxpr.is_high:
         raise ValueError("it holds values")
     (one,) = found
+    _place(operation._fun, operation._jit_info)  # looked for here, not by each process that is forked
     return one
 
 
