@@ -188,14 +188,21 @@ COUNTED = """
 
 
 @pytest.fixture(scope="module")
-def prepared(until: Any, tmp_path_factory: Any) -> Iterator[Environment]:
-    """An environment whose helper has prepared the operations of all programs, as far as it can."""
+def asked(request: pytest.FixtureRequest) -> list[str]:
+    """The programs that this run tests."""
+    mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    return [item.callspec.params["name"] for item in mine]
+
+
+@pytest.fixture(scope="module")
+def prepared(asked: list[str], until: Any, tmp_path_factory: Any) -> Iterator[Environment]:
+    """An environment whose helper has prepared the operations of these programs, as far as it can."""
     for made in environment(until):
         made.warm()
-        for name, program in PROGRAMS.items():
+        for name in asked:
             folder = tmp_path_factory.mktemp(name)
-            program.write(folder)
-            program.run(folder, jitserver, made.variables)
+            PROGRAMS[name].write(folder)
+            PROGRAMS[name].run(folder, jitserver, made.variables)
         _until_prepared(made, until)
         yield made
 
