@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def rotating(columns: Mapping[str, Sequence[str]]) -> list[Any]:
+def rotating(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Parameters (row, column) for all the columns of each row; one of them is in the core, the others are slow.
 
     Which one it is moves on from block to block of rows, so that the core meets every row and every column. Neighbours
