@@ -59,6 +59,16 @@ _heed_signals()
 _set_environment()  # at once: the conftests of folders below may read it when they are imported
 
 
+HASTY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+"""With these, XLA compiles in a third of the time. What it makes of a program is the same in all processes."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has XLA optimize less in the core; with other marks, it compiles as it does for users."""
+    if config.option.markexpr == "not slow":
+        os.environ["XLA_FLAGS"] = HASTY
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 

@@ -70,7 +70,10 @@ def test_an_invalid_value_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert levels(environment.settings(HERE)) == ["problem", "ok"]
 
 
-def test_a_daemon_with_other_process_settings_is_a_warning(process_with: Callable[..., DaemonState]) -> None:
+def test_a_daemon_with_other_process_settings_is_a_warning(
+    process_with: Callable[..., DaemonState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert levels(environment.settings_of_daemon(HERE)) == []
     assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
     [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))
