@@ -35,7 +35,6 @@ _ALWAYS = (
     "jitclient.sessions.session",
     "jitclient.calls.general_path",
 )
-_RESTART = signal.SIGHUP
 _ENDS = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -114,28 +113,30 @@ class Helper:
                 if not _ENDS.isdisjoint(numbers):
                     return None
                 self._reap()
-                if _RESTART in numbers:
-                    self._restart()
                 if learnt.version() != self._version:
                     self._import(learnt.modules(THREADS_THAT_FORK))
             if self._listener.fileno() in ready:
                 used = time.monotonic()
                 with contextlib.suppress(BlockingIOError):
-                    run = self._fork(self._listener.accept()[0])
+                    sock = self._listener.accept()[0]
+                    changed = self._footprint.changed()  # before the fork: a new process copies what it looks at
+                    run = self._fork(sock, changed)
                     if run is not None:
                         return run
+                    if changed:
+                        self._restart()
             elif not ready and self._operations:
                 self._prepare(self._operations.pop(0))
 
     # ---- a run
 
-    def _fork(self, sock: socket.socket) -> Callable[[], None] | None:
+    def _fork(self, sock: socket.socket, changed: str) -> Callable[[], None] | None:
         """Fork a process for the run of a connection. Returns what to run, in that of the run only."""
         if peer(sock).uid != os.getuid() or os.fork():
             sock.close()
             return None
         try:
-            return self._begin(sock)
+            return self._begin(sock, changed)
         except (EOFError, OSError):  # the command has died
             os._exit(0)
         except BaseException:
@@ -143,7 +144,7 @@ class Helper:
             sys.stderr.flush()
             os._exit(1)
 
-    def _begin(self, sock: socket.socket) -> Callable[[], None]:
+    def _begin(self, sock: socket.socket, changed: str) -> Callable[[], None]:
         signal.set_wakeup_fd(-1)
         for descriptor in (self._woken, self._wakes, self._daemon):
             if descriptor is not None:
@@ -155,7 +156,7 @@ class Helper:
         sock.settimeout(_REQUEST_SECONDS)
         values, received = handover.receive(sock)
         request = Request.of_plain(values)
-        refusal = self._refusal(request)
+        refusal = changed or self._refusal(request)
         handover.send(sock, (refusal,))
         if refusal or handover.receive(sock)[0] != GO:
             os._exit(0)
@@ -179,10 +180,6 @@ class Helper:
 
     def _refusal(self, request: Request) -> str:
         """Why a run needs a fresh process; empty if it does not."""
-        changed = self._footprint.changed()
-        if changed:
-            os.kill(os.getppid(), _RESTART)
-            return changed
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
         taken = self._libraries.intersection(request.descriptors)
         if taken:
@@ -198,7 +195,7 @@ class Helper:
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_ENDS, _RESTART):
+        for number in (signal.SIGCHLD, *_ENDS):
             signal.signal(number, lambda *_: None)
 
     def _watch_daemon(self, poller: select.poll) -> None:
