@@ -32,7 +32,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, as_json: b
     Exit status: 1 if a call hung, a value was wrong, an error was none of jitserver's, or a leak was not noticed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
-    kinds = calls or (("open", "connect", "recvmsg") if quick else tuple(CALLS))
+    kinds = calls or (("open", "mmap", "connect", "recvmsg") if quick else tuple(CALLS))
     every: dict[str, Callable[[Path], Iterator[Result]]] = {
         "sweep": lambda folder: sweep(folder, 25 if quick else 1, kinds),
         "signals": lambda folder: signals(folder, 2 if quick else 50),

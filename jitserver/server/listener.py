@@ -10,6 +10,8 @@ import os
 import select
 import socket
 import threading
+import weakref
+from _thread import start_new_thread
 
 from rpyc.core.service import Service
 from rpyc.utils.server import ThreadedServer
@@ -44,7 +46,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         # Instead of rpyc's __init__, which would bind a socket.
         self.service = service
         self.listener = listener
-        self.clients: set[socket.socket] = set()
+        self.clients = weakref.WeakSet[socket.socket]()  # a thread that cannot begin leaves its socket to nobody
         self.logger = log
         self.active = True
         self.auto_register = False
@@ -131,7 +133,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             return
         self.clients.add(sock)
         try:
-            threading.Thread(target=self._serve, args=(sock, pid), name="connection", daemon=True).start()
+            start_new_thread(self._serve, (sock, pid))  # `threading` waits for ever if it has no memory to begin
         except RuntimeError as error:
             log.warning("closed a connection, as there is no thread for it: %s", error)
             self.clients.discard(sock)

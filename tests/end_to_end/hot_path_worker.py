@@ -86,12 +86,21 @@ def measured_in_batches() -> list[float]:
     return [by_client / CALLS, counts["connection"] // (session._pipeline.number - before)]
 
 
+class Counted(Listener):
+    """A listener whose connections are counted by name."""
+
+    def _serve(self, sock: socket.socket, pid: int) -> None:
+        threading.current_thread().name = "connection"
+        sys.setprofile(count)
+        super()._serve(sock, pid)
+
+
 counters = Counters()
 engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
 answer = functools.partial(runs.answer, engine, draining=False)
 plain = functools.partial(plain_runs.answer, service)
-listener = Listener(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
+listener = Counted(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
 listener.start()
 sys.setprofile(count)

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import select
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,18 +106,21 @@ def test_a_socket_that_listens_no_more_ends_its_thread(serving: Any, address: Ad
     assert not listener.thread.is_alive()
 
 
+def refuse(*_: object) -> int:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("start", [refuse, lambda *_: 1], ids=["no thread", "a thread that cannot begin"])
 def test_a_lack_of_threads_costs_one_connection_only(
-    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
+    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch, start: Any
 ) -> None:
     listener = serving()
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr("jitserver.server.listener.start_new_thread", start)
         with address.connect() as refused:
             assert refused.recv(1) == b""
+    until(lambda: not listener.clients, "the connection to go", seconds=10)
     with address.connect():
         until(lambda: listener.clients, "the connection to be taken", seconds=10)
 
