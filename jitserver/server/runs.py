@@ -190,7 +190,7 @@ def _nothing(nbytes: int) -> HostArray:
 
 
 def _put(
-    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, no_room: Failed | None
+    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, no_room: Failed | None = None
 ) -> None:
     try:
         if no_room is not None and data is None:
