@@ -109,7 +109,8 @@ def test_a_signal_ends_it(warm: Any, name: str) -> None:
 
 
 def test_an_interrupt_is_an_exception(warm: Any) -> None:
-    script = warm.script("import time; print('ready', flush=True)\ntime.sleep(60)")
+    says = "import threading, time; threading.Timer(0.5, print, ['ready'], {'flush': True}).start()"
+    script = warm.script(f"{says}\ntime.sleep(60)")  # by then it sleeps
     process = warm.start("--verbose", script)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
