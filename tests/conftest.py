@@ -69,6 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["XLA_FLAGS"] = HASTY
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, of which some wait for processes; pyproject.toml has the most."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 

@@ -75,8 +75,11 @@ def _no_room(session: Session, run: Run) -> Failed | None:
         return None
     dropped = [*run.drop, *(handle for call in run.calls for handle in call.drop)]
     nbytes -= sum(getattr(session.arrays.get(handle), "nbytes", 0) for handle in dropped)
+    what = (
+        f"{labels.of_spec(run.puts[0].spec)}, which a program sends," if len(run.puts) == 1 else "what a program sends"
+    )
     try:
-        session.budget.recount(max(nbytes, 0), "what a program sends")
+        session.budget.recount(max(nbytes, 0), what)
     except ArrayBudgetExceeded as error:
         return Failed(failure_of(error))
     return None

@@ -344,17 +344,24 @@ def test_a_long_question_without_a_session_is_answered(unharmed: Any) -> None:
 def test_connections_are_bounded_and_those_beyond_are_told(
     serve: Any, client_of: Any, works: Any, start_client: Any, peer_of: Any, until: Any
 ) -> None:
-    with serve("--most-connections", "4") as daemon:
-        peers = [peer_of(daemon.address) for _ in range(4)]
-        for peer in peers:
+    def joined(address: str) -> Any:
+        peer = peer_of(address)
+        try:
             peer.hello()
+        except DaemonUnavailable:  # that of the fixture, which waited for the start, has not ended yet
+            peer.close()
+            return None
+        return peer
+
+    with serve("--most-connections", "4") as daemon:
+        peers = [until(lambda: joined(daemon.address), "room for a connection") for _ in range(4)]
         held = len(daemon.sockets())
         with pytest.raises(DaemonUnavailable, match="as many connections as it may have"), client_of(daemon.address):
             works()
         client = start_client(daemon, LOCALLY, JITSERVER_FALLBACK="local")
         client.says("2.0")
         assert "as many connections as it may have" in client.ends()
-        until(lambda: len(daemon.sockets()) == held, "the end of their connections")
+        until(lambda: len(daemon.sockets()) <= held, "the end of their connections")
         more = [peer_of(daemon.address) for _ in range(15)]
         assert daemon.counts().sessions == 4
         more.append(peer_of(daemon.address))
