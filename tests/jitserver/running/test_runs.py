@@ -109,14 +109,23 @@ def test_a_signal_ends_it(warm: Any, name: str) -> None:
 
 
 def test_an_interrupt_is_an_exception(warm: Any) -> None:
-    says = "import threading, time; threading.Timer(0.5, print, ['ready'], {'flush': True}).start()"
-    script = warm.script(f"{says}\ntime.sleep(60)")  # by then it sleeps
+    source = """
+        import sys, threading, time
+        def say(main):
+            while sys._current_frames()[main].f_lineno != SLEEPS:
+                time.sleep(0.01)
+            print("ready", flush=True)
+        SLEEPS = 9
+        threading.Thread(target=say, args=[threading.get_ident()]).start()
+        time.sleep(60)
+    """
+    script = warm.script(source)
     process = warm.start("--verbose", script)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     done = warm.end(process)
     assert done.returncode == -signal.SIGINT
-    assert done.stderr == f'Traceback (most recent call last):\n  File "{script}", line 2, in <module>\n' + (
+    assert done.stderr == f'Traceback (most recent call last):\n  File "{script}", line 9, in <module>\n' + (
         "    time.sleep(60)\nKeyboardInterrupt\n"
     )
 
