@@ -16,7 +16,7 @@ from benchmarks.faults.shim import Control
 from benchmarks.processes import TOP, end, environment
 from benchmarks.rivals.ours import answers
 
-_START_SECONDS = 60.0
+_START_SECONDS = 20.0
 
 
 class Stage:
@@ -47,19 +47,38 @@ class Stage:
         if self.daemon is not None and self.daemon.poll() is None:
             return
         self.deaths += self.daemon is not None
+        self.daemon = self._launched("jitserver")
+        if self._began(self.daemon) is not True:
+            raise RuntimeError(f"the daemon does not start:\n{(self.folder / 'log').read_text()[-2000:]}")
+
+    def serve_failing(self, call: str, nth: int) -> bool:
+        """Starts the daemon, which fails that call; returns whether it served, or ended, or else could be ended."""
+        self.daemon = self._launched("benchmarks.faults.daemon", FAULTS_START=f"{call} {nth}")
+        if self._began(self.daemon) is not None:
+            return True
+        self.stop()
+        return False
+
+    def _launched(self, module: str, **env: str) -> subprocess.Popen[bytes]:
         with open(self.folder / "log", "ab") as log:
-            self.daemon = subprocess.Popen(
-                [sys.executable, "-P", "-m", "jitserver", "serve", "--address", f"unix:{self.path}", *self.options],
-                env=self.environment("daemon"),
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", module, "serve", "--address", f"unix:{self.path}", *self.options],
+                env={**self.environment("daemon"), **env},
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
             )
+
+    def _began(self, daemon: subprocess.Popen[bytes]) -> bool | None:
+        """Waits until the daemon serves; False if it ended instead, None if it did neither in time."""
         deadline = time.monotonic() + _START_SECONDS
-        while not answers(self.path):
-            if self.daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the daemon does not start:\n{(self.folder / 'log').read_text()[-2000:]}")
+        while time.monotonic() < deadline:
+            if answers(self.path):
+                return True
+            if daemon.poll() is not None:
+                return False
             time.sleep(0.02)
+        return None
 
     def turn(self, call: str = "", nth: int = 0, number: int | None = None) -> dict[str, Any]:
         """Has a fork of the client do all that a client does, with that failure; see client.py.

@@ -1,4 +1,4 @@
-"""The sweep: each call of each kind fails once, in the client, in the daemon, and in a daemon that is restarted."""
+"""The sweep: each call of each kind fails once, in the client, and in the daemon, its end and its start included."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +16,10 @@ def sweep(folder: Path, stride: int, kinds: tuple[str, ...]) -> Iterator[Result]
     with stage(folder, library) as there:
         there.turn()  # the first one compiles what each turn needs
         for call in kinds:
-            for who in ("client", "daemon", "restart"):
-                result = Result(f"{call} in the {who}")
+            for where, fails in _WHERE.items():
+                result = Result(f"{call} in the {where}")
                 for nth in range(1, _MOST, stride):
-                    if not {"client": _in_client, "daemon": _in_daemon, "restart": _in_restart}[who](
-                        there, call, nth, result
-                    ):
+                    if not fails(there, call, nth, result):
                         break
                 yield result
 
@@ -41,7 +39,7 @@ def _in_daemon(there: Stage, call: str, nth: int, result: Result) -> bool:
     return failed
 
 
-def _in_restart(there: Stage, call: str, nth: int, result: Result) -> bool:
+def _in_end(there: Stage, call: str, nth: int, result: Result) -> bool:
     there.turn()
     there.controls["daemon"].arm(call, nth)
     status = there.stop()
@@ -52,3 +50,18 @@ def _in_restart(there: Stage, call: str, nth: int, result: Result) -> bool:
         told["steps"]["stop"] = "hang"
     result.add(f"{call} {nth}", told, failed)
     return failed
+
+
+def _in_start(there: Stage, call: str, nth: int, result: Result) -> bool:
+    there.stop()
+    is_over = there.serve_failing(call, nth)
+    failed = there.controls["daemon"].disarm()
+    there.serve()
+    told = there.turn()
+    if not is_over:
+        told["steps"]["start"] = "hang"
+    result.add(f"{call} {nth}", told, failed)
+    return failed
+
+
+_WHERE = {"client": _in_client, "daemon": _in_daemon, "daemon's end": _in_end, "daemon's start": _in_start}

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from jitclient.threads import Thread
+
 log = logging.getLogger(__name__)
 
 Job = Callable[[], object]
@@ -28,7 +30,7 @@ class Writer:
         self._changed = threading.Condition()
         self._hurry = False
         self._busy = False
-        self.thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self.thread = Thread(self._run, "writer")
         self.thread.start()
 
     def add(self, key: str, job: Job) -> None:

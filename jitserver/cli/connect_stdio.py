@@ -3,16 +3,17 @@
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import os
 import select
 import stat
-import threading
 from collections.abc import Callable
 
 import click
 
 from jitclient.sessions import handshake
 from jitclient.settings import settings
+from jitclient.threads import Thread
 from jitclient.wire.ssh import greeting
 
 _CHUNK_BYTES = 1 << 20
@@ -36,7 +37,7 @@ def connect_stdio(start: bool) -> None:
     sock.setblocking(not are_pipes)
     pass_on = _splice if are_pipes else _copy
     os.write(1, greeting(started))
-    threading.Thread(target=_until_the_end, args=(pass_on, 0, sock.fileno()), daemon=True).start()
+    Thread(functools.partial(_until_the_end, pass_on, 0, sock.fileno()), "to the daemon").start()
     _until_the_end(pass_on, sock.fileno(), 1)
 
 

@@ -3,9 +3,10 @@
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, MutableMapping
+
+from jitclient.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Watchdog:
         self._beat = beat
         self._has_clients = has_clients
         self._begun = time.monotonic() - every
-        self._thread = threading.Thread()
+        self._thread = Thread(self._run, "watchdog")
 
     def tick(self) -> None:
         """To be called often, by the main thread of the daemon."""
@@ -67,7 +68,7 @@ class Watchdog:
                 notify("WATCHDOG=1")
         elif time.monotonic() - self._begun >= self._every:
             self._begun = time.monotonic()
-            self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+            self._thread = Thread(self._run, "watchdog")
             try:
                 self._thread.start()
             except RuntimeError as error:

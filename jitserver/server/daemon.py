@@ -16,6 +16,7 @@ from pathlib import Path
 from jitclient.errors import AddressTaken, SettingsError
 from jitclient.sessions import launch
 from jitclient.sessions import process as client_process
+from jitclient.threads import Thread
 from jitclient.wire.address import runtime_folder
 from jitclient.wire.messages import Run
 from jitserver.arrays.budget import array_share
@@ -128,7 +129,10 @@ class Daemon:
         launch.let_start()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
-            threading.Thread(target=self._prewarm, args=(engine,), name="prewarm", daemon=True).start()
+            try:
+                Thread(functools.partial(self._prewarm, engine), "prewarm").start()
+            except RuntimeError as error:
+                log.warning("no program is loaded ahead: %s", error)
         self._tidied = time.monotonic()
         engine.cache.tidy()
         sd_notify.notify("READY=1")

@@ -3,6 +3,7 @@
 import logging
 import threading
 
+from jitclient.threads import Thread
 from jitserver.server.connection import DaemonConnection
 from jitserver.sessions.registry import Sessions
 from jitserver.traces.readers import monotonic
@@ -19,7 +20,7 @@ class Heartbeat:
         self.connections: set[DaemonConnection] = set()
         self._sessions = sessions
         self._stopped = threading.Event()
-        self.thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self.thread = Thread(self._beat, "heartbeat")
 
     def stop(self) -> None:
         """Stop the thread, and wait for its end, which the next beat may delay."""

@@ -16,6 +16,7 @@ from _thread import start_new_thread
 from rpyc.core.service import Service
 from rpyc.utils.server import ThreadedServer
 
+from jitclient.threads import Thread
 from jitclient.wire.address import peer
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import Answer, AnswerPlain, DaemonConnection
@@ -60,7 +61,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._signals, self._signal = socket.socketpair()
         self._accepts_no_more = threading.Event()
         self.heartbeat = Heartbeat(sessions)
-        self.thread = threading.Thread(target=self._accept_all, name="listener", daemon=True)
+        self.thread = Thread(self._accept_all, "listener")
 
     def start(self) -> None:
         """Starts the threads: one accepts connections until `stop_accepting`, the other is the heartbeat."""
@@ -133,7 +134,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             return
         self.clients.add(sock)
         try:
-            start_new_thread(self._serve, (sock, pid))  # `threading` waits for ever if it has no memory to begin
+            start_new_thread(self._serve, (sock, pid))  # whether it begins, we do not wait to see
         except RuntimeError as error:
             log.warning("closed a connection, as there is no thread for it: %s", error)
             self.clients.discard(sock)

@@ -1,11 +1,12 @@
 """Processes at their limits: a daemon stays up and serves again; a client runs its calls or raises errors of ours."""
 
+import _thread
 import resource
-import threading
 from typing import Any
 
 import pytest
 
+from jitclient import threads
 from jitclient.errors import DaemonUnavailable, loading
 from jitclient.local_jax import memory, trace_state
 from jitclient.notices import progress
@@ -116,14 +117,17 @@ def test_errors_of_ours_and_missing_modules_are_raised_as_they_are() -> None:
         assert raised.value is error
 
 
-def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_thread(*_: object) -> int:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("start", [no_thread, lambda *_: 1], ids=["no thread", "a thread that cannot begin"])
+def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.MonkeyPatch, start: Any) -> None:
     import jax
 
-    def none(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     made = jax.numpy.zeros(3) + 1
-    monkeypatch.setattr(threading.Thread, "start", none)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
     for cached in (trace_state._state_of_a_fresh_thread, memory._results_are_new):
         cached.cache_clear()
     assert trace_state.is_under_way()  # so that the call runs here

@@ -41,14 +41,14 @@ _wait, threading.Condition.wait = threading.Condition.wait, wait
 """
 
 NO_THREAD = """
-import os, threading
+import os, _thread
 
-def start(self):
-    if self.name == os.environ["VICTIM"]:
-        raise RuntimeError("can't start new thread")
-    _start(self)
+def start(function, args):
+    if getattr(getattr(function, "__self__", None), "name", "") == os.environ["VICTIM"]:
+        ACT
+    return _start(function, args)
 
-_start, threading.Thread.start = threading.Thread.start, start
+_start, _thread.start_new_thread = _thread.start_new_thread, start
 """
 
 UNLINK = """
@@ -140,18 +140,37 @@ def test_a_daemon_without_open_files_saves_all_arrays_and_ends(serve: Any, start
         goes_on(daemon, client)
 
 
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        ('raise RuntimeError("can\'t start new thread")', "can't start new thread"),
+        ("return 1", "did not begin within 2 s"),  # the thread is there, and had no memory for its first step
+    ],
+    ids=["no thread", "a thread that cannot begin"],
+)
 @pytest.mark.parametrize("victim", ["listener", "heartbeat", "writer"])
-def test_a_daemon_that_gets_no_thread_does_not_start(sabotaged: Any, short_path: Path, victim: str) -> None:
+def test_a_daemon_that_gets_no_thread_does_not_start(
+    sabotaged: Any, short_path: Path, victim: str, act: str, says: str
+) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "jitserver", "serve", "--address", f"unix:{short_path}/d.sock"],
-        env={**os.environ, **sabotaged(NO_THREAD, VICTIM=victim)},
+        env={**os.environ, **sabotaged(NO_THREAD.replace("ACT", act), VICTIM=victim)},
         capture_output=True,
         text=True,
         timeout=END_SECONDS,
         check=False,
     )
     assert done.returncode == 1
-    assert "can't start new thread" in done.stderr
+    assert says in done.stderr
+
+
+def test_a_daemon_without_a_thread_for_loading_ahead_serves(serve: Any, sabotaged: Any, start_client: Any) -> None:
+    with serve(**sabotaged(NO_THREAD.replace("ACT", "return 1"), VICTIM="prewarm")) as daemon:
+        client = start_client(daemon, CLIENT)
+        client.says("ready")
+        client.goes_on()
+        client.says("42.0 6.0")
+        client.ends()
 
 
 def test_a_step_of_the_shutdown_that_fails_stops_no_other(

@@ -4,9 +4,9 @@ import contextlib
 import functools
 import os
 import sys
-import threading
 from typing import Any
 
+from jitclient.threads import Thread
 from jitclient.wire.array_transport import ALIGNMENT, allocate
 
 _LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")  # of functions that JAX itself compiles
@@ -39,7 +39,7 @@ def _results_are_new() -> bool:
     """Whether results have their own memory in this version of jax, even if a function returns its argument."""
     found: list[bool] = []
     # In a new thread, the settings of this thread's `with` blocks do not apply: meshes, guards, `no_tracing`.
-    probe = threading.Thread(target=lambda: found.append(_probed()))
+    probe = Thread(lambda: found.append(_probed()), "probe")
     probe.start()
     probe.join()
     return found == [True]

@@ -2,9 +2,10 @@
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
+
+from jitclient.threads import Thread
 
 
 def is_under_way() -> bool:
@@ -34,7 +35,9 @@ def _reader() -> Callable[..., Any]:
 @functools.cache
 def _state_of_a_fresh_thread() -> Any:
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(_state()))
+    thread = Thread(lambda: found.append(_state()), "trace state")
     thread.start()
     thread.join()
+    if not found:
+        raise RuntimeError("a fresh thread did not say its state")
     return found[0]

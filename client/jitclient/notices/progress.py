@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from jitclient.notices.stderr import is_terminal
+from jitclient.threads import Thread
 
 PATIENCE_SECONDS = 0.5
 
@@ -16,14 +17,11 @@ def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
         yield lambda phase: None
         return
     line = _Line(label)
-    timer = threading.Timer(PATIENCE_SECONDS, line.start)
-    timer.daemon = True
     with contextlib.suppress(RuntimeError):  # no thread is available
-        timer.start()
+        Thread(line.wait, "progress").start()
     try:
         yield line.say
     finally:
-        timer.cancel()
         line.stop()
 
 
@@ -32,7 +30,7 @@ class _Line:
         from rich import console, progress  # takes 40 ms, and most calls do not need it
 
         self._lock = threading.Lock()
-        self._stopped = False
+        self._stopped = threading.Event()
         self._progress = progress.Progress(
             progress.SpinnerColumn(),
             progress.TextColumn("{task.description}", markup=False),
@@ -43,15 +41,17 @@ class _Line:
         self._label = label
         self._task = self._progress.add_task(f"compiling {label}", total=None)
 
-    def start(self) -> None:
+    def wait(self) -> None:
+        """Begins after a while, unless the work has ended by then."""
+        self._stopped.wait(PATIENCE_SECONDS)
         with self._lock:
-            if not self._stopped:
+            if not self._stopped.is_set():
                 self._progress.start()
 
     def say(self, phase: str) -> None:
         self._progress.update(self._task, description=f"{phase} {self._label}")
 
     def stop(self) -> None:
+        self._stopped.set()
         with self._lock:
-            self._stopped = True
             self._progress.stop()
