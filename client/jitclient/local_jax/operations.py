@@ -22,8 +22,8 @@ Recipe = bytes
 
 _MOST_NOTED = 300
 _MOST_BYTES = 4096
-_OURS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-"""Settings that a run changes itself, and that decide nothing here."""
+_OURS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_platforms")
+"""Settings that a run changes itself, and that decide nothing here: the platform is compared when one is lowered."""
 
 _REPLACED = ("_infer_params", "jit", "lower_jaxpr_to_module")
 """Functions in modules of jax that a run replaces itself."""
