@@ -192,7 +192,7 @@ COUNTED = """
 def asked(request: pytest.FixtureRequest) -> list[str]:
     """The programs that this run tests."""
     mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    return [item.callspec.params["name"] for item in mine]
+    return [item.callspec.params["name"] for item in mine if "name" in item.callspec.params]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,44 @@
+"""Threads live from their start to their end, and say why they failed, or did not begin."""
+
+import _thread
+import threading
+
+import pytest
+
+from jitclient import threads
+from jitclient.threads import Thread
+
+
+def test_a_thread_lives_from_its_start_to_its_end() -> None:
+    goes_on, names = threading.Event(), list[str]()
+
+    def work() -> None:
+        names.append(threading.current_thread().name)
+        goes_on.wait(10)
+
+    thread = Thread(work, "worker")
+    assert not thread.is_alive()
+    thread.start()
+    assert thread.is_alive()
+    goes_on.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert names == ["worker"]
+
+
+def test_a_thread_that_fails_says_so_and_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    thread = Thread(lambda: 1 / 0, "worker")
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert "the thread 'worker' has failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_thread_that_does_not_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_thread, "start_new_thread", lambda *_: 1)
+    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    thread = Thread(lambda: None, "worker")
+    with pytest.raises(RuntimeError, match="'worker' did not begin"):
+        thread.start()
+    assert not thread.is_alive()
