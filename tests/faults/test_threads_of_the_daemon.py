@@ -148,7 +148,9 @@ def test_a_daemon_without_open_files_saves_all_arrays_and_ends(serve: Any, start
     ],
     ids=["no thread", "a thread that cannot begin"],
 )
-@pytest.mark.parametrize("victim", ["listener", "heartbeat", "writer"])
+@pytest.mark.parametrize(
+    "victim", ["listener", *(pytest.param(name, marks=pytest.mark.slow) for name in ("heartbeat", "writer"))]
+)
 def test_a_daemon_that_gets_no_thread_does_not_start(
     sabotaged: Any, short_path: Path, victim: str, act: str, says: str
 ) -> None:
