@@ -112,27 +112,28 @@ def hash_seed() -> int:
 
 def _note() -> None:
     with contextlib.suppress(Exception):  # nothing that the program's user would care about
-        if any(name not in _known for name in (*_imported(), *_traced())):
-            modules, operations = _names("modules"), _names("operations")
-            modules += [name for name in _imported() if name not in _known]
-            operations += [recipe for recipe in _traced() if recipe not in _known]
+        if _new_modules() or _new_operations():
+            modules, operations = _names("modules"), _names("operations")  # other runs may have added some
+            modules, operations = modules + _new_modules(), operations + _new_operations()
             _write({**_read(), "modules": modules[:_MOST], "operations": operations[-_MOST_OPERATIONS:]})
 
 
-def _imported() -> list[str]:
+def _new_modules() -> list[str]:
     from jitclient.codec.user_code.installed import OURS, package_of
 
-    of_packages: dict[str, bool] = {}
-    for name in list(sys.modules):
-        top = name.partition(".")[0]
-        if top not in of_packages:
-            of_packages[top] = (top in OURS and top != __package__.partition(".")[0]) or package_of(top) is not None
-    return [name for name in list(sys.modules) if of_packages[name.partition(".")[0]]]
+    new = [name for name in list(sys.modules) if name not in _known]
+    packages = {
+        top
+        for top in {name.partition(".")[0] for name in new}
+        if (top in OURS and top != __package__.partition(".")[0]) or package_of(top) is not None
+    }
+    return [name for name in new if name.partition(".")[0] in packages]
 
 
-def _traced() -> list[str]:
+def _new_operations() -> list[str]:
     operations = sys.modules.get("jitclient.local_jax.operations")
-    return [recipe.hex() for recipe in operations.noted()] if operations else []
+    recipes = [recipe.hex() for recipe in operations.noted()] if operations else []
+    return [recipe for recipe in recipes if recipe not in _known]
 
 
 def _read() -> dict[str, Any]:
