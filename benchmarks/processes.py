@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ FINDS_BENCHMARKS = {"PYTHONPATH": str(TOP)}
 """What the environment of a process says that imports this package."""
 PLATFORMS = os.environ.get("JAX_PLATFORMS") or "cpu"
 """What JAX computes on in every process, unless the user says otherwise: DESIGN's targets are the CPU's."""
+TELLS_JAX = {"JAX_PLATFORMS": PLATFORMS} if PLATFORMS != "cpu" or entry_points(group="jax_plugins") else {}
+"""The variable for that. Where JAX finds the CPU only, it is not set, as most users do not set it."""
 
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
@@ -41,7 +44,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         Path(kept[name]).mkdir(mode=0o700, exist_ok=True)
     return {
         **kept,
-        "JAX_PLATFORMS": PLATFORMS,
+        **TELLS_JAX,
         "JITSERVER_ADDRESS": f"unix:{folder}/none.sock",
         "JITSERVER_AUTOSTART": "0",
         "JITSERVER_FALLBACK": "error",

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
+from benchmarks.processes import TELLS_JAX
+
 SSH = shutil.which("ssh")
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
@@ -81,7 +83,7 @@ class Host:
             "XDG_RUNTIME_DIR": str(self.folder),
             "JITSERVER_ADDRESS": self.socket,
             "JITSERVER_CACHE_DIR": f"{self.folder}/cache",
-            "JAX_PLATFORMS": "cpu",
+            **TELLS_JAX,
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             **environment,
         }

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def _set_environment() -> None:
         JITSERVER_ADDRESS=ADDRESS,
         JITSERVER_FALLBACK="error",
         JITSERVER_AUTOSTART="0",
-        JAX_PLATFORMS="cpu",
     )
+    if entry_points(group="jax_plugins"):  # otherwise jax finds nothing else, and most users do not tell it
+        os.environ["JAX_PLATFORMS"] = "cpu"
     if "JITSERVER_TEST_VERIFY" in os.environ:  # every program that is made is compared with one of the client's own
         os.environ["JITSERVER_VERIFY"] = "1"
 

@@ -49,7 +49,8 @@ def levels(found: Iterator[Finding]) -> list[str]:
     return [finding.level for finding in found]
 
 
-def test_settings_are_listed() -> None:
+def test_settings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     [found] = environment.settings(HERE)
     assert found.level == "ok"
     assert "JITSERVER_FALLBACK=error" in found.says

@@ -134,6 +134,6 @@ def warm(until: Any) -> Iterator[Environment]:
 
 
 @pytest.fixture
-def cold(until: Any, request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """An environment in which nothing ran yet; its parameters are variables."""
-    yield from environment(until, **getattr(request, "param", {}))
+def cold(until: Any) -> Iterator[Environment]:
+    """An environment in which nothing ran yet."""
+    yield from environment(until)

@@ -179,7 +179,7 @@ COUNTED = """
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, _, fun_name="", **__: made.append((event.split("/")[-1], fun_name))
     )
-    double = jax.jit(lambda x: 2 * x)  # from then on, jax itself is to compute on the CPU
+    double = jax.jit(lambda x: 2 * x)  # from the first function on, jax is told to compute on the CPU
     looked_for = lambda: sys.modules["jitclient.local_jax.operations"]._place_of.cache_info().misses
     before = looked_for()
     jnp.cos(jnp.linspace(0, 1, 7)) + jax.random.normal(jax.random.key(0), (7,))
@@ -192,7 +192,7 @@ COUNTED = """
 def asked(request: pytest.FixtureRequest) -> list[str]:
     """The programs that this run tests."""
     mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    return [item.callspec.params["name"] for item in mine if "name" in item.callspec.params]
+    return [item.callspec.params["name"] for item in mine]
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,6 @@ def test_a_program_does_what_it_does_under_python(name: str, prepared: Environme
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("cold", [{"JAX_PLATFORMS": ""}], indirect=True, ids=["usual"])  # others have "cpu"
 def test_a_run_traces_lowers_and_looks_for_no_operation_that_one_before_did(cold: Environment, until: Any) -> None:
     script = cold.script(COUNTED)
     made = json.loads(cold.run(script).stdout)
