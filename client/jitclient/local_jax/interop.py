@@ -107,11 +107,9 @@ def window(start: Any, size: int) -> Any:
 
 def weakly_typed(array: Any) -> Any:
     """The array as weakly typed, like a Python scalar. Imports jax."""
-    try:
-        from jax._src.lax.lax import _convert_element_type
-    except ImportError:
-        return array
-    return _convert_element_type(array, array.dtype, weak_type=True)
+    import jax
+
+    return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 # ---- registering our arrays

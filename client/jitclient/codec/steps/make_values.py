@@ -84,9 +84,7 @@ def jax_array(numbers: Any, is_weak: bool, sharding: Any = None) -> Any:
             return array
         if array.ndim == 0 and jnp.asarray(numbers.item()).dtype == array.dtype:
             return jnp.asarray(numbers.item())
-        from jax._src.lax.lax import _convert_element_type
-
-        return _convert_element_type(array, weak_type=True)
+        return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 def _prng_key(implementation: str, data: Any) -> Any:
