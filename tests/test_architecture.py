@@ -25,6 +25,7 @@ RECURSIONS = {
 NAMED_BY_OTHERS = {
     "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
+    "jitclient.local_jax.internals": "what is not public in jax, by its path",
     "jitserver.running.helper": "what past runs have imported",
     "jitclient.codec.steps.sandbox": "what captured code imports",
     "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
@@ -34,7 +35,7 @@ NAMED_BY_OTHERS = {
 
 REPLACES = {
     "jitclient.local_jax.backend_view": "what a client's trace asks jax of its devices",
-    "jitclient.local_jax.interop": "the tables in which jax finds what to do with our arrays",
+    "jitclient.local_jax.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
     "jitclient.local_jax.operations": "what traces and lowers in jax, where that was done before",
     "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.sessions.launch": "a variable for the program that the process becomes",

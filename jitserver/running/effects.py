@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from jitclient.local_jax import internals
 from jitserver.running.footprint import Footprint
 
 THREADS_THAT_FORK = ("numpy", "scipy")
@@ -31,7 +32,7 @@ class Effects:
             return f"it reads {self._footprint.misread}"
         if threading.active_count() > 1:
             return "it starts a thread"
-        if self._has_backend():
+        if internals.has_backend():
             return "it makes jax start a backend"
         now = _state()
         for what, value in self._before.items():
@@ -45,11 +46,6 @@ class Effects:
         if self._module.partition(".")[0] in THREADS_THAT_FORK:
             Effects._most_threads = max(Effects._most_threads, count)
         return bool(count <= Effects._most_threads)  # those that came again after a fork
-
-    @staticmethod
-    def _has_backend() -> bool:
-        bridge = sys.modules.get("jax._src.xla_bridge")
-        return bridge is not None and bool(bridge.backends_are_initialized())
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitclient.calls.remote_function import RemoteFunction
-from jitclient.local_jax import client_device, context, interop, trace_state
+from jitclient.local_jax import client_device, context, internals, interop, trace_state
 from jitclient.tracing.options import JitOptions
 from jitclient.trees import static_leaves
 from jitclient.trees.static_leaves import StaticLeaf
@@ -106,7 +106,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "dtype": np.dtype,
     "float": float.fromhex,
     "slice": slice,
-    "window": interop.window,
+    "window": internals.window,
 }
 
 

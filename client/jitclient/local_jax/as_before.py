@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jitclient.local_jax import context, interop, trace_state
+from jitclient.local_jax import context, internals, trace_state
 
 
 def check() -> Callable[[], bool]:
@@ -22,7 +22,7 @@ def check() -> Callable[[], bool]:
     """
     if "jax" not in sys.modules:
         return _of_environment(dict(context.environment()))
-    quick = interop.trace_context_and_level()
+    quick = internals.trace_context_and_level()
     outside = context.outside_of_trace_context()
     return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
 

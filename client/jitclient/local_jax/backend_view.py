@@ -10,10 +10,10 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from jitclient.local_jax import internals
 from jitclient.wire.messages import DeviceInfo
 
 _here = threading.local()
@@ -73,15 +73,9 @@ def _prepare() -> bool:
     """Install the stand-ins, once; returns whether this version of jax has the functions to replace."""
     import jax
 
-    try:
-        from jax._src import xla_bridge
-
-        questions = (jax.default_backend, jax.devices, jax.device_count, jax.local_device_count)
-        codes = frozenset(question.__code__ for question in questions)
-        real = xla_bridge.get_backend
-    except (ImportError, AttributeError):
+    questions = (jax.default_backend, jax.devices, jax.device_count, jax.local_device_count)
+    if not internals.replace_get_backend(lambda real: _Asked(real, questions)):
         return False
-    xla_bridge.get_backend = _Asked(real, codes)
     jax.local_devices = _local_devices(jax.local_devices)
     return True
 
@@ -89,9 +83,9 @@ def _prepare() -> bool:
 class _Asked:
     """Stands for jax's function that finds a backend."""
 
-    def __init__(self, real: Any, questions: frozenset[CodeType]) -> None:
+    def __init__(self, real: Any, questions: Iterable[Any]) -> None:
         self._real = real
-        self._questions = questions
+        self._questions = {question.__code__ for question in questions}
 
     def __call__(self, platform: Any = None) -> Any:
         view = getattr(_here, "view", None)

@@ -7,7 +7,7 @@ CPU, unless it has already begun to compute, or JITSERVER_CLIENT_DEVICE=keep.
 import dataclasses
 import sys
 
-from jitclient.local_jax import interop
+from jitclient.local_jax import internals, interop
 from jitclient.notices.stderr import say
 from jitclient.settings import settings
 
@@ -38,7 +38,7 @@ def pin() -> None:
 def release() -> None:
     """Restores the setting of jax, if it has not begun to compute: without a daemon, it may use the accelerator."""
     _state.is_released = True  # also for a jax that the program has yet to import
-    if _state.is_pinned and not interop.has_backend():
+    if _state.is_pinned and not internals.has_backend():
         sys.modules["jax"].config.update("jax_platforms", _state.platforms)
         _state.is_pinned = False
 
@@ -59,6 +59,6 @@ def say_so(platform: str) -> None:
 
 def _pin() -> None:
     config = sys.modules["jax"].config
-    if config.jax_platforms != "cpu" and not _state.is_released and not interop.has_backend():
+    if config.jax_platforms != "cpu" and not _state.is_released and not internals.has_backend():
         _state.is_pinned, _state.platforms = True, config.jax_platforms
         config.update("jax_platforms", "cpu")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.errors import CaptureError
-from jitclient.local_jax import interop, shardings
+from jitclient.local_jax import internals, shardings
 from jitclient.local_jax.jax_settings import CARRIED, OBEYED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
 from jitclient.settings import BOOLEANS
 from jitclient.wire.shardings import Mesh, Sharding
@@ -31,7 +31,7 @@ def current() -> Context:
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(_ALL)
-    state = interop.trace_context()
+    state = internals.trace_context()()
     if state is None:
         return _read(jax)
     global _last
@@ -57,7 +57,7 @@ _last: tuple[Any, Context] = (None, ())
 def _read(jax: Any) -> Context:
     names, read, defaults = _readers()
     values = read(jax.config)
-    mesh, block = jax.sharding.get_abstract_mesh(), interop.mesh_of_block()
+    mesh, block = jax.sharding.get_abstract_mesh(), internals.mesh_of_block()
     if values == defaults and mesh.empty and block is None:
         return ()
     found = zip(names, values, defaults, strict=True)

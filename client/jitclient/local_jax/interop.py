@@ -1,17 +1,18 @@
 """Registers our arrays with this process's own jax, if the program has imported it.
 
 Then `isinstance(array, jax.Array)` and `issubclass(type(array), jax.Array)` hold, and jnp, lax, jit, grad, vmap, scan
-and `device_put` accept our arrays. This package alone uses what is not public in jax. If a version of jax lacks it, our
-arrays are not `jax.Array`s, one warning says so, and users must pass `np.asarray(array)`.
+and `device_put` accept our arrays. If a version of jax lacks what that takes, our arrays are not `jax.Array`s, one
+warning says so, and users must pass `np.asarray(array)`.
 """
 
 import contextlib
-import functools
 import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from jitclient.local_jax import internals
 
 Array: type | None = None
 """The class that our arrays say they have, a subclass of `jax.Array`, once this process's jax knows them."""
@@ -43,66 +44,6 @@ def is_of_this_process(value: Any) -> bool:
 def class_in_jax(cls: type) -> type:
     """The value of `array.__class__`: a subclass of `jax.Array` if our arrays are registered."""
     return Array or cls
-
-
-def has_backend() -> bool:
-    """Whether jax has begun to compute, or may have."""
-    try:
-        from jax._src.xla_bridge import backends_are_initialized
-    except ImportError:
-        return True
-    return bool(backends_are_initialized())
-
-
-def mesh_of_block() -> Any:
-    """The mesh of the innermost `with mesh:`, JAX's older way to set one; None outside of any."""
-    try:
-        from jax._src.mesh import thread_resources
-    except ImportError:  # a program cannot have such a block either
-        return None
-    mesh = thread_resources.env.physical_mesh
-    return None if mesh.empty else mesh
-
-
-def trace_context() -> Any:
-    """An object with everything that decides what jax traces now, fast to get and to compare; None if this version of
-    jax has none.
-    """
-    return _trace_context()()
-
-
-@functools.cache
-def _trace_context() -> Callable[[], Any]:
-    try:
-        from jax._src.config import trace_context
-    except ImportError:
-        return lambda: None
-    return trace_context  # type: ignore[no-any-return]
-
-
-def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
-    """The function behind `trace_context`, the object that holds this thread's current trace, and its value outside of
-    traces; None if this version of jax lacks them.
-    """
-    try:
-        from jax._src.config import trace_context
-        from jax._src.core import eval_trace, trace_state_strong_ref
-    except ImportError:
-        return None
-    return (trace_context, trace_state_strong_ref, eval_trace) if hasattr(trace_state_strong_ref, "value") else None
-
-
-def window(start: Any, size: int) -> Any:
-    """An index that means `start : start + size`, with a size that is static and a start that is not. Imports jax."""
-    import jax
-
-    if hasattr(jax, "ds"):
-        return jax.ds(start, size)
-    try:
-        from jax._src.indexing import dslice
-    except ImportError:  # the older public name needs the import of a large package
-        from jax.experimental.pallas import ds as dslice
-    return dslice(start, size)
 
 
 def weakly_typed(array: Any) -> Any:
@@ -142,7 +83,7 @@ def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
 def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
     global Array
     try:
-        _register(cls, aval_of, value_of)
+        internals.register_arrays(cls, aval_of, value_of)
         Array = _subclass(cls)
     except Exception as error:  # jax's internals: other versions may differ in any way
         warnings.warn(
@@ -165,25 +106,6 @@ def _subclass(cls: type) -> type:
     metaclass.__subclasscheck__ = is_subclass  # type: ignore[method-assign]
     namespace = {"__slots__": (), "__module__": __name__, "__doc__": cls.__doc__}
     return metaclass(cls.__name__, (*cls.__bases__, base), namespace)
-
-
-def _register(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    from jax._src import core, dtypes
-    from jax._src.interpreters import mlir, pxla
-
-    def shard(arrays: Any, *how: Any) -> Any:
-        return pxla.shard_args(*how, [value_of(array) for array in arrays])
-
-    def constant(val: Any, aval: Any) -> Any:
-        return mlir.ir_constant(value_of(val))
-
-    if hasattr(dtypes, "register_canonicalize_value_handler"):
-        dtypes.register_canonicalize_value_handler(cls, value_of)
-    else:  # before jax 0.10.2
-        dtypes.canonicalize_value_handlers[cls] = value_of
-    mlir.register_constant_handler(cls, constant)
-    pxla.shard_arg_handlers[cls] = shard
-    core.pytype_aval_mappings[cls] = aval_of
 
 
 def _jax() -> Any:

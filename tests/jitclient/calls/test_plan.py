@@ -17,7 +17,7 @@ from jitclient.arrays.array import make_handles
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
-from jitclient.local_jax import as_before, context, interop
+from jitclient.local_jax import as_before, context, internals
 from jitclient.sessions import process
 from jitclient.sessions.drops import Drops
 from jitclient.sessions.session import Session
@@ -484,7 +484,7 @@ def test_where_jax_has_other_names_it_is_slower_and_right(
     monkeypatch: pytest.MonkeyPatch, general: list[int], lacks: str
 ) -> None:
     if lacks == "level":
-        monkeypatch.setattr(interop, "trace_context_and_level", lambda: None)
+        monkeypatch.setattr(internals, "trace_context_and_level", lambda: None)
     else:
         monkeypatch.setattr(context, "outside_of_trace_context", lambda: None)
     is_as_before = as_before.check()

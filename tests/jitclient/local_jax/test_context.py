@@ -224,10 +224,10 @@ def test_a_change_of_any_setting_is_seen_by_the_next_call(name: str) -> None:
 
 
 def test_where_jax_does_not_tell_its_context_at_once_the_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    context.interop._trace_context.cache_clear()
+    context.internals.trace_context.cache_clear()
     monkeypatch.delattr("jax._src.config.trace_context")
-    assert context.interop.trace_context() is None
+    assert context.internals.trace_context()() is None
     with jax.enable_x64(True):
         assert context.current() == (("jax_enable_x64", True),)
     assert context.current() == ()
-    context.interop._trace_context.cache_clear()
+    context.internals.trace_context.cache_clear()
