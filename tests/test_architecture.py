@@ -36,7 +36,6 @@ NAMED_BY_OTHERS = {
 REPLACES = {
     "jitclient.local_jax.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.local_jax.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
-    "jitclient.local_jax.operations": "what traces and lowers in jax, where that was done before",
     "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.sessions.launch": "a variable for the program that the process becomes",
     "jitserver.running.chance": "how generators are seeded, while a helper imports",
@@ -207,6 +206,21 @@ def settings_elsewhere(module: str) -> list[str]:
 def test_one_module_makes_digests() -> None:
     imported = {module for module, path in modules().items() if "import hashlib" in path.read_text()}
     assert imported == {"jitclient.digests"}
+
+
+def test_one_module_uses_what_is_not_public_in_jax() -> None:
+    found = {module for module, path in modules().items() if any(map(uses_internals, code_of(path)))}
+    assert found == {
+        "jitclient.local_jax.internals",
+        "jitclient.codec.user_code.registry",  # looks in a table of jax: the codec uses no local jax
+    }
+
+
+def uses_internals(node: ast.AST) -> bool:
+    """Whether it imports from `jax._src`, reads that off jax, or asks for a module of it by name."""
+    text = ast.unparse(node)
+    is_use = isinstance(node, (ast.Import, ast.ImportFrom, ast.Attribute, ast.Subscript)) or is_lazy_import(node)
+    return bool(re.search(r"\bjax(\._src| import _src)\b", text)) and (is_use or text.startswith("sys.modules"))
 
 
 NEEDS_JAX = ("jitserver.devices", "jitserver.engine", "jitserver.demo", "jitclient.eqx", "jitclient.nnx")

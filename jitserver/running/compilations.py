@@ -4,7 +4,8 @@ import contextlib
 import sys
 
 from jitclient.errors import SettingsError
-from jitclient.local_jax import interop, operations
+from jitclient.local_jax import interop
+from jitclient.local_jax.operations import reuse
 from jitclient.settings import settings
 from jitclient.wire.address import remote
 
@@ -18,7 +19,7 @@ def keep() -> None:
 
 
 def _keep() -> None:
-    operations.use()
+    reuse.use()
     if sys.modules["jax"].config.jax_compilation_cache_dir:
         return
     from jitserver.cache import folder

@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from jitclient.codec.graph import set_order
-from jitclient.local_jax import operations
+from jitclient.local_jax import internals
+from jitclient.local_jax.operations import preparation
 from jitclient.settings import settings
 from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
 from jitserver.running import child, ending, handover, learnt, likeness, place, program, scan, supervisor, survey
@@ -166,7 +167,7 @@ class Helper:
         def prepare() -> None:
             sock.detach()  # this process closes it, with all others
             child.become(request, received, self._libraries, self._footprint.written())
-            operations.find_plugins_in(scan.folder_of(request.command, request.cwd))
+            internals.find_plugins_in(scan.folder_of(request.command, request.cwd))
             self._seeding.again()
             settings.cache_clear()
             importlib.invalidate_caches()
@@ -242,7 +243,7 @@ class Helper:
             else:
                 found = {}
                 if "jax" in sys.modules:
-                    operations.find_no_plugins()
+                    internals.find_no_plugins()
         if found:
             self._restart()
         ending.spare_what_is_loaded()
@@ -250,7 +251,7 @@ class Helper:
         if "jax" in sys.modules:
             importlib.import_module("jitserver.engine.xla_cache")  # each run needs it
             known = [one for one in learnt.operations() if one.hex() not in unfit]
-            self._operations = [one for one in known if not operations.is_prepared(one)]
+            self._operations = [one for one in known if one not in preparation.prepared]
         gc.collect()
         gc.freeze()
 
@@ -259,7 +260,7 @@ class Helper:
         with printed_elsewhere(), warnings.catch_warnings():
             warnings.simplefilter("error")
             effects = Effects("jax", self._footprint)
-            operations.prepare(recipe)
+            preparation.prepare(recipe)
             problem = effects.found()
         if problem:
             learnt.note_unfit(self._key, {recipe.hex(): problem})

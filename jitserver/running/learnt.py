@@ -131,8 +131,8 @@ def _new_modules() -> list[str]:
 
 
 def _new_operations() -> list[str]:
-    operations = sys.modules.get("jitclient.local_jax.operations")
-    recipes = [recipe.hex() for recipe in operations.noted()] if operations else []
+    reuse = sys.modules.get("jitclient.local_jax.operations.reuse")
+    recipes = [recipe.hex() for recipe in list(reuse.noted)] if reuse else []
     return [recipe for recipe in recipes if recipe not in _known]
 
 

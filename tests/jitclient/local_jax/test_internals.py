@@ -1,5 +1,5 @@
 """Where a version of jax lacks what an accessor uses, it does as it says. Tests of what uses them show what they do
-otherwise, and the fallback of `register_arrays`.
+otherwise, and the fallbacks of `register_arrays` and `stages`.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "core.trace_state_strong_ref": (internals.trace_context_and_level, None),
     "indexing.dslice": (lambda: jnp.arange(5)[internals.window(1, 2)].tolist(), [1, 2]),
     "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
+    "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
 }
 """What jax lacks -> what needs it, and what that returns."""
 

@@ -5,21 +5,22 @@ from typing import Any
 
 import pytest
 
-from jitclient.local_jax import operations
+from jitclient.local_jax import internals
+from jitclient.local_jax.operations import preparation, reuse
 
 NOTES = """
     import json
     import jax, jax.numpy as jnp, numpy as np
-    from jitclient.local_jax import operations
+    from jitclient.local_jax.operations import reuse
 
-    operations.use()
+    reuse.use()
     x = jnp.cos(np.ones((2, 3), np.float32))
     jax.random.normal(jax.random.key(0), (4,))
     jax.jit(lambda x: jnp.sin(x))(x)
     jnp.tan(jax.device_put(x, jax.devices()[0]))
     with jax.enable_x64(True):
         jnp.log(x)
-    print(json.dumps([recipe.hex() for recipe in operations.noted()]))
+    print(json.dumps([recipe.hex() for recipe in reuse.noted]))
 """
 
 PREPARES = """
@@ -27,14 +28,14 @@ PREPARES = """
     import jax, jax.numpy
     from jax._src import pjit, xla_bridge
     from jax._src.lax import special
-    from jitclient.local_jax import operations
+    from jitclient.local_jax.operations import preparation
 
     {change}
     warnings.simplefilter("error")
     for recipe in json.loads(sys.argv[1]):
-        operations.prepare(bytes.fromhex(recipe))
+        preparation.prepare(bytes.fromhex(recipe))
     print(json.dumps([
-        sorted(found.name for found in operations._prepared.values() if found),
+        sorted(found.name for found in preparation.prepared.values() if found),
         xla_bridge.backends_are_initialized(),
         len(os.listdir("/proc/self/task")),
         pjit._infer_params_cached.cache_info().currsize,
@@ -82,13 +83,10 @@ def test_another_version_of_jax_is_left_as_it_is(monkeypatch: Any) -> None:
     from jax._src import pjit
     from jax._src.interpreters import mlir
 
-    def lacks(*_: object) -> None:
-        raise AttributeError("_infer_params")
-
-    monkeypatch.setattr(operations._Jax, "__init__", lacks)
-    operations._jax.cache_clear()
+    monkeypatch.delattr("jax._src.interpreters.pxla._dce_jaxpr")
+    internals.stages.cache_clear()
     own = pjit._infer_params, mlir.lower_jaxpr_to_module
-    operations.use()
-    operations.prepare(b"")
+    reuse.use()
+    preparation.prepare(b"")
     assert (pjit._infer_params, mlir.lower_jaxpr_to_module) == own
-    assert not any(operations._prepared.values())
+    assert not any(preparation.prepared.values())

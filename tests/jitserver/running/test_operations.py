@@ -180,7 +180,7 @@ COUNTED = """
         lambda event, _, fun_name="", **__: made.append((event.split("/")[-1], fun_name))
     )
     double = jax.jit(lambda x: 2 * x)  # from the first function on, jax is told to compute on the CPU
-    looked_for = lambda: sys.modules["jitclient.local_jax.operations"]._place_of.cache_info().misses
+    looked_for = lambda: sys.modules["jitclient.local_jax.operations.recipes"]._place_of.cache_info().misses
     before = looked_for()
     jnp.cos(jnp.linspace(0, 1, 7)) + jax.random.normal(jax.random.key(0), (7,))
     made += [("looked for", "a place")] * (looked_for() - before)
@@ -210,7 +210,7 @@ def prepared(asked: list[str], until: Any, tmp_path_factory: Any) -> Iterator[En
 
 def _until_prepared(made: Environment, until: Any) -> None:
     tried = made.script(
-        'import sys, jax\nprint(len(sys.modules.get("jitclient.local_jax.operations")._prepared))\n', "tried.py"
+        'import sys, jax\nprint(len(sys.modules["jitclient.local_jax.operations.preparation"].prepared))\n', "tried.py"
     )
     (learnt,) = (made.folder / "cache").glob("*/imports.json")
     until(
