@@ -35,13 +35,14 @@ class Seeding:
         numpy = sys.modules.get("numpy.random")
         if isinstance(numpy, types.ModuleType):
             kinds = (numpy.Generator, numpy.RandomState)
-            self._of_numpy = [one for one in gc.get_objects() if isinstance(one, kinds) and _is_drawn(one)]
+            # added, as what earlier imports made is frozen, and not among these objects
+            self._of_numpy += [one for one in gc.get_objects() if isinstance(one, kinds)]
 
     def again(self) -> None:
         """Seed them all again, in a process that was forked."""
         for one in self._noted:
             one.seed()
-        for one in self._of_numpy:
+        for one in filter(_is_drawn, self._of_numpy):
             bits = one._bit_generator
             bits.state = type(bits)().state
         multiprocessing.process.current_process().authkey = os.urandom(32)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 LOADED = "import sys; print([name for name in {names!r} if name in sys.modules])"
@@ -80,6 +81,36 @@ def test_it_imports_what_a_run_has_imported(cold: Any, site: Path, until: Any) -
     assert unfit(cold) == {}
     script = cold.script(LOADED.format(names=["installed", "own"]))
     assert cold.run("--verbose", script).stdout == "['installed']\n"
+
+
+@pytest.mark.core
+def test_each_run_has_random_numbers_of_its_own_also_after_a_helper_has_imported_more(
+    cold: Any, site: Path, until: Any
+) -> None:
+    cold.warm()
+    install(site, "installed", "import numpy as np, random\nOWN, NUMPYS = random.Random(), np.random.default_rng()")
+    learn(cold, until, "installed")
+    install(site, "more", "")
+    learn(cold, until, "more")
+    source = """
+        import installed, numpy as np, random
+        print(random.random(), np.random.rand(), installed.OWN.random(), installed.NUMPYS.random())
+    """
+    script = cold.script(source)
+    runs = [cold.run("--verbose", script) for _ in range(2)]
+    assert [run.stderr for run in runs] == ["", ""]
+    first, second = (run.stdout.split() for run in runs)
+    assert len(first) == 4
+    assert set(first).isdisjoint(second)
+
+
+@pytest.mark.slow
+def test_what_a_later_import_seeds_stays_seeded(cold: Any, site: Path, until: Any) -> None:
+    cold.warm()
+    install(site, "seeds", "import numpy as np; np.random.seed(5)")
+    learn(cold, until, "seeds")
+    script = cold.script("import seeds, numpy as np; print(np.random.rand())")
+    assert {cold.run(script).stdout for _ in range(2)} == {f"{np.random.RandomState(5).rand()}\n"}
 
 
 MISBEHAVED = {
