@@ -59,7 +59,7 @@ class Helper:
         self._address = address
         self._key = address.path.stem.removeprefix("run-")
         self._cwd = os.getcwd()
-        self._environment = dict(os.environb)
+        self._environment = likeness.variables()
         if has_seed:
             os.environ.pop("PYTHONHASHSEED", None)  # of the runs and their processes, only the order of sets is like it
             set_order.share_seed()

@@ -72,6 +72,18 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
     }
 
 
+def variables() -> dict[bytes, bytes]:
+    """The variables of this process for another one like it: with LC_CTYPE as it was given. Where the locale is "C",
+    Python sets LC_CTYPE itself; a process that was given that would have other flags.
+    """
+    found = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
+    for item in _read("environ").split("\0"):
+        name, _, value = item.partition("=")
+        if name == "LC_CTYPE":
+            found[os.fsencode(name)] = os.fsencode(value)
+    return found
+
+
 def own_folders() -> list[str]:
     """`sys.path` as it was before Python put the folder of a script, or the working folder, before the others."""
     return sys.path[0 if sys.flags.safe_path else 1 :]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitclient.wire.address import Address, runtime_folder
+from jitserver.running import likeness
 
 _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.running.helper import main; main(*sys.argv[1:])"
@@ -38,7 +39,7 @@ def connect(place: Address) -> socket.socket:
 
 def start_at_the_end(place: Address, options: Sequence[str]) -> None:
     """Start a helper there when this process ends, so that it takes no time from the program that runs until then."""
-    environment, cwd, pid = dict(os.environb), os.getcwd(), os.getpid()
+    environment, cwd, pid = likeness.variables(), os.getcwd(), os.getpid()
 
     def start() -> None:
         if os.getpid() == pid:

@@ -150,6 +150,20 @@ def test_what_the_import_of_a_package_does_is_found_once(cold: Any, site: Path, 
     assert unfit(cold) == {"pack": "it changes what is printed"}
 
 
+@pytest.mark.core
+def test_it_serves_where_no_locale_is_set(cold: Any, site: Path, until: Any) -> None:
+    cold.variables.update(LANG="", LC_ALL="", LC_CTYPE="")
+    install(site, "misbehaved", "print('hello')")
+    cold.warm()
+    before = cold.helpers()
+    learn(cold, until, "misbehaved")
+    assert cold.helpers() == before  # it has begun again, and is like itself
+    script = cold.script("import os, sys; print(sys.flags.utf8_mode, os.environ['LC_CTYPE'])")
+    done = cold.run("--verbose", script)
+    plain = subprocess.run([sys.executable, script], env=cold.variables, capture_output=True, text=True, check=True)
+    assert (done.stderr, done.stdout) == ("", plain.stdout)
+
+
 @pytest.mark.slow
 def test_a_read_variable_must_be_the_same(cold: Any, site: Path, until: Any) -> None:
     install(site, "reads", "import os; VALUE = os.environ.get('READ_BY_IMPORT')")
