@@ -12,26 +12,29 @@ _BITS_OF_A_USERS_SEED = 64  # at most; those that the system draws for numpy hav
 
 
 class Seeding:
-    """A context in which generators of `random` are noted that the system seeds."""
+    """A context in which generators of `random` are noted that the system seeds, as long as nobody else does."""
 
     def __init__(self) -> None:
-        self._noted: list[random.Random] = [random._inst]
+        self._drawn: dict[int, random.Random] = {id(random._inst): random._inst}
         self._of_numpy: list[Any] = []
 
     def __enter__(self) -> "Seeding":
-        noted, own = self._noted, random.Random.seed
+        drawn, own = self._drawn, random.Random.seed
 
         def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-            if a is None and not isinstance(self, random.SystemRandom):
-                noted.append(self)
             own(self, a, version)
+            drawn.pop(id(self), None)
+            if a is None and not isinstance(self, random.SystemRandom):
+                drawn[id(self)] = self
 
-        self._own = own
+        self._own = own, random.seed
         random.Random.seed = seed  # type: ignore[method-assign]
+        random.seed = types.MethodType(seed, random._inst)  # it was bound when `random` was imported
         return self
 
     def __exit__(self, *_: object) -> None:
-        random.Random.seed = self._own  # type: ignore[method-assign]
+        random.Random.seed, random.seed = self._own  # type: ignore[method-assign]
+        self._common = random.getstate()
         numpy = sys.modules.get("numpy.random")
         if isinstance(numpy, types.ModuleType):
             kinds = (numpy.Generator, numpy.RandomState)
@@ -40,11 +43,13 @@ class Seeding:
 
     def again(self) -> None:
         """Seed them all again, in a process that was forked."""
-        for one in self._noted:
+        if id(random._inst) not in self._drawn:
+            random.setstate(self._common)  # Python seeds it in each process that is forked
+        for one in self._drawn.values():
             one.seed()
         for one in filter(_is_drawn, self._of_numpy):
             bits = one._bit_generator
-            bits.state = type(bits)().state
+            bits.__setstate__(type(bits)().__reduce__()[2])  # with the seed of those that it spawns
         multiprocessing.process.current_process().authkey = os.urandom(32)
 
 

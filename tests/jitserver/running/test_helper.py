@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import stat
@@ -95,22 +96,39 @@ def test_each_run_has_random_numbers_of_its_own_also_after_a_helper_has_imported
     source = """
         import installed, numpy as np, random
         print(random.random(), np.random.rand(), installed.OWN.random(), installed.NUMPYS.random())
+        print(installed.NUMPYS.spawn(1)[0].random())
     """
     script = cold.script(source)
     runs = [cold.run("--verbose", script) for _ in range(2)]
     assert [run.stderr for run in runs] == ["", ""]
     first, second = (run.stdout.split() for run in runs)
-    assert len(first) == 4
+    assert len(first) == 5
     assert set(first).isdisjoint(second)
 
 
+SEEDED = """
+import random
+import numpy as np
+
+random.seed(5)
+np.random.seed(5)
+OWN = random.Random()
+OWN.seed(5)
+"""
+
+
 @pytest.mark.slow
-def test_what_a_later_import_seeds_stays_seeded(cold: Any, site: Path, until: Any) -> None:
+def test_what_an_import_seeds_stays_seeded(cold: Any, site: Path, until: Any) -> None:
     cold.warm()
-    install(site, "seeds", "import numpy as np; np.random.seed(5)")
+    install(site, "seeds", SEEDED)
     learn(cold, until, "seeds")
-    script = cold.script("import seeds, numpy as np; print(np.random.rand())")
-    assert {cold.run(script).stdout for _ in range(2)} == {f"{np.random.RandomState(5).rand()}\n"}
+    script = cold.script(
+        "import random, seeds, numpy as np; print(np.random.rand(), random.random(), seeds.OWN.random())"
+    )
+    of_five = random.Random(5).random()
+    runs = [cold.run("--verbose", script) for _ in range(2)]
+    assert {run.stdout for run in runs} == {f"{np.random.RandomState(5).rand()} {of_five} {of_five}\n"}
+    assert {run.stderr for run in runs} == {""}
 
 
 MISBEHAVED = {
