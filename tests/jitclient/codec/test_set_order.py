@@ -14,7 +14,7 @@ from jitclient.codec.plain import Reduced
 
 NAMES = {"a", "b"}
 NUMBERS = {1, 2, 3}
-COLLIDING = {16, 0, 8}
+COLLIDING = set(map(int, (16, 0, 8)))  # a set display has another order once it comes from cached bytecode
 TYPES = {jnp.float32, jnp.int32}
 PAIRS = frozenset({("a", 1), ("b", 2)})
 

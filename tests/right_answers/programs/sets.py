@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 KEYS = {"loc", "scale", "shape", "rate", "df"}
 FROZEN = frozenset(KEYS)
-COLLIDING = {8, 0, 16, 24}  # small integers that fall into one place of a set: their order tells how it was filled
+COLLIDING = set(map(int, (8, 0, 16, 24)))  # they fall into one place of a set: their order tells how it was filled
 TYPES = {jnp.float32, jnp.int32, jnp.bool_}
 
 ARGUMENT = {name: jnp.float32(number) for number, name in enumerate(sorted(KEYS))}
@@ -134,8 +134,8 @@ def case_types_by_address(jit):
 
 
 def case_order_in_the_key(jit):
-    """Two sets of equal elements that were filled in another order."""
-    one, other = {0, 8, 16}, {16, 8, 0}
+    """Two sets of equal elements that were filled in another order, not by bytecode, whose constants it may change."""
+    one, other = set(map(int, (0, 8, 16))), set(map(int, (16, 8, 0)))
     return [jit(lambda x, s=s: [x * n for n in s])(1.0) for s in (one, other)]
 
 
