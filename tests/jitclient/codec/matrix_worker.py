@@ -59,13 +59,13 @@ def capture_one(kind, options):
 
 
 def run_file(path, as_main):
-    name = "__main__" if as_main else path.stem
-    module = types.ModuleType(name)
-    module.__file__ = str(path)
     if not as_main:
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    module.__file__ = str(path)
     exec(compile(path.read_text(), str(path), "exec", dont_inherit=True), vars(module))
     return module
 

@@ -7,6 +7,7 @@ slow tests say which of them it was.
 """
 
 import collections
+import compileall
 import json
 import os
 import subprocess
@@ -72,6 +73,7 @@ STABLE = {
     "other_path_and_cwd": {"folder": "deeper/down", "cwd": "/"},
     "main": {"flags": ["--as-main"]},
     "run_first": {"flags": ["--run-first"]},
+    "cached_bytecode": {"bytecode": True, "seed": 8},
 }
 WITH_OTHER_NAMES = {"main", "renamed"}  # names of parts are those of modules and variables
 TOGETHER = {
@@ -81,6 +83,7 @@ TOGETHER = {
         "folder": "deeper/down",
         "cwd": "/",
         "flags": ["--backwards", "--run-first"],
+        "bytecode": True,
     },
     "as_main_with_other_names": {"change": renamed, "seed": 7, "flags": ["--as-main"]},
 }
@@ -142,9 +145,11 @@ def work(mode, folder, out, *flags, base, seed=0, cwd=None):
     return json.loads((out / "report.json").read_text())
 
 
-def capture(base, name, kinds, change=as_is, edits=NONE, folder="", seed=0, cwd=None, flags=()):
+def capture(base, name, kinds, change=as_is, edits=NONE, folder="", seed=0, cwd=None, flags=(), bytecode=False):
     root = base / name / folder / "kinds"
     write_kinds(root, change, edits, kinds)
+    if bytecode:  # as after the first import: Python then makes no code from the source
+        compileall.compile_dir(root, quiet=2)
     return work("capture", root, base / f"{name}.out", *flags, base=base, seed=seed, cwd=cwd)
 
 
