@@ -42,6 +42,7 @@ def _set_environment() -> None:
         JITSERVER_ADDRESS=ADDRESS,
         JITSERVER_FALLBACK="error",
         JITSERVER_AUTOSTART="0",
+        PYTHONDONTWRITEBYTECODE="1",  # what a test edits within a second is new, and cached bytecode does not see that
     )
     if entry_points(group="jax_plugins"):  # otherwise jax finds nothing else, and most users do not tell it
         os.environ["JAX_PLATFORMS"] = "cpu"

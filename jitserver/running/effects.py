@@ -30,10 +30,10 @@ class Effects:
         """What the import has done, if it must not be done before the run; empty if all is well."""
         if self._footprint.misread:
             return f"it reads {self._footprint.misread}"
-        if threading.active_count() > 1:
-            return "it starts a thread"
         if internals.has_backend():
             return "it makes jax start a backend"
+        if threading.active_count() > 1:
+            return "it starts a thread"
         now = _state()
         for what, value in self._before.items():
             if now[what] != value and not self._is_allowed(what, now[what]):

@@ -364,6 +364,7 @@ def test_connections_are_bounded_and_those_beyond_are_told(
         until(lambda: len(daemon.sockets()) <= held, "the end of their connections")
         more = [peer_of(daemon.address) for _ in range(15)]
         assert daemon.counts().sessions == 4
+        until(lambda: len(daemon.sockets()) <= held + 15, "the end of that connection")
         more.append(peer_of(daemon.address))
         assert peer_of(daemon.address).is_cut_off()
         for peer in more + peers:
