@@ -92,10 +92,10 @@ def test_an_inherited_descriptor_is_the_same_file(warm: Any) -> None:
 
 
 def test_a_pipe_that_the_program_closes_is_closed(warm: Any) -> None:
-    script = warm.script("import os, sys; os.close(1); sys.stderr.write('closed'); sys.stdin.read()")
+    script = warm.script("import os, sys; os.close(1); print('closed', file=sys.stderr); sys.stdin.read()")
     process = warm.start(script)
     assert process.stdout.read() == ""  # while the program still reads
-    assert process.stderr.read(6) == "closed"
+    assert process.stderr.readline() == "closed\n"
     assert warm.end(process).returncode == 0
 
 
