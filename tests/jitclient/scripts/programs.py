@@ -437,7 +437,7 @@ PLAIN_PYTHON: dict[str, Program] = {
         import multiprocessing
         def work(x):
             return x * 2, __name__
-        print("module", __name__)
+        print("module", __name__, flush=True)  # the pool ends its process, perhaps before that writes what it holds
         if __name__ == "__main__":
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.map(work, [1, 2]))
