@@ -547,7 +547,11 @@ PLAIN_PYTHON: dict[str, Program] = {
     "debugger": Program("x = 5\nbreakpoint()\nx += 1\nprint(x)\n", stdin="p x\nx = 7\nlist\nnext\nc\n"),
     "debugger_quits": Program("def f(y):\n    breakpoint()\n    return y\n\nf(2)\n", stdin="args\nq\n"),
     "terminal": Program(
-        "import os, sys\nprint(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))\n",
+        """
+        import os, sys, time
+        print(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))
+        time.sleep(0.3)  # the end of a session drops what its terminal has not passed on
+        """,
         stdin="typed\n",
         on_terminal=True,
     ),
@@ -560,6 +564,7 @@ PLAIN_PYTHON: dict[str, Program] = {
                 time.sleep(0.1)
         except KeyboardInterrupt:
             print('caught')
+            time.sleep(0.3)
         """,
         stdin="\x03",
         on_terminal=True,
