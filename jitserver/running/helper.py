@@ -58,6 +58,7 @@ class Helper:
     def __init__(self, address: Address, has_seed: bool) -> None:
         self._address = address
         self._key = address.path.stem.removeprefix("run-")
+        self._case = ""
         self._cwd = os.getcwd()
         self._environment = likeness.variables()
         if has_seed:
@@ -221,7 +222,8 @@ class Helper:
     def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
         """Import modules. Where one does what only a run may do, begin again without it."""
         self._version = learnt.version()
-        unfit = learnt.unfit(self._key)
+        self._case = learnt.case_of(self._key)
+        unfit = learnt.unfit(self._case)
         if len(unfit) > _MOST_UNFIT:  # something is wrong with this environment: import nothing
             return
         with self._footprint, self._seeding, printed_elsewhere():
@@ -238,7 +240,7 @@ class Helper:
                     problem = effects.found()
                 found = {**self._footprint.too_early, **({name: problem} if problem else {})}
                 if found:
-                    learnt.note_unfit(self._key, found)
+                    learnt.note_unfit(self._case, found)
                     break
             else:
                 found = {}
@@ -263,7 +265,7 @@ class Helper:
             preparation.prepare(recipe)
             problem = effects.found()
         if problem:
-            learnt.note_unfit(self._key, {recipe.hex(): problem})
+            learnt.note_unfit(self._case, {recipe.hex(): problem})
             self._restart()
         if not self._operations:
             gc.collect()

@@ -51,13 +51,9 @@ def _with_packages(name: str) -> list[str]:
     return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def unfit(helper: str) -> dict[str, str]:
-    """The modules that a helper must not import, and why.
-
-    Args:
-        helper: what selects the helper; what is unfit in one need not be so in another.
-    """
-    return dict(_read().get("unfit", {}).get(_case(helper), {}))
+def unfit(case: str) -> dict[str, str]:
+    """The modules that a helper must not import in a case, and why."""
+    return dict(_read().get("unfit", {}).get(case, {}))
 
 
 def note_at_the_end() -> None:
@@ -66,17 +62,21 @@ def note_at_the_end() -> None:
     atexit.register(lambda: _note() if os.getpid() == pid else None)
 
 
-def note_unfit(helper: str, found: dict[str, str]) -> None:
-    """Add modules that a helper must not import."""
+def note_unfit(case: str, found: dict[str, str]) -> None:
+    """Add modules that a helper must not import in a case, which is that from before it tried to."""
     with contextlib.suppress(OSError):
-        case, content = _case(helper), _read()
+        content = _read()
         known = content.get("unfit", {})
         others = [one for one in known.items() if one[0] != case][-_MOST_CASES:]
         _write({**content, "unfit": dict([*others, (case, {**known.get(case, {}), **found})])})
 
 
-def _case(helper: str) -> str:
-    """A name for a helper with the packages that there are now: another version may be fit."""
+def case_of(helper: str) -> str:
+    """A name for a helper with the packages that there are now: in another one, or another version, others are unfit.
+
+    Args:
+        helper: what selects the helper.
+    """
     stamps = [(entry, os.stat(entry).st_mtime_ns) for entry in sys.path if os.path.exists(entry)]
     return digest(repr((helper, stamps)).encode(errors="surrogateescape"), 6).hex()
 
