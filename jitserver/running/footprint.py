@@ -4,7 +4,7 @@ import builtins
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 FOLDERS = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
@@ -43,6 +43,7 @@ class Footprint:
         self._environment = dict(os.environ)
 
     def __enter__(self) -> "Footprint":
+        self._stamp_all(sys.path)  # what is installed while modules are imported came after them
         footprint = self
 
         class Noting(os._Environ):  # type: ignore[type-arg]
@@ -103,7 +104,7 @@ class Footprint:
     def __exit__(self, *_: object) -> None:
         os.getcwd, os.stat, builtins.open, os.environ.__class__ = self._own
         io.open = self._own[2]
-        self._files = {path: _stamp(path) for path in self._paths()}
+        self._stamp_all(self._paths())
 
     def written(self) -> dict[str, str | None]:
         """The variables that imports have set since, and those that they have deleted."""
@@ -133,6 +134,10 @@ class Footprint:
                 return f"the variable {name}, which imports read, is not that of the process that has made them"
         return ""
 
+    def _stamp_all(self, paths: Iterable[str]) -> None:
+        """Only for what has no stamp yet: a change after that is one."""
+        self._files = {path: _stamp(path) for path in paths if path} | self._files
+
     def _note(self, name: Any) -> None:
         if isinstance(name, str):
             self._variables.add(name)
@@ -144,7 +149,7 @@ class Footprint:
     def _paths(self) -> set[str]:
         paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}
         folders = {folder for module in list(sys.modules.values()) for folder in _folders_of(module)}
-        return {path for path in paths | folders | self._opened | set(sys.path) if path}
+        return paths | folders | self._opened
 
 
 def _caller() -> Any:

@@ -1,0 +1,47 @@
+"""What has changed since modules were imported, or while they were, is noticed."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from jitserver.running.footprint import Footprint
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which imports look, with a module that is a minute old."""
+    (tmp_path / "looked_at.py").write_text("")
+    for path in (tmp_path / "looked_at.py", tmp_path):
+        os.utime(path, (path.stat().st_mtime - 60,) * 2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "looked_at", raising=False)  # that of another test
+    return tmp_path
+
+
+def test_nothing_has_changed(site: Path) -> None:
+    footprint = Footprint()
+    for _ in range(2):
+        with footprint:
+            importlib.import_module("looked_at")
+    assert footprint.changed() == ""
+
+
+def test_what_is_installed_during_imports_is_a_change(site: Path) -> None:
+    footprint = Footprint()
+    with footprint:
+        (site / "another-2.dist-info").mkdir()
+    assert footprint.changed() == f"{site} has changed since it was imported"
+
+
+def test_what_changed_before_further_imports_is_a_change(site: Path) -> None:
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    (site / "looked_at.py").write_text("VERSION = 2")
+    with footprint:
+        pass
+    assert footprint.changed() == f"{site / 'looked_at.py'} has changed since it was imported"
