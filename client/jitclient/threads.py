@@ -14,7 +14,7 @@ _BEGIN_SECONDS = 2.0
 
 
 class Thread:
-    """A daemon thread, with the part of `threading.Thread` that we use.
+    """A daemon thread, with the part of `threading.Thread` that we use. `threading.enumerate` does not know it.
 
     Args:
         target: what it calls. An exception that this raises is logged.
@@ -47,8 +47,6 @@ class Thread:
     def _run(self) -> None:
         try:
             self._begun.set()
-            this = threading.current_thread()
-            this.name = self.name
             self._target()
         except Exception:
             log.exception("the thread %r has failed", self.name)
