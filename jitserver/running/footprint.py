@@ -39,7 +39,7 @@ class Footprint:
         self._given = ""
         self._relative: set[str] = set()
         self._opened: set[str] = set()
-        self._files: dict[str, tuple[int, int] | None] = {}
+        self._files: dict[str, tuple[int, ...] | None] = {}
         self._environment = dict(os.environ)
 
     def __enter__(self) -> "Footprint":
@@ -172,9 +172,10 @@ def _folders_of(module: Any) -> list[str]:
         return []
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _stamp(path: str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    # Some installers give all files one modification time.
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -45,3 +45,15 @@ def test_what_changed_before_further_imports_is_a_change(site: Path) -> None:
     with footprint:
         pass
     assert footprint.changed() == f"{site / 'looked_at.py'} has changed since it was imported"
+
+
+def test_another_version_of_the_same_size_and_time_is_a_change(site: Path) -> None:
+    file = site / "looked_at.py"
+    file.write_text("VERSION = 1")
+    os.utime(file, (1, 1))
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    file.write_text("VERSION = 2")
+    os.utime(file, (1, 1))
+    assert footprint.changed() == f"{file} has changed since it was imported"
