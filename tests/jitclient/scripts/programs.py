@@ -9,6 +9,7 @@ import io
 import marshal
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -85,38 +86,50 @@ class Program:
                 for number in self.signals:
                     lines.append(process.stdout.readline())
                     process.send_signal(number)
-                out, err = process.communicate(self.stdin.encode() or None, timeout=30)
+                out, err = process.communicate(self.stdin.encode() or None, timeout=100)
             finally:
                 process.kill()
         return b"".join(lines) + out, err or b"", process.returncode
+
+
+SESSION = """
+import signal
+os.login_tty({terminal})
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+if program := os.fork():
+    os.write({tells}, b"%d" % os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]))
+    os.read({told}, 1)
+    os._exit(0)
+os.close({tells}), os.close({told})
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+"""
+"""What leads a session: its end drops what the terminal has not passed on, so it comes once all has been read."""
 
 
 def _on_terminal(
     command: list[str], folder: Path, environment: Mapping[str, str], stdin: str
 ) -> tuple[bytes, bytes, int]:
     outer, inner = pty.openpty()
-    command = prepared(f"os.login_tty({inner})", *command)
-    with subprocess.Popen(command, cwd=folder, env=environment, pass_fds=(inner,)) as process:
-        os.close(inner)
+    status, tells = os.pipe()
+    told, ends = os.pipe()
+    theirs = (inner, tells, told)
+    command = prepared(SESSION.format(terminal=inner, tells=tells, told=told), *command)
+    with subprocess.Popen(command, cwd=folder, env=environment, pass_fds=theirs) as process:
+        for end in theirs:
+            os.close(end)
         try:
-            shown = part = _read(outer)
-            while part and b"\n" not in shown:
-                shown += (part := _read(outer))
-            os.write(outer, stdin.encode())
-            while part := _read(outer):
-                shown += part
-            process.wait(timeout=100)
+            shown = b""
+            while outer in select.select([outer, status], [], [])[0]:
+                shown += os.read(outer, 1 << 16)
+                if stdin and b"\n" in shown:
+                    os.write(outer, stdin.encode())
+                    stdin = ""
+            returned = int(os.read(status, 100))
         finally:
             process.kill()
-            os.close(outer)
-    return shown, b"", process.returncode
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # its last process has ended
-        return b""
+            for end in (outer, status, ends):
+                os.close(end)
+    return shown, b"", returned
 
 
 def _archive(files: Mapping[str, str]) -> bytes:
@@ -145,6 +158,18 @@ PACKAGE = {
     "pack/part.py": "value = 7\nprint('part', __name__)\n",
     "pack/broken.py": "def f():\n    return 1 / 0\n\nf()\n",
 }
+
+INTERRUPTED = """
+    import sys, threading, time
+    def say(main, thread):
+        state = lambda: open(f"/proc/self/task/{thread}/stat").read().rpartition(")")[2].split()[0]
+        while sys._current_frames()[main].f_lineno != 9 or state() != "S":
+            time.sleep(0.01)
+        print("ready", flush=True)
+    threading.Thread(target=say, args=[threading.get_ident(), threading.get_native_id()]).start()
+    time.sleep(60)
+"""
+"""It says so when it sleeps: Python misses a signal that comes just before."""
 
 PLAIN_PYTHON: dict[str, Program] = {
     # ---- the module __main__
@@ -362,16 +387,14 @@ PLAIN_PYTHON: dict[str, Program] = {
     "exiting_hook": Program("import sys\nsys.excepthook = lambda *_: sys.exit(9)\n1 / 0\n"),
     "no_hook": Program("import sys\ndel sys.excepthook\n1 / 0\n"),
     "interrupt": Program("import atexit\natexit.register(print, 'at exit')\nraise KeyboardInterrupt\n"),
-    "interrupted": Program(
-        "import threading, time\nthreading.Timer(0.2, print, ['ready'], {'flush': True}).start()\ntime.sleep(60)\n",
-        signals=(signal.SIGINT,),
-    ),
+    "interrupted": Program(INTERRUPTED, signals=(signal.SIGINT,)),
     "interrupt_caught": Program(
         """
         import time
         try:
             print("ready", flush=True)
-            time.sleep(60)
+            while True:
+                time.sleep(0.1)
         except KeyboardInterrupt:
             print("caught")
         """,
@@ -390,7 +413,8 @@ PLAIN_PYTHON: dict[str, Program] = {
                 time.sleep(0.01)
         wait()
         print(got, flush=True)
-        time.sleep(60)
+        while True:
+            time.sleep(0.1)
         """,
         signals=(signal.SIGUSR1, signal.SIGTERM),
     ),
@@ -510,7 +534,8 @@ PLAIN_PYTHON: dict[str, Program] = {
         async def main():
             try:
                 print("ready", flush=True)
-                await asyncio.sleep(60)
+                while True:
+                    await asyncio.sleep(0.1)
             finally:
                 print("cleaned up")
         try:
@@ -548,9 +573,8 @@ PLAIN_PYTHON: dict[str, Program] = {
     "debugger_quits": Program("def f(y):\n    breakpoint()\n    return y\n\nf(2)\n", stdin="args\nq\n"),
     "terminal": Program(
         """
-        import os, sys, time
+        import os, sys
         print(input(f'{sys.stdin.isatty()}, {os.isatty(1)}, {os.get_terminal_size()}\\n'))
-        time.sleep(0.3)  # the end of a session drops what its terminal has not passed on
         """,
         stdin="typed\n",
         on_terminal=True,
@@ -564,7 +588,6 @@ PLAIN_PYTHON: dict[str, Program] = {
                 time.sleep(0.1)
         except KeyboardInterrupt:
             print('caught')
-            time.sleep(0.3)
         """,
         stdin="\x03",
         on_terminal=True,

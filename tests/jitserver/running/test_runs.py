@@ -13,6 +13,7 @@ import pytest
 from jitserver.running import handover
 from jitserver.running.request import Command, Request
 
+from ...jitclient.scripts.programs import INTERRUPTED
 from ...prepared import prepared
 
 DESCRIBE = """
@@ -101,7 +102,7 @@ def test_a_pipe_that_the_program_closes_is_closed(warm: Any) -> None:
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT"])
 def test_a_signal_ends_it(warm: Any, name: str) -> None:
-    process = warm.start("--verbose", warm.script("import time; print('ready', flush=True); time.sleep(60)"))
+    process = warm.start("--verbose", warm.script("import time; print('ready', flush=True); time.sleep(600)"))
     assert process.stdout.readline() == "ready\n"
     process.send_signal(getattr(signal, name))
     done = warm.end(process)
@@ -109,17 +110,7 @@ def test_a_signal_ends_it(warm: Any, name: str) -> None:
 
 
 def test_an_interrupt_is_an_exception(warm: Any) -> None:
-    source = """
-        import sys, threading, time
-        def say(main):
-            while sys._current_frames()[main].f_lineno != SLEEPS:
-                time.sleep(0.01)
-            print("ready", flush=True)
-        SLEEPS = 9
-        threading.Thread(target=say, args=[threading.get_ident()]).start()
-        time.sleep(60)
-    """
-    script = warm.script(source)
+    script = warm.script(INTERRUPTED)
     process = warm.start("--verbose", script)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
@@ -155,7 +146,7 @@ def test_it_ends_by_the_signal_of_the_program(warm: Any, source: str) -> None:
 
 
 def test_it_ends_with_the_command(warm: Any, until: Any) -> None:
-    process = warm.start(warm.script("import os, time; print(os.getpid(), flush=True); time.sleep(60)"))
+    process = warm.start(warm.script("import os, time; print(os.getpid(), flush=True); time.sleep(600)"))
     pid = int(process.stdout.readline())
     assert warm.is_alive(pid)
     process.kill()
@@ -164,7 +155,7 @@ def test_it_ends_with_the_command(warm: Any, until: Any) -> None:
 
 
 def test_it_ends_with_its_supervisor(warm: Any, until: Any) -> None:
-    source = "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(60)"
+    source = "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(600)"
     process = warm.start(warm.script(source))
     pid, supervisor = map(int, process.stdout.readline().split())
     os.kill(supervisor, signal.SIGKILL)
