@@ -15,7 +15,7 @@ import pytest
 
 from ...prepared import prepared
 
-SECONDS = 60
+SECONDS = 120
 
 
 class Environment:

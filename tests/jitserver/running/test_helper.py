@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from .conftest import SECONDS
+
 LOADED = "import sys; print([name for name in {names!r} if name in sys.modules])"
 
 
@@ -40,10 +42,11 @@ def learn(cold: Any, until: Any, *names: str) -> None:
     probe = cold.script(LOADED.format(names=names), "probe.py")
 
     def is_settled() -> bool:
+        known = {*unfit(cold)}  # noted before the run: what has answered it has begun again without them
         done = cold.run("--verbose", probe)
-        return not done.stderr and {*eval(done.stdout)} | {*unfit(cold)} >= {*names}
+        return not done.stderr and {*eval(done.stdout)} | known >= {*names}
 
-    until(is_settled, "the helper to import them")
+    until(is_settled, "the helper to import them", SECONDS)
 
 
 def learnt(cold: Any) -> Any:
@@ -135,7 +138,7 @@ MISBEHAVED = {
     "print('hello')": "it changes what is printed",
     "import os; os.write(2, b'hello')": "it changes what is printed",
     "import warnings; warnings.warn('careful')": "it changes what is printed",
-    "import threading, time; threading.Thread(target=time.sleep, args=(9,), daemon=True).start()": "it starts a thread",
+    "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "it starts a thread",
     "import signal; signal.signal(signal.SIGUSR1, print)": "it changes signals",
     "import sys; sys.excepthook = print": "it changes sys.excepthook",
     "import sys; sys.path.append('/more')": "it changes sys.path",
