@@ -194,6 +194,33 @@ def until() -> Callable[..., Any]:
     return wait_until
 
 
+class Gate:
+    """A pipe that a trace waits to open for writing. To read one would be an input of the trace."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.waits = f"import pathlib; pathlib.Path({str(path)!r}).write_bytes(b'')"
+        self._path = path
+        self._reader: int | None = None
+
+    def open(self) -> None:
+        if self._reader is None:
+            self._reader = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def close(self) -> None:
+        self.open()  # nothing waits any longer
+        assert self._reader is not None
+        os.close(self._reader)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Holds up a trace on the daemon until it is opened."""
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """A folder whose path is short enough for sockets."""

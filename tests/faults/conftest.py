@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import signal
 import subprocess
@@ -30,6 +31,9 @@ from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
 from jitclient.wire.stream import WireStream
 from jitserver.crashes.journal import SLOT, read
+
+AT_ONCE_SECONDS = 30
+"""For what happens at once: half of the time that a session waits for its client."""
 
 
 @dataclasses.dataclass
@@ -94,7 +98,7 @@ class Daemon:
             return all(now[name] <= before[name] for name in before)
 
         try:
-            until(settled, "the daemon to let go", seconds=5)
+            until(settled, "the daemon to let go", seconds=AT_ONCE_SECONDS)
         except AssertionError:
             raise AssertionError(f"before: {before}, now: {self.holdings()}") from None
 
@@ -129,7 +133,8 @@ def _end_successor(daemon: Daemon, until: Callable[..., Any]) -> None:
     """Ends the daemon that a client started in the place of one that died, also one that is only about to serve."""
     for pid in daemons_at(daemon.address):
         if pid != daemon.process.pid:
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
             until(lambda pid=pid: not is_running(pid), "the new daemon to end")
 
 
@@ -149,7 +154,7 @@ def daemons_at(address: str) -> list[int]:
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -188,6 +193,12 @@ def unharmed(victim: Daemon, until: Callable[..., Any]) -> Iterator[Daemon]:
     with _client_of(victim.address):
         assert_works()
     victim.settles(before, until)
+
+
+@pytest.fixture(scope="session")
+def at_once(until: Callable[..., Any]) -> Callable[..., Any]:
+    """Polls until a condition holds, for less time than a session waits for its client."""
+    return functools.partial(until, seconds=AT_ONCE_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -235,7 +246,7 @@ class Peer:
         """Whether the daemon hangs up, once it has said what it has to say."""
         try:
             while True:
-                if not self.channel.poll(15):
+                if not self.channel.poll(AT_ONCE_SECONDS):
                     return False
                 self.channel.recv()
         except EOFError:

@@ -9,6 +9,11 @@ HOLDS = """
     held = jitclient.device_put([np.zeros(1000, np.float32) for _ in range(5)])
 """
 
+PATIENT = """
+    import jitclient.sessions.session
+    jitclient.sessions.session._GOODBYE_SECONDS = 60  # on a busy machine
+"""
+
 BUSY = """
     import jax, jax.numpy as jnp
 
@@ -21,49 +26,63 @@ BUSY = """
         return jax.lax.fori_loop(0, 4_000_000, lambda _, c: jnp.tanh(c @ c), x[:8, :8])  # seconds, in one thread
 
     @jitclient.jit
+    def endless(x):
+        return jax.lax.while_loop(lambda c: c.sum() > -1, lambda c: c + 1, x)
+
+    @jitclient.jit
     def slow_to_trace(x):
-        import time
-        time.sleep(SECONDS)
+        WAITS
         return x * 3
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_clients_arrays_are_freed_at_once(
-    unharmed: Any, start_client: Any, until: Any, number: signal.Signals
+    unharmed: Any, start_client: Any, at_once: Any, number: signal.Signals
 ) -> None:
     client = start_client(unharmed, HOLDS + "    print('held')\n    signal.pause()")
     client.says("held")
     assert unharmed.counts().arrays == 5
     client.kill(number)
-    until(lambda: unharmed.counts().sessions == 0, "the session to end", seconds=5)
+    at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
     assert unharmed.counts().arrays == 0
 
 
 def test_a_clean_end_frees_before_it_is_over(unharmed: Any, start_client: Any) -> None:
-    client = start_client(unharmed, HOLDS + "    print('held')")
+    client = start_client(unharmed, PATIENT + HOLDS + "    print('held')")
     client.says("held")
     client.ends()
     counts = unharmed.counts()
     assert (counts.sessions, counts.arrays) == (0, 0)
 
 
-PHASES = {"slow": "running", "slow_to_trace": "tracing"}
+CALLS = BUSY + HOLDS + "    print('held')\n    FUNCTION(np.zeros((1000, 1000), np.float32))"
 
 
-@pytest.mark.parametrize("function", PHASES)
-def test_a_client_killed_in_the_middle_of_a_call_frees_its_arrays_at_once(
-    unharmed: Any, start_client: Any, until: Any, function: str
+def test_a_client_killed_in_the_middle_of_a_run_frees_its_arrays_at_once(
+    serve: Any, start_client: Any, at_once: Any, until: Any
 ) -> None:
-    source = BUSY.replace("SECONDS", "3") + HOLDS
-    client = start_client(unharmed, source + f"    print('held')\n    {function}(np.zeros((1000, 1000), np.float32))")
+    with serve() as daemon:
+        client = start_client(daemon, CALLS.replace("FUNCTION", "endless"))
+        client.says("held")
+        until(lambda: daemon.phases() == ["running"], "the call to be under way")
+        client.kill()
+        at_once(lambda: daemon.counts().sessions == 0, "the session to end")
+        assert daemon.phases() == ["running"]  # the call goes on
+        assert daemon.counts().arrays == 0
+
+
+def test_a_client_killed_in_the_middle_of_a_trace_frees_its_arrays_at_once(
+    unharmed: Any, start_client: Any, at_once: Any, until: Any, gate: Any
+) -> None:
+    client = start_client(unharmed, CALLS.replace("WAITS", gate.waits).replace("FUNCTION", "slow_to_trace"))
     client.says("held")
-    phase = PHASES[function]
-    until(lambda: unharmed.phases() == [phase], "the call to be under way")
+    until(lambda: unharmed.phases() == ["tracing"], "the call to be under way")
     client.kill()
-    until(lambda: unharmed.counts().sessions == 0, "the session to end")
-    assert unharmed.phases() == [phase]  # the call goes on
+    at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
+    assert unharmed.phases() == ["tracing"]  # the call goes on
     assert unharmed.counts().arrays == 0
+    gate.open()
     until(lambda: unharmed.phases() == [], "the call to end")
 
 
@@ -75,8 +94,8 @@ INTERRUPTED = (
     print("ready")
     sys.stdin.readline()
     try:
-        FUNCTION(x)
-        print("finished")
+        while True:  # one call may end just before it is interrupted
+            FUNCTION(x)
     except KeyboardInterrupt:
         print("interrupted")
     assert float(quick(np.float32(1))) == 2
@@ -88,30 +107,32 @@ INTERRUPTED = (
 
 
 def test_ctrl_c_in_a_long_call_leaves_the_session_and_nothing_of_the_call(
-    unharmed: Any, start_client: Any, until: Any
+    unharmed: Any, start_client: Any, until: Any, gate: Any
 ) -> None:
-    client = interrupted(unharmed, start_client, until, "slow")
+    client = interrupted(unharmed, start_client, until, gate, "slow", "running")
     until(lambda: unharmed.phases() == [], "the interrupted call to end")
     until(lambda: unharmed.counts().arrays == 1, "what is held to be all there is")
     client.goes_on()
     client.ends()
 
 
-def test_ctrl_c_in_a_long_trace_leaves_the_session(unharmed: Any, start_client: Any, until: Any) -> None:
-    client = interrupted(unharmed, start_client, until, "slow_to_trace")
+def test_ctrl_c_in_a_long_trace_leaves_the_session(unharmed: Any, start_client: Any, until: Any, gate: Any) -> None:
+    client = interrupted(unharmed, start_client, until, gate, "slow_to_trace", "tracing")
     assert unharmed.counts().arrays == 1
     client.goes_on()
     client.ends()
 
 
-def interrupted(daemon: Any, start_client: Any, until: Any, function: str) -> Any:
+def interrupted(daemon: Any, start_client: Any, until: Any, gate: Any, function: str, phase: str) -> Any:
     """A client that was interrupted in a call of a function."""
-    client = start_client(daemon, INTERRUPTED.replace("SECONDS", "2").replace("FUNCTION", function))
+    client = start_client(daemon, INTERRUPTED.replace("WAITS", gate.waits).replace("FUNCTION", function))
     client.says("ready")
     client.goes_on()
-    until(lambda: daemon.phases() == [PHASES[function]], "the call to be under way")
+    until(lambda: daemon.phases() == [phase], "the call to be under way")
     client.kill(signal.SIGINT)
-    client.says("interrupted", "works")
+    client.says("interrupted")
+    gate.open()  # before the trace of another function
+    client.says("works")
     until(lambda: daemon.counts().arrays == 1, "what was dropped to go")
     assert daemon.counts().sessions == 1
     return client

@@ -256,32 +256,37 @@ def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: 
     assert "Attempted boolean conversion" in text
 
 
+LONG = """
+import numpy as np, jitclient, time
+
+@jitclient.jit
+def slow(x):
+    {waits}
+    return x + {salt!r}
+
+print(slow(np.zeros((64, 256), np.float32)).shape)
+"""
+
+
 @pytest.mark.slow
-def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
-    program = tmp_path / "slow.py"
-    program.write_text(
-        "import numpy as np, jitclient, sys\n"
-        "@jitclient.jit\n"
-        "def slow(x):\n"
-        "    import time\n"
-        "    time.sleep(1.5)\n"
-        f"    return x + {np.random.default_rng().random()!r}\n"
-        "print(slow(np.zeros((64, 256), np.float32)).shape)\n"
-    )
-    piped = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Path, gate: Any) -> None:
+    def program(waits: str) -> list[str]:
+        path = tmp_path / "slow.py"
+        path.write_text(LONG.format(waits=waits, salt=np.random.default_rng().random()))
+        return [sys.executable, str(path)]
+
+    piped = subprocess.run(program("time.sleep(1.5)"), capture_output=True, text=True, check=True)
     assert piped.stderr == ""
-    shown = in_terminal([sys.executable, str(program)], program)
-    assert re.search(r"(tracing|compiling|running) slow\(f32\[64,256\]\)", shown), shown
+    line = re.compile(rb"(tracing|compiling|running) slow\(f32\[64,256\]\)")
+    shown = in_terminal(program(gate.waits), line, gate.open)
+    assert line.search(shown), shown
 
 
-def in_terminal(command: list[str], program: Path) -> str:
-    """What a command writes to a terminal."""
+def in_terminal(command: list[str], line: re.Pattern[bytes], then: Callable[[], None]) -> bytes:
+    """What a command writes to a terminal; what is to be done once it has shown a line."""
     import os
     import pty
 
-    program.write_text(
-        re.sub(r"return x \+ .*", f"return x + {np.random.default_rng().random()!r}", program.read_text())
-    )
     main, terminal = pty.openpty()
     process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"})
     os.close(terminal)
@@ -294,9 +299,11 @@ def in_terminal(command: list[str], program: Path) -> str:
         if not part:
             break
         written += part
+        if line.search(written):
+            then()
     process.wait(60)
     os.close(main)
-    return written.decode(errors="replace")
+    return written
 
 
 MOVED = """

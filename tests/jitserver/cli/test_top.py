@@ -41,10 +41,10 @@ def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., An
     assert hot["calls"] == 7
     assert hot["seconds"] > 0
     # Tests that came before may have left another session of this process.
-    [session] = [one for one in found["sessions"] if one["pid"] == os.getpid() and one["calls"] >= 7]
-    assert session["arrays"] >= 1
-    assert session["array_bytes"] >= 1024
-    assert "python" in session["program"]
+    mine = [one for one in found["sessions"] if one["pid"] == os.getpid()]
+    assert max(one["calls"] for one in mine) >= 7
+    assert any(one["arrays"] >= 1 and one["array_bytes"] >= 1024 for one in mine)
+    assert all("python" in one["program"] for one in mine)
     assert [device["device"] for device in found["devices"]] == found["status"]["devices"]
     assert found["making"] == []
 
@@ -67,12 +67,12 @@ def test_calls_before_the_interval_are_not_counted(daemon: str, cli: Callable[..
 
 
 def test_programs_in_progress_are_shown(
-    daemon: str, cli: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
+    daemon: str, cli: Callable[..., Any], until: Callable[..., Any], tmp_path: Path, gate: Any
 ) -> None:
     program = tmp_path / "slow.py"
     program.write_text(
-        "import time\nimport numpy as np\nimport jitclient\n\n"
-        "@jitclient.jit\ndef slow_to_make(x):\n    time.sleep(6)\n    return x\n\n"
+        "import numpy as np\nimport jitclient\n\n"
+        f"@jitclient.jit\ndef slow_to_make(x):\n    {gate.waits}\n    return x\n\n"
         "np.asarray(slow_to_make(np.zeros(3, np.float32)))\n"
     )
     client = subprocess.Popen([sys.executable, str(program)])
@@ -81,6 +81,7 @@ def test_programs_in_progress_are_shown(
         assert (making["label"], making["phase"], making["pids"]) == ("slow_to_make(f32[3])", "tracing", [client.pid])
         assert making["seconds"] > 0
         assert "slow_to_make(f32[3])" in cli("top").stdout
+        gate.open()
         assert client.wait(60) == 0
         assert json.loads(cli("top", "--json").stdout)["making"] == []
     finally:
