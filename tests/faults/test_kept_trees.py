@@ -46,7 +46,7 @@ PLACES = {
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("had", [False, True], ids=["a new name", "a name that holds something"])
 def test_a_client_killed_in_the_middle_leaves_the_name_as_it_was(
-    unharmed: Any, start_client: Any, client_of: Any, until: Any, where: str, had: bool
+    unharmed: Any, start_client: Any, client_of: Any, at_once: Any, where: str, had: bool
 ) -> None:
     if had:
         with client_of(unharmed.address):
@@ -55,18 +55,18 @@ def test_a_client_killed_in_the_middle_leaves_the_name_as_it_was(
     client = start_client(unharmed, KILLED.replace("WHERE", PLACES[where]))
     client.says("there")
     client.kill()
-    until(lambda: unharmed.counts().sessions == 0, "the session to end", seconds=5)
+    at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
     assert unharmed.counts().arrays == 0
     assert [(one.name, one.label) for one in kept(unharmed)] == before
     if had:
         forget(unharmed, "x")
 
 
-def test_what_a_killed_client_kept_stays(unharmed: Any, start_client: Any, client_of: Any, until: Any) -> None:
+def test_what_a_killed_client_kept_stays(unharmed: Any, start_client: Any, client_of: Any, at_once: Any) -> None:
     client = start_client(unharmed, KILLED.replace("WHERE", ""))
     client.says("kept")
     client.kill()
-    until(lambda: unharmed.counts().sessions == 0, "the session to end", seconds=5)
+    at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
     with client_of(unharmed.address):
         found = jitclient.keep("x", [np.full(1000, n, np.float32) for n in range(5)])
         assert [float(x[-1]) for x in found] == [0, 1, 2, 3, 4]

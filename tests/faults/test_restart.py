@@ -612,7 +612,7 @@ def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_
 
 
 def test_one_that_dies_after_it_before_it_came_back_leaves_nothing(
-    serve: Any, start_client: Any, restart: Any, until: Any
+    serve: Any, start_client: Any, restart: Any, at_once: Any
 ) -> None:
     with serve() as daemon:
         client = start_client(daemon, EXACT + "    print('ready')\n    signal.pause()")
@@ -621,8 +621,8 @@ def test_one_that_dies_after_it_before_it_came_back_leaves_nothing(
         assert daemon.counts().sessions == 1
         client.kill()
         client.process.wait()
-        until(lambda: daemon.counts().sessions == 0, "the session to end", seconds=10)
-        until(lambda: left() == [], "its files to go", seconds=10)
+        at_once(lambda: daemon.counts().sessions == 0, "the session to end")
+        at_once(lambda: left() == [], "its files to go")
 
 
 def upgrade(site: Path, version: str, factor: int) -> None:

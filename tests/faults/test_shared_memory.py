@@ -204,8 +204,13 @@ def test_a_forked_child_reads_what_it_inherited(unharmed: Any, start_client: Any
 
 
 def test_a_clean_end_gives_back_warm_memory(unharmed: Any, start_client: Any) -> None:
-    source = f"jitclient.device_get(jitclient.device_put(np.zeros({8 * N}, np.float32)))"
-    client = start_client(unharmed, source + "\nprint('done')")
+    source = f"""
+    import jitclient.sessions.session
+    jitclient.sessions.session._GOODBYE_SECONDS = 60  # on a busy machine
+    jitclient.device_get(jitclient.device_put(np.zeros({8 * N}, np.float32)))
+    print("done")
+    """
+    client = start_client(unharmed, source)
     client.says("done")
     client.ends()
     counts = unharmed.counts()
@@ -273,7 +278,7 @@ def test_a_daemon_without_descriptors_uses_the_socket(serve: Any, client_of: Any
     with serve() as daemon, client_of(daemon.address):
         assert float(plus_one(np.float32(1))) == 2
         soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (len(daemon.descriptors()), hard))
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (4, hard))  # of which it has all
         for n in range(3):
             assert_full(look(n), n + 1)
         resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
@@ -338,7 +343,7 @@ def test_who_asks_for_all_memory_gets_a_share(peer: Any) -> None:
     assert None in held
 
 
-def test_descriptors_that_a_peer_sends_are_closed(unharmed: Any, peer: Any) -> None:
+def test_descriptors_that_a_peer_sends_are_closed(unharmed: Any, peer: Any, until: Any) -> None:
     import socket
 
     peer.hello()
@@ -349,7 +354,7 @@ def test_descriptors_that_a_peer_sends_are_closed(unharmed: Any, peer: Any) -> N
         for _ in range(50):
             socket.send_fds(peer.stream.sock, [frame], [nothing.fileno()] * 5)
             assert peer.channel.recv()[0] == DONE
-    assert len(unharmed.descriptors()) <= before
+    until(lambda: len(unharmed.descriptors()) <= before, "them to be closed")  # it may have others open for a moment
 
 
 def test_a_session_is_left_with_what_is_lent(unharmed: Any, peer: Any, until: Any) -> None:

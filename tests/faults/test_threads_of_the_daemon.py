@@ -12,7 +12,7 @@ import pytest
 
 from jitclient.errors import JitserverError
 
-END_SECONDS = 30  # a test fails instead of waiting for ever
+END_SECONDS = 60  # a test fails instead of waiting for ever
 
 DYING = """
 import os, select, sys, threading
