@@ -58,8 +58,10 @@ class Host:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # which only the package's unit makes
         self.folder = folder
         self._delay = delay
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = _bound()
         self.port = self._listener.getsockname()[1]
+        self._kept = _bound(self.port)  # no other process gets it once it is refused here
+        self._listener.listen()
         self.socket = f"unix:{folder}/d.sock"
         self.user = getpass.getuser()
         self.address = f"ssh://{self.user}@127.0.0.1:{self.port}{folder}/environment"
@@ -112,10 +114,10 @@ class Host:
         with contextlib.suppress(OSError), open(self.folder / "sshd.log", "ab") as log:  # until it is closed
             while True:
                 link, _ = self._listener.accept()
+                self.opened += 1
                 if self._delay:
                     link = _delayed(link, self._delay)
                 self._links.append((link, subprocess.Popen(command, stdin=link, stdout=link, stderr=log)))
-                self.opened += 1
 
     def cut(self) -> None:
         """Breaks all connections."""
@@ -136,6 +138,15 @@ class Host:
         """Ends it all."""
         self.stop_listening()
         self.cut()
+        self._kept.close()
+
+
+def _bound(port: int = 0) -> socket.socket:
+    """A socket that does not listen yet."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 def _delayed(link: socket.socket, seconds: float) -> socket.socket:
