@@ -205,12 +205,12 @@ def test_a_daemon_that_cannot_be_started_is_a_failure_with_status_1(
     assert "nonsense" in done.stderr
 
 
-def test_a_daemon_ends_after_its_idle_timeout(
-    new_daemon: Callable[..., Any], nowhere: dict[str, str], until: Callable[..., Any]
-) -> None:
-    with new_daemon(nowhere["JITSERVER_ADDRESS"], "--idle-exit", "0.1") as daemon:
-        until(lambda: daemon.poll() is not None, "the idle daemon to end")
-        assert daemon.returncode == 0
+@pytest.mark.slow
+def test_a_daemon_ends_after_its_idle_timeout(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
+    done = cli("serve", "--idle-exit", "0.1", env=nowhere)
+    assert done.returncode == 0
+    assert "serving at" in done.stderr
+    assert "idle for" in done.stderr
 
 
 def test_a_daemon_restarts_when_idle_with_too_many_classes(
