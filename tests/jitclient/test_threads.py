@@ -10,21 +10,21 @@ from jitclient.threads import Thread
 
 
 def test_a_thread_lives_from_its_start_to_its_end() -> None:
-    goes_on, known = threading.Event(), threading.enumerate()
-    thread = Thread(lambda: goes_on.wait(10), "worker")
+    goes_on, known = threading.Event(), {*threading.enumerate()}
+    thread = Thread(lambda: goes_on.wait(60), "worker")
     assert not thread.is_alive()
     thread.start()
     assert thread.is_alive()
     goes_on.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
-    assert threading.enumerate() == known  # programs may count their threads
+    assert {*threading.enumerate()} <= known  # programs may count their threads
 
 
 def test_a_thread_that_fails_says_so_and_has_ended(caplog: pytest.LogCaptureFixture) -> None:
     thread = Thread(lambda: 1 / 0, "worker")
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert "the thread 'worker' has failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
