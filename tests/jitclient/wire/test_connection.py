@@ -66,7 +66,7 @@ def ends() -> Iterator[Ends]:
     yield made
     made.client.close()
     if hasattr(made, "thread"):
-        made.thread.join(10)
+        made.thread.join(60)
         assert not made.thread.is_alive()
     made.bare.close()
 
@@ -132,7 +132,7 @@ def test_an_exception_of_the_peer_builds_no_type_of_its_naming(ends: Ends) -> No
 def test_too_long_a_frame_is_refused_before_it_is_read(ends: Ends) -> None:
     ends.serve()
     ends.client._channel.stream.write(struct.pack("<I", MAX_FRAME_BYTES + 1))
-    ends.thread.join(10)
+    ends.thread.join(60)
     assert isinstance(ends.error, ProtocolError)
     assert "is refused" in str(ends.error)
 
@@ -167,7 +167,7 @@ def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monk
     monkeypatch.setattr(stream, "STALL_SECONDS", 0.05)
     ends.serve()
     ends.client._channel.stream.write(struct.pack("<I", 100) + b"half")
-    ends.thread.join(10)
+    ends.thread.join(60)
     assert isinstance(ends.error, TimeoutError)
     assert "stopped in the middle" in str(ends.error)
 
@@ -251,7 +251,7 @@ def test_what_arrives_in_many_pieces_is_read_at_once(until: Any) -> None:
         reader.start()
         for start in range(0, len(whole), 16 << 10):  # as ssh does
             theirs.sendall(whole[start : start + (16 << 10)])
-        reader.join(10)
+        reader.join(60)
         assert target == whole
         assert counted.reads == 1
 
@@ -282,7 +282,7 @@ def test_arrays_of_any_size_are_sent_and_read_in_pieces_that_macos_takes(monkeyp
     writer.start()
     target = bytearray(len(whole))
     ends[1].read_rest(memoryview(target))
-    writer.join(10)
+    writer.join(60)
     assert target == whole
     for end in ends:
         end.close()

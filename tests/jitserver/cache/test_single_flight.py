@@ -16,22 +16,22 @@ def test_eight_ask_and_one_makes() -> None:
 
     def make() -> object:
         begun.set()
-        all_waiting.wait(10)  # the other seven are on their way in, and so is the test
+        all_waiting.wait(60)  # the other seven are on their way in, and so is the test
         made.append(object())
         known["k"] = made[-1]
         return made[-1]
 
     def ask(number: int) -> tuple[object, bool]:
         if number:
-            begun.wait(10)
-            all_waiting.wait(10)
+            begun.wait(60)
+            all_waiting.wait(60)
         return once.get("k", make)
 
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(ask, number) for number in range(8)]
-        begun.wait(10)
-        all_waiting.wait(10)
-        answers = [future.result(10) for future in asked]
+        begun.wait(60)
+        all_waiting.wait(60)
+        answers = [future.result(60) for future in asked]
     assert len(made) == 1
     assert {id(found) for found, _ in answers} == {id(made[0])}
     assert sum(first for _, first in answers) == 1

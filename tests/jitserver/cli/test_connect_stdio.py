@@ -34,7 +34,7 @@ class Joined:
         for end in (self.reading, self.writing):
             with contextlib.suppress(OSError):
                 os.close(end)
-        self.thread.join(10)
+        self.thread.join(60)
         self.near.close()
 
 
@@ -68,9 +68,9 @@ def test_all_bytes_reach_the_daemon_in_order(
     writer.start()
     with ends.far.makefile("rb") as file:
         assert file.read(len(WHOLE)) == WHOLE
-    writer.join(10)
+    writer.join(60)
     os.close(ends.writing)
-    ends.thread.join(10)
+    ends.thread.join(60)
     assert not ends.thread.is_alive(), "the end of the pipe was not noticed"
 
 
@@ -83,9 +83,9 @@ def test_all_bytes_of_the_daemon_come_back_in_order(
     writer.start()
     with open(ends.reading, "rb", closefd=False) as file:
         assert file.read(len(WHOLE)) == WHOLE
-    writer.join(10)
+    writer.join(60)
     ends.far.close()
-    ends.thread.join(10)
+    ends.thread.join(60)
     assert not ends.thread.is_alive(), "the end of the socket was not noticed"
 
 
@@ -117,5 +117,5 @@ def test_a_daemon_that_does_not_read_does_not_stop_sshd(joined: Callable[..., Jo
 
     sshd = threading.Thread(target=fill, daemon=True)
     sshd.start()
-    sshd.join(20)
+    sshd.join(60)
     assert not sshd.is_alive()

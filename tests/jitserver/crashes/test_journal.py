@@ -230,17 +230,17 @@ def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pyt
 
         def work(number: int, begun: threading.Barrier = begun, done: threading.Event = done) -> None:
             with journal.noted("running", str(number) * 32, "f()"):
-                begun.wait(10)
-                done.wait(10)
+                begun.wait(60)
+                done.wait(60)
 
         started = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
         for thread in started:
             thread.start()
-        begun.wait(10)
+        begun.wait(60)
         assert noted() == min(threads, 4)
         done.set()
         for thread in started:
-            thread.join(10)
+            thread.join(60)
         assert noted() == 0
     journal.end()
 

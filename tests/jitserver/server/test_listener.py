@@ -19,6 +19,7 @@ from jitclient.wire.messages import Verb
 from jitclient.wire.stream import WireStream
 from jitserver.platform.shared_memory import Pool
 from jitserver.server import connection as connection_module
+from jitserver.server import listener as listener_module
 from jitserver.server.listener import Listener
 from jitserver.sessions.registry import Sessions
 
@@ -59,7 +60,7 @@ def serving(address: Address) -> Iterator[Any]:
     yield start
     for listener in started:
         listener.close()
-        listener.thread.join(10)
+        listener.thread.join(60)
         assert not listener.thread.is_alive()
 
 
@@ -67,9 +68,9 @@ def test_a_lack_of_descriptors_does_not_end_it(
     serving: Any, address: Address, until: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = serving(refusals=2)
-    with address.connect():
-        until(lambda: listener.clients, "the connection to be taken", seconds=10)
-    until(lambda: not listener.clients, "the connection to go", seconds=10)
+    with address.connect(60):
+        until(lambda: listener.clients, "the connection to be taken")
+    until(lambda: not listener.clients, "the connection to go")
     assert caplog.text.count("Too many open files") == 1
 
 
@@ -94,15 +95,15 @@ def test_a_lack_of_memory_does_not_end_it(
     monkeypatch.setattr(select, "poll", Poll)
     listener = serving()
     monkeypatch.undo()
-    with address.connect():
-        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+    with address.connect(60):
+        until(lambda: listener.clients, "the connection to be taken")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_socket_that_listens_no_more_ends_its_thread(serving: Any, address: Address) -> None:
     listener = serving()
     listener.listener.shutdown(socket.SHUT_RDWR)
-    listener.thread.join(10)
+    listener.thread.join(60)
     assert not listener.thread.is_alive()
 
 
@@ -118,11 +119,11 @@ def test_a_lack_of_threads_costs_one_connection_only(
     listener = serving()
     with monkeypatch.context() as patch:
         patch.setattr("jitserver.server.listener.start_new_thread", start)
-        with address.connect() as refused:
+        with address.connect(60) as refused:
             assert refused.recv(1) == b""
-    until(lambda: not listener.clients, "the connection to go", seconds=10)
-    with address.connect():
-        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+    until(lambda: not listener.clients, "the connection to go")
+    with address.connect(60):
+        until(lambda: listener.clients, "the connection to be taken")
 
 
 def test_another_users_process_is_refused(serving: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_another_users_process_is_refused(serving: Any, address: Address, monkey
 
     serving()
     monkeypatch.setattr("jitserver.server.listener.peer", lambda sock: Peer(1, 12345))
-    with address.connect() as sock:
+    with address.connect(60) as sock:
         assert sock.recv(1) == b""
 
 
@@ -149,16 +150,19 @@ def test_a_connection_that_is_passed_to_it_is_served(serving: Any, until: Any) -
         with pytest.raises(ProtocolError, match="exposed_status"):  # the service of these tests has no verbs
             client.request(Verb.STATUS, b"")
         client.close()
-    until(lambda: not listener.clients, "the connection to go", seconds=10)
+    until(lambda: not listener.clients, "the connection to go")
 
 
-def test_after_stop_accepting_only_open_connections_are_served(serving: Any, address: Address, until: Any) -> None:
+def test_after_stop_accepting_only_open_connections_are_served(
+    serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "_END_SECONDS", 60)
     listener = serving()
-    with address.connect() as inside:
-        until(lambda: listener.clients, "the connection to be taken", seconds=10)
+    with address.connect(60) as inside:
+        until(lambda: listener.clients, "the connection to be taken")
         listener.stop_accepting()
         with pytest.raises(ConnectionError):
-            address.connect()
+            address.connect(60)
         assert listener.clients
         listener.close()
         assert inside.recv(1) == b""
@@ -176,8 +180,8 @@ def test_it_stops_also_if_a_client_connects_at_the_same_moment(serving: Any, add
 
         def _send(self, data: bytes) -> int:
             with contextlib.suppress(DaemonUnavailable):  # the other thread may have ended without it
-                address.connect().close()
-            assert listener._accepts_no_more.wait(10)
+                address.connect(60).close()
+            assert listener._accepts_no_more.wait(60)
             return self._signal.send(data)
 
     listener._signal = Late(listener._signal)
@@ -190,6 +194,6 @@ def test_a_peer_without_a_hello_is_disconnected(
 ) -> None:
     monkeypatch.setattr(connection_module, "_SECONDS_WITHOUT_SESSION", 0.05)
     serving()
-    with address.connect() as silent:
+    with address.connect(60) as silent:
         while silent.recv(1000):  # rpyc announces that it closes
             pass

@@ -23,14 +23,14 @@ class OldRun:
 
     def begin(self) -> None:
         self._thread.start()
-        assert self._begun.wait(10)
+        assert self._begun.wait(60)
         self.new = self.session.attach(0) or 0
         self.order.take_over("new")
 
     def _run(self) -> None:
         assert self.order.begin("old", 1)
         self._begun.set()
-        assert self._may_end.wait(10)
+        assert self._may_end.wait(60)
         self.session.keep(self.old + 1, ["made late"])
         self.order.end("old")
         self.session.forget_unwanted()
@@ -38,7 +38,7 @@ class OldRun:
     def end(self) -> None:
         self._may_end.set()
         if self._thread.ident is not None:
-            self._thread.join(10)
+            self._thread.join(60)
             assert not self._thread.is_alive()
 
     def drop(self, *handles: int) -> None:
@@ -95,7 +95,7 @@ def test_reading_an_array_that_the_old_run_makes_waits_for_it(run: OldRun) -> No
     looking.join(0.05)
     assert seen == []
     run.end()
-    looking.join(10)
+    looking.join(60)
     assert seen == ["made late"]
 
 
@@ -123,8 +123,8 @@ def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
         order = session.order(client)
         order.take_over(client)
         assert order.begin(client, 1)
-        begun.wait(10)
-        begun.wait(10)  # until both have reconnected
+        begun.wait(60)
+        begun.wait(60)  # until both have reconnected
         session.settle()  # as before a call with donation
         ended.append(client)
         order.end(client)
@@ -132,10 +132,10 @@ def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
     threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in (b"parent", b"child")]
     for thread in threads:
         thread.start()
-    begun.wait(10)
+    begun.wait(60)
     for client in (b"parent", b"child"):
         session.order(client).take_over("new")
-    begun.wait(10)
+    begun.wait(60)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sorted(ended) == [b"child", b"parent"]
