@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jitclient.errors import DaemonError, SettingsError
+from jitclient.notices.stderr import say
 from jitserver.running import handover, likeness, place
 from jitserver.running.relay import Relay
 from jitserver.running.request import GO, Command, Request, python_options
@@ -44,7 +45,7 @@ def run(command: Command) -> None:
     """Run a program as its own process would run, and end as it does. Returns for a prompt only (`python -i`)."""
     reason = _handed_over(command)
     if command.verbose:
-        print(f"jitserver: runs in a process of its own: {reason}", file=sys.stderr, flush=True)
+        say(f"runs in a process of its own: {reason}")
     from jitserver.running import program
 
     if not sys.flags.safe_path:
@@ -60,13 +61,11 @@ def _handed_over(command: Command) -> str:
         return "Python is to report each import"
     if sys.flags.inspect:
         return "Python is to go on with a prompt"
-    relay = Relay()
     try:
-        return _offered(command, relay)
+        with contextlib.closing(Relay()) as relay:
+            return _offered(command, relay)
     except (OSError, SettingsError) as error:
         return str(error)
-    finally:
-        relay.close()
 
 
 def _offered(command: Command, relay: Relay) -> str:

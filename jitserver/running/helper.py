@@ -23,12 +23,13 @@ from jitserver.running import child, ending, handover, learnt, likeness, place, 
 from jitserver.running.chance import Seeding
 from jitserver.running.effects import THREADS_THAT_FORK, Effects, printed_elsewhere
 from jitserver.running.footprint import Footprint
-from jitserver.running.request import GO, Request
+from jitserver.running.request import Request
 
 _IDLE_SECONDS = 3 * 3600
 _TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
 _MOST_UNFIT = 50
+_FAILED = 255  # which no error of the system has as its number
 _ALWAYS = (
     "numpy",
     "jitclient.decorator",
@@ -144,7 +145,7 @@ class Helper:
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
-            os._exit(1)
+            os._exit(_FAILED)
 
     def _begin(self, sock: socket.socket, changed: str) -> Callable[[], None]:
         signal.set_wakeup_fd(-1)
@@ -159,10 +160,9 @@ class Helper:
         values, received = handover.receive(sock)
         request = Request.of_plain(values)
         refusal = changed or self._refusal(request)
-        handover.send(sock, (refusal,))
-        if refusal or handover.receive(sock)[0] != GO:
+        if refusal:
+            handover.send(sock, (refusal,))
             os._exit(0)
-        sock.settimeout(None)
         terminal = received[0] if request.terminal else None
 
         def prepare() -> None:
@@ -177,7 +177,11 @@ class Helper:
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
             program.run(request.command, request.interpreter)
 
-        supervisor.supervise(sock, terminal, received, prepare)
+        try:
+            supervisor.supervise(sock, terminal, received, prepare)
+        except OSError as error:
+            handover.send(sock, (str(error),))
+            os._exit(0)
         return run
 
     def _refusal(self, request: Request) -> str:

@@ -32,6 +32,7 @@ class Relay:
 
     def __init__(self) -> None:
         self._terminal = Terminal.of_this_process()
+        self._nothing = os.open(os.devnull, os.O_RDWR)
         self._woken, self._wakes = os.pipe()
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
@@ -49,8 +50,8 @@ class Relay:
 
     def close(self) -> None:
         """Give up: the program runs in this process."""
-        os.close(self._woken)
-        os.close(self._wakes)
+        for number in (self._nothing, self._woken, self._wakes):
+            os.close(number)
         if self._terminal is not None:
             self._terminal.close()
 
@@ -71,10 +72,10 @@ class Relay:
 
     def until_the_end(self, sock: socket.socket, numbers: Sequence[int]) -> int:
         """Serve the run until it ends; return its wait status."""
-        if self._terminal is None:
-            _let_go(numbers)
-        else:
-            _let_go([number for number in numbers if number > 2])
+        for number in numbers:
+            if self._terminal is None or number > 2:
+                os.dup2(self._nothing, number)  # it is the run's alone: the end of a pipe must see when that closes it
+        if self._terminal is not None:
             self._terminal.begin()
         has_job_control = self._terminal is None and _has_terminal()
         try:
@@ -144,11 +145,3 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _let_go(numbers: Sequence[int]) -> None:
-    """Close what is the run's alone now: the other end of a pipe must see when the run closes it."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in numbers:
-        os.dup2(nothing, number)
-    os.close(nothing)

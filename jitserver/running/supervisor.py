@@ -6,6 +6,7 @@ the run.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import select
@@ -16,19 +17,23 @@ from collections.abc import Callable, Sequence
 
 from jitserver.running import handover
 from jitserver.running.relay import ENDED, STOPPED
+from jitserver.running.request import GO
 
 _PR_SET_PDEATHSIG = 1
 
 
 def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int], prepare: Callable[[], None]) -> None:
-    """Fork the run and serve it until its end. Returns in the run only, once it is prepared.
+    """Fork the run and serve it until its end. Returns in the run only, once it is prepared and the command wants it.
 
     Args:
-        sock: the connection to the command, which knows that the run begins.
+        sock: the connection to the command, which is told that the run can begin, or why it cannot.
         terminal: a descriptor of the run's terminal.
         received: the descriptors that are for the run alone.
         prepare: what makes the forked process that of the run; it closes the descriptors of this one. All signals are
             blocked there: those that come meanwhile are for the program.
+
+    Raises:
+        OSError: there is no process for the run.
     """
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that the command closes
@@ -51,7 +56,7 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
         os.setpgid(0, 0)
         if terminal is not None:
             os.tcsetpgrp(terminal, os.getpid())
-        prepare()
+        _be_prepared(prepare)
         return
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with contextlib.suppress(OSError):
@@ -60,12 +65,35 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
         if descriptor != terminal:
             os.close(descriptor)
     try:
-        _serve(sock, run, woken, terminal)
+        problem = _problem(run)
+        handover.send(sock, (problem,))
+        if not problem and handover.receive(sock)[0] == GO:
+            sock.settimeout(None)
+            os.kill(run, signal.SIGCONT)
+            _serve(sock, run, woken, terminal)
     except (OSError, EOFError):  # the command has died
         with contextlib.suppress(ProcessLookupError):
             os.kill(run, signal.SIGKILL)
     finally:
         os._exit(0)
+
+
+def _be_prepared(prepare: Callable[[], None]) -> None:
+    """Prepare this process for the run, and stop until the command wants it; or end with the number of the error."""
+    try:
+        prepare()
+    except OSError as error:
+        os._exit(error.errno or errno.EIO)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.sigtimedwait([signal.SIGCONT], 0)  # it is not the program's
+
+
+def _problem(run: int) -> str:
+    """Wait until the process of the run is prepared; return why it cannot be, if so."""
+    _, status = os.waitpid(run, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return ""
+    return f"its process cannot be prepared: {os.strerror(os.waitstatus_to_exitcode(status))}"
 
 
 def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> None:

@@ -270,3 +270,18 @@ def test_a_command_that_gave_up_has_no_run(warm: Any) -> None:
         assert handover.receive(sock)[0] == ("",)
     assert warm.run("--verbose", warm.script("pass", "other.py")).stderr == ""
     assert not ran.exists()
+
+
+HIGHEST = """
+import resource
+highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
+os.dup2(1, highest)
+sys.argv.append(str(highest))
+"""
+
+
+def test_what_cannot_be_prepared_runs_in_a_process_of_its_own(warm: Any) -> None:
+    script = warm.script("import os, sys; os.write(int(sys.argv[1]), b'written')")
+    done = warm.run("--verbose", script, before=HIGHEST)
+    assert (done.returncode, done.stdout) == (0, "written")
+    assert "its process cannot be prepared: Invalid argument" in done.stderr
