@@ -11,13 +11,28 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from jitclient.digests import digest
+from jitclient.errors import SettingsError
 
 _MOST = 20_000
 _MOST_OPERATIONS = 250
 _MOST_CASES = 20
+
+
+class Learnt(msgspec.Struct):
+    """What is in the file. The names of modules, the recipes of operations as hexadecimal digits; by case, the modules
+    and operations that are unfit, and why; and the hash seed.
+    """
+
+    modules: list[str] = []
+    operations: list[Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]] = []
+    unfit: dict[str, dict[str, str]] = {}
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
+
 
 _known: set[str] = set()
 """What was in the file when it was last read, in this process or before it was forked."""
@@ -30,20 +45,18 @@ def modules(first: Collection[str] = ()) -> list[str]:
     Args:
         first: packages that come before all others, wherever else they are imported.
     """
-    names = dict.fromkeys(_names("modules"))
+    found = _read().modules
+    _known.update(found)
+    names = dict.fromkeys(found)
     names = dict.fromkeys(above for name in names for above in _with_packages(name) if above in names)
     return sorted(names, key=lambda name: name.partition(".")[0] not in first)
 
 
 def operations() -> list[bytes]:
     """The recipes of operations, those of the last runs first."""
-    return [bytes.fromhex(text) for text in reversed(_names("operations"))]
-
-
-def _names(kind: str) -> list[str]:
-    found = [name for name in _read().get(kind, []) if isinstance(name, str)]
+    found = _read().operations
     _known.update(found)
-    return found
+    return [bytes.fromhex(text) for text in reversed(found)]
 
 
 def _with_packages(name: str) -> list[str]:
@@ -53,7 +66,7 @@ def _with_packages(name: str) -> list[str]:
 
 def unfit(case: str) -> dict[str, str]:
     """The modules that a helper must not import in a case, and why."""
-    return dict(_read().get("unfit", {}).get(case, {}))
+    return _read().unfit.get(case, {})
 
 
 def note_at_the_end() -> None:
@@ -63,12 +76,15 @@ def note_at_the_end() -> None:
 
 
 def note_unfit(case: str, found: dict[str, str]) -> None:
-    """Add modules that a helper must not import in a case, which is that from before it tried to."""
-    with contextlib.suppress(OSError):
-        content = _read()
-        known = content.get("unfit", {})
-        others = [one for one in known.items() if one[0] != case][-_MOST_CASES:]
-        _write({**content, "unfit": dict([*others, (case, {**known.get(case, {}), **found})])})
+    """Add modules that a helper must not import in a case, which is that from before it tried to.
+
+    Raises:
+        OSError: they cannot be noted.
+    """
+    content = _read()
+    others = [one for one in content.unfit.items() if one[0] != case][-_MOST_CASES:]
+    content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
+    _write(content)
 
 
 def case_of(helper: str) -> str:
@@ -102,20 +118,22 @@ def version() -> int:
 
 def hash_seed() -> int:
     """The seed of this environment's helpers: with a common one, the order of sets is the same in all their runs."""
-    seed = _read().get("seed")
-    if not isinstance(seed, int) or not 0 < seed < 2**32:
-        seed = int.from_bytes(os.urandom(4), "little") or 1
-        with contextlib.suppress(OSError):
-            _write({**_read(), "seed": seed})
-    return seed
+    content = _read()
+    if not content.seed:
+        content.seed = int.from_bytes(os.urandom(4), "little") or 1
+        with contextlib.suppress(OSError, SettingsError):
+            _write(content)
+    return content.seed
 
 
 def _note() -> None:
     with contextlib.suppress(Exception):  # nothing that the program's user would care about
         if _new_modules() or _new_operations():
-            modules, operations = _names("modules"), _names("operations")  # other runs may have added some
-            modules, operations = modules + _new_modules(), operations + _new_operations()
-            _write({**_read(), "modules": modules[:_MOST], "operations": operations[-_MOST_OPERATIONS:]})
+            content = _read()  # other runs may have added some
+            _known.update(content.modules, content.operations)
+            content.modules = [*content.modules, *_new_modules()][:_MOST]
+            content.operations = [*content.operations, *_new_operations()][-_MOST_OPERATIONS:]
+            _write(content)
 
 
 def _new_modules() -> list[str]:
@@ -136,16 +154,19 @@ def _new_operations() -> list[str]:
     return [recipe for recipe in recipes if recipe not in _known]
 
 
-def _read() -> dict[str, Any]:
+def _read() -> Learnt:
     try:
-        found = json.loads(path().read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return msgspec.convert(json.loads(path().read_bytes()), Learnt)
+    except (OSError, ValueError, RecursionError):  # there is none, or it is damaged
+        return Learnt()
 
 
-def _write(content: dict[str, Any]) -> None:
+def _write(content: Learnt) -> None:
     file = path()
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(content))
-    fresh.replace(file)
+    try:
+        fresh.write_text(json.dumps(msgspec.structs.asdict(content)))
+        fresh.replace(file)
+    except OSError:  # the disk is full
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,6 +1,7 @@
 """Where a helper answers, a socket in the user's own folder beside the daemon's; and how it comes to be there."""
 
 import atexit
+import contextlib
 import os
 import socket
 import sys
@@ -49,31 +50,28 @@ def start_at_the_end(place: Address, options: Sequence[str]) -> None:
 
 
 def _start(place: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
-    log = place.path.with_suffix(".log")
-    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
     from jitserver.running import learnt  # now: most commands need no helper
 
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % learnt.hash_seed()}
-    try:
+    with contextlib.suppress(OSError):  # the next command is as slow as this one
         os.chdir(cwd)  # what is relative in PYTHONPATH
-        os.posix_spawn(
-            sys.executable,
-            [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path), *([HAS_SEED] if seed else [])],
-            {**environment, **seed},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, nothing, 0),
-                (os.POSIX_SPAWN_DUP2, opened, 1),
-                (os.POSIX_SPAWN_DUP2, opened, 2),
-            ],
-            setsid=True,
-            setsigmask=(),
-        )
-    except OSError:  # the next command is as slow as this one
-        pass
-    finally:
-        os.close(opened)
-        os.close(nothing)
+        with open(os.devnull, "rb") as nothing, open(place.path.with_suffix(".log"), "ab", opener=_log) as log:
+            os.posix_spawn(
+                sys.executable,
+                [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path), *([HAS_SEED] if seed else [])],
+                {**environment, **seed},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+                ],
+                setsid=True,
+                setsigmask=(),
+            )
+
+
+def _log(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def address_of(path: str) -> Address:

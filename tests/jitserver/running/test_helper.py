@@ -75,6 +75,13 @@ def test_the_first_run_is_fresh_and_the_next_is_not(cold: Any) -> None:
 
 
 @pytest.mark.slow
+def test_without_a_folder_for_a_helper_there_is_none(cold: Any) -> None:
+    script = cold.script("import shutil; shutil.rmtree('jitserver'); print('done')")
+    done = cold.run(script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.slow
 def test_it_imports_what_a_run_has_imported(cold: Any, site: Path, until: Any) -> None:
     install(site, "installed", "")
     cold.script("", "own.py")
@@ -158,6 +165,22 @@ def test_it_leaves_alone_what_only_a_run_may_do(source: str, cold: Any, site: Pa
     install(site, "well", "")
     learn(cold, until, *names, "misbehaved", "well")
     assert unfit(cold) == {"misbehaved": MISBEHAVED[source]}
+
+
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))"
+
+
+@pytest.mark.slow
+def test_one_that_cannot_note_what_is_unfit_ends(cold: Any, site: Path, until: Any) -> None:
+    install(site, "misbehaved", "print('hello')")
+    learn(cold, until, "misbehaved")
+    before = set(cold.locks())
+    cold.run(cold.script("pass"), before=LIMITED)
+    until(lambda: set(cold.locks()) - before, "a helper that can write 64 bytes")
+    (lock,) = set(cold.locks()) - before
+    until(lambda: lock.read_text().strip(), "it to begin")
+    until(lambda: not cold.is_alive(int(lock.read_text())), "its end")
+    assert not list((cold.folder / "cache").glob("*/.imports*"))
 
 
 @pytest.mark.slow
