@@ -161,8 +161,10 @@ def _terminate(address: Address) -> int:
 
 
 def _holder(address: Address, sock: socket.socket) -> int:
-    """The process id in the lock file; if the disk was full when the daemon locked it, that of the one that listens."""
-    return int(address.lock_path.read_text() or 0) or peer(sock).pid
+    """The process id in the lock file; if there is none, as on a full disk, that of the one that listens."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(address.lock_path.read_text())
+    return peer(sock).pid
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:

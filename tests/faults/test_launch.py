@@ -169,6 +169,25 @@ def test_where_no_folder_can_be_written_calls_run_in_the_process(short_path: Pat
     assert str(short_path / "jitserver") in warning
 
 
+@pytest.mark.parametrize("name", ["lock", "start", "log"])
+def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
+    short_path: Path, run_script: Any, cli: Any, name: str
+) -> None:
+    address = Address(short_path / "d.sock")
+    path = launch.log_path(address) if name == "log" else address.path.with_suffix(f".{name}")
+    os.mkfifo(path)
+    env = {"JITSERVER_ADDRESS": str(address), "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+    value, [warning] = run_script(LOCALLY, env=env)
+    assert value == 2
+    assert path.name in warning
+    env["JITSERVER_AUTOSTART"] = "0"
+    assert run_script(LOCALLY, env=env)[0] == 2
+    for command in ("start", "status", "stop"):
+        done = cli(command, env=env)
+        assert done.returncode in (1, 3), command
+        assert "Traceback" not in done.stderr, command
+
+
 def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: Any) -> None:
     for name in ("jitserver", f"jitserver-{os.getuid()}", ".cache"):
         (short_path / name).write_text("in the way")

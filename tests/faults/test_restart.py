@@ -698,8 +698,9 @@ def test_queued_calls_with_large_arguments_come_out_right(serve: Any, start_clie
             client.ends()
 
 
-def test_a_daemon_whose_lock_file_is_empty_as_on_a_full_disk_is_stopped_by_name(serve: Any, cli: Any) -> None:
+@pytest.mark.parametrize("content", ["", "garbage"], ids=["empty, as on a full disk", "garbage"])
+def test_a_daemon_whose_lock_file_names_no_process_is_stopped_by_name(serve: Any, cli: Any, content: str) -> None:
     with serve() as daemon:
-        Address.parse(daemon.address).lock_path.write_text("")
+        Address.parse(daemon.address).lock_path.write_text(content)
         told = cli("stop", "--json", env={"JITSERVER_ADDRESS": daemon.address})
         assert json.loads(told.stdout)["pid"] == daemon.process.pid

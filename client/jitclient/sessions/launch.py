@@ -160,7 +160,7 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
     arguments = command(address)
     if idle_exit is not None:
         arguments += ["--idle-exit", str(idle_exit)]
-    with open(log, "ab") as output, open(os.devnull, "rb") as nothing:
+    with open(log, "ab", opener=_unless_pipe) as output, open(os.devnull, "rb") as nothing:
         return os.posix_spawn(
             sys.executable,
             arguments,
@@ -173,6 +173,10 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
             setsid=True,  # it outlives the client's terminal
             setsigmask=(),  # a thread that blocks SIGTERM must not start a daemon that SIGTERM cannot stop
         )
+
+
+def _unless_pipe(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def daemon_environment() -> dict[str, str]:

@@ -197,15 +197,16 @@ def default_addresses(address: str | None) -> list[Address]:
 
 
 def open_lock(path: Path, mode: str = "a+") -> IO[str]:
-    """Open a lock file, but not through a link: in a shared folder, that may be another user's.
+    """Open a lock file, but not through a link, which in a shared folder may be another user's; never wait for a pipe.
 
     Raises:
         DaemonUnavailable: it cannot be opened.
     """
     try:
-        return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
+        flags = os.O_NOFOLLOW | os.O_NONBLOCK
+        return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o600))
     except OSError as error:
-        raise DaemonUnavailable(f"a lock cannot be opened: {error}") from error
+        raise DaemonUnavailable(f"the lock {path} cannot be opened: {error.strerror or error}") from error
 
 
 def remote(address: str | None) -> "SshAddress | None":
