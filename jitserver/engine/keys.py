@@ -42,7 +42,7 @@ def call_key(lookup: Lookup) -> CallKey:
         "donated": _encode(signature.donated),
         "options": _encode(signature.options),
         "settings": _encode(signature.context),
-        "packages": _encode(context.packages().versions(lookup.packages)),
+        "packages": _encode(context.packages().versions({"jax", *lookup.packages})),
         "process": _encode(context.of_process()),
     }
     if signature.shardings is not None:

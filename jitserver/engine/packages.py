@@ -1,20 +1,17 @@
-"""The packages that this daemon has loaded: their versions, and whether they were replaced on the disk since."""
+"""The packages that this daemon has loaded: their versions, and whether they have changed on the disk since."""
 
 import contextlib
 import importlib.metadata
-import os
 import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from jitclient.codec.user_code.installed import package_of
+from jitserver.engine.package_files import PackageFiles, recorded
 
 OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
 """Packages that all programs depend on."""
-
-Stamp = tuple[int, int] | None
 
 
 class Packages:
@@ -22,7 +19,7 @@ class Packages:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # also so that what takes long is not done by several threads at once
-        self._met: dict[str, tuple[str, list[tuple[Path, Stamp]]]] = {}
+        self._met: dict[str, tuple[str, PackageFiles]] = {}
         self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
         self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
@@ -42,10 +39,15 @@ class Packages:
             return self._met[name][0]
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
-        """The versions of packages and of all their requirements, which may change what they compute."""
-        found = {name: self.version(name) for name in names}
-        behind = {each for name in found for each in self._behind(name)}
-        return found | {each: self._met[each][0] for each in sorted(behind)}
+        """The versions of packages and of all their requirements, which may change what they compute, each with a
+        digest of what is installed: two installations of one version can differ.
+        """
+        found = dict.fromkeys(names)
+        for name in found:
+            self.version(name)
+        behind = sorted({each for name in found for each in self._behind(name)})
+        met = {each: self._met[each] for each in (*found, *behind)}
+        return {each: f"{version} ({files.content})" for each, (version, files) in met.items()}
 
     def installed(self) -> dict[str, str]:
         """The versions of all distributions in this environment now; of those that were loaded, the loaded ones."""
@@ -91,7 +93,15 @@ class Packages:
         named = list(names)
         behind = {each for name in named for each in self._required.get(name, ())}
         wanted = sorted(self._loaded.union(named, behind))
-        return [name for name in wanted if name in self._met and _was_replaced(self._met[name][1])]
+        return [name for name in wanted if name in self._met and self._met[name][1].were_replaced()]
+
+    def edited(self) -> list[str]:
+        """The packages of which any file has changed since this daemon saw them. It looks at each file, which takes
+        milliseconds.
+        """
+        with self._lock:
+            met = {files.name: files for _, files in self._met.values()}
+        return [name for name, files in met.items() if files.were_edited()]
 
 
 def _providers() -> dict[str, list[str]]:
@@ -114,26 +124,21 @@ def _name(distribution: importlib.metadata.Distribution) -> str:
 
 def _imports(distribution: importlib.metadata.Distribution) -> Iterator[str]:
     """What can be imported of the files of a distribution."""
-    for file in _files(distribution):
+    for file in recorded(distribution):
         top, _, rest = file.partition("/")
         if file.endswith((".py", ".so")) and (name := top if rest else top.partition(".")[0]).isidentifier():
             yield name
 
 
-def _files(distribution: importlib.metadata.Distribution) -> list[str]:
-    return [line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()]
-
-
-def _meet(distributions: Iterable[str], name: str) -> tuple[str, list[tuple[Path, Stamp]]]:
+def _meet(distributions: Iterable[str], name: str) -> tuple[str, PackageFiles]:
     for found in distributions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return _met(importlib.metadata.distribution(found))
-    return str(getattr(sys.modules.get(name), "__version__", "unknown")), []
+    return str(getattr(sys.modules.get(name), "__version__", "unknown")), PackageFiles.of_import(name)
 
 
-def _met(distribution: importlib.metadata.Distribution) -> tuple[str, list[tuple[Path, Stamp]]]:
-    files = [Path(str(distribution.locate_file(f))) for f in _files(distribution) if f.endswith("/METADATA")]
-    return distribution.version, [(file, _stamp(file)) for file in files]
+def _met(distribution: importlib.metadata.Distribution) -> tuple[str, PackageFiles]:
+    return distribution.version, PackageFiles.of_distribution(distribution, _name(distribution))
 
 
 def _requirements(distribution: importlib.metadata.Distribution) -> list[str]:
@@ -145,15 +150,3 @@ def _normal(requirement: str) -> str:
     """The normalized name in a requirement: foo-bar for `Foo_Bar>=1; python_version > "3"`."""
     name = re.match(r"[\w.-]*", requirement.strip())
     return re.sub(r"[-_.]+", "-", name.group() if name else "").lower()
-
-
-def _was_replaced(files: list[tuple[Path, Stamp]]) -> bool:
-    return any(_stamp(file) != stamp for file, stamp in files)
-
-
-def _stamp(file: Path) -> Stamp:
-    try:
-        stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_ino

@@ -3,6 +3,7 @@
 import builtins
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -38,7 +39,9 @@ class Footprint:
         self._prefixes: set[str] = set()
         self._given = ""
         self._relative: set[str] = set()
-        self._opened: set[str] = set()
+        self._read: set[str] = set()
+        self._looked_for: set[str] = set()
+        self._kinds: dict[str, int] = {}
         self._files: dict[str, tuple[int, ...] | None] = {}
         self._environment = dict(os.environ)
 
@@ -80,15 +83,25 @@ class Footprint:
                 self.misread = "the working folder"
             return own_getcwd()
 
-        def stat(path: Any, **options: Any) -> Any:
-            if isinstance(path, str) and not os.path.isabs(path):
-                self._relative.add(path)
+        def note_path(path: Any, absolute: set[str]) -> None:
+            if isinstance(path, (str, bytes, os.PathLike)):
+                name = os.fsdecode(path)
+                (absolute if os.path.isabs(name) else self._relative).add(name)
+
+        def noting_stat(path: Any, **options: Any) -> Any:
+            note_path(path, self._looked_for)
             return own_stat(path, **options)
 
+        def listdir(path: Any = ".") -> Any:
+            note_path(path, self._read)
+            return own_listdir(path)
+
+        def scandir(path: Any = ".") -> Any:
+            note_path(path, self._read)
+            return own_scandir(path)
+
         def noting_open(file: Any, *arguments: Any, **options: Any) -> Any:
-            if isinstance(file, (str, os.PathLike)):
-                path = os.fsdecode(file)
-                (self._opened if os.path.isabs(path) else self._relative).add(path)
+            note_path(file, self._read)
             return own_open(file, *arguments, **options)
 
         def own_get(key: str) -> str | None:
@@ -96,15 +109,18 @@ class Footprint:
             return None if value is None else os.fsdecode(value)
 
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
-        self._own: tuple[Any, ...] = (own_getcwd, own_stat, own_open, os.environ.__class__)
-        os.getcwd, os.stat, builtins.open, io.open = getcwd, stat, noting_open, noting_open
+        own_listdir, own_scandir = os.listdir, os.scandir
+        self._own: tuple[Any, ...] = (own_getcwd, own_stat, own_listdir, own_scandir, own_open, os.environ.__class__)
+        os.getcwd, os.stat, os.listdir, os.scandir = getcwd, noting_stat, listdir, scandir
+        builtins.open = io.open = noting_open
         os.environ.__class__ = Noting
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.getcwd, os.stat, builtins.open, os.environ.__class__ = self._own
-        io.open = self._own[2]
+        os.getcwd, os.stat, os.listdir, os.scandir, builtins.open, os.environ.__class__ = self._own
+        io.open = builtins.open
         self._stamp_all(self._paths())
+        self._kinds = {path: _kind(path) for path in self._looked_for} | self._kinds
 
     def written(self) -> dict[str, str | None]:
         """The variables that imports have set since, and those that they have deleted."""
@@ -117,6 +133,9 @@ class Footprint:
         for path, stamp in self._files.items():
             if _stamp(path) != stamp:
                 return f"{path} has changed since it was imported"
+        for path, kind in self._kinds.items():
+            if _kind(path) != kind:
+                return f"{path}, for which imports have looked, has come or gone"
         return ""
 
     def differs(self, environment: Mapping[str, str], cwd: str) -> str:
@@ -149,7 +168,7 @@ class Footprint:
     def _paths(self) -> set[str]:
         paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}
         folders = {folder for module in list(sys.modules.values()) for folder in _folders_of(module)}
-        return paths | folders | self._opened
+        return paths | folders | self._read
 
 
 def _caller() -> Any:
@@ -170,6 +189,14 @@ def _folders_of(module: Any) -> list[str]:
         return [folder for folder in getattr(module, "__path__", ()) if isinstance(folder, str)]
     except Exception:  # some modules have odd attributes
         return []
+
+
+def _kind(path: str) -> int:
+    """What is at a path; 0 if nothing is."""
+    try:
+        return stat.S_IFMT(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return 0
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

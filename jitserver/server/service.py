@@ -98,7 +98,7 @@ class JitService(Service):  # type: ignore[misc]
         if connection.session is not None:
             raise ProtocolError("this connection has a session already")
         self._check_open()
-        self._check_packages()
+        self._check_packages(edited=True)
         self.engine.start_thread()
         if hello.program:
             connection.leave_machine()
@@ -299,10 +299,11 @@ class JitService(Service):  # type: ignore[misc]
     def on_disconnect(self, connection: DaemonConnection) -> None:
         """Rpyc calls this when a connection has ended."""
 
-    def _check_packages(self, names: Iterable[str] = ()) -> None:
-        replaced = context.packages().replaced(names)
-        if replaced:
-            reason = f"the daemon restarts, because the installed {', '.join(replaced)} changed since it was loaded"
+    def _check_packages(self, names: Iterable[str] = (), edited: bool = False) -> None:
+        packages = context.packages()
+        changed = packages.replaced(names) or (packages.edited() if edited else [])
+        if changed:
+            reason = f"the daemon restarts, because the installed {', '.join(changed)} changed since it was loaded"
             log.warning("%s", reason)
             self._restart()
             raise DaemonDraining(reason)

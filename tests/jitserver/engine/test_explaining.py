@@ -49,10 +49,15 @@ def test_equal_keys_have_no_differences(key: Any) -> None:
 
 def test_the_daemon_describes_packages_and_the_process(key: Any) -> None:
     process = msgspec.msgpack.decode(key.rows["process"]) | {"python": "3.99.0"}
-    later = {"packages": msgspec.msgpack.encode({"numpy": "99.0"}), "process": msgspec.msgpack.encode(process)}
+    versions = msgspec.msgpack.decode(key.rows["packages"])
+    later = {
+        "packages": msgspec.msgpack.encode(versions | {"numpy": "99.0"}),
+        "process": msgspec.msgpack.encode(process),
+    }
     packages, python = differences(
         makeup_of(key, b""), makeup_of(dataclasses.replace(key, rows={**key.rows, **later}), b"")
     )
-    assert str(packages) == f"numpy: {np.__version__} -> 99.0"
+    assert str(packages) == f"numpy: {versions['numpy']} -> 99.0"
+    assert versions["numpy"].startswith(np.__version__)
     assert python.what == "python"
     assert python.new == "3.99.0"

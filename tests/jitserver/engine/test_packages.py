@@ -1,11 +1,14 @@
 """An upgrade of a package under a running daemon is noticed before a stale version is used."""
 
+import hashlib
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,10 @@ def install_package(site: Path, name: str, version: str, source: str, requires: 
     (package / "__init__.py").write_text(source)
     about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     (metadata / "METADATA").write_text(about + (f"Requires-Dist: {requires}\n" if requires else ""))
-    (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n{name}-{version}.dist-info/METADATA,,\n")
+    recorded = f"sha256={hashlib.sha256(source.encode()).hexdigest()},{len(source)}"
+    (metadata / "RECORD").write_text(
+        f"{name}/__init__.py,{recorded}\n{name}-{version}.dist-info/METADATA,,\n{name}-{version}.dist-info/RECORD,,\n"
+    )
     (metadata / "top_level.txt").write_text(name)
 
 
@@ -151,6 +157,42 @@ def test_a_daemon_with_an_old_version_restarts(
         install(site, "1.1", 3)
         assert run_script(PROGRAM, env=env) == 3, "never the old version's value"
         assert counts(address)["captures_loaded"] == 1, "it restarted with no programs"
+    finally:
+        cli("stop", env=env)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("change", ["in place", "the same version once more", "without metadata"])
+def test_an_edited_package_is_the_edited_one(
+    change: str,
+    short_path: Path,
+    run_script: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+    cli: Callable[..., Any],
+) -> None:
+    site, address = short_path / "site-packages", f"unix:{short_path}/d.sock"
+    env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
+
+    def edit(factor: int) -> None:
+        if change == "the same version once more":
+            install(site, "1.0", factor)
+        else:
+            file = site / LIBRARY / "__init__.py"
+            file.write_text(file.read_text().replace("* 2", f"* {factor}").replace("* 3", f"* {factor}"))
+            os.utime(file, (time.time() + factor,) * 2)  # Python compares whole seconds of what it compiled
+
+    install(site, "1.0", 2)
+    if change == "without metadata":
+        shutil.rmtree(site / f"{LIBRARY}-1.0.dist-info")
+    try:
+        assert run_script(PROGRAM, env=env) == 2
+        edit(3)
+        assert run_script(PROGRAM, env=env) == 3, "never the old value"
+        made = counts(address)
+        assert run_script(PROGRAM, env=env) == 3
+        assert counts(address)["traces"] == made["traces"] == 1, "nothing restarts without a change"
+        edit(2)
+        assert run_script(PROGRAM, env=env) == 2
     finally:
         cli("stop", env=env)
 

@@ -57,3 +57,29 @@ def test_another_version_of_the_same_size_and_time_is_a_change(site: Path) -> No
     file.write_text("VERSION = 2")
     os.utime(file, (1, 1))
     assert footprint.changed() == f"{file} has changed since it was imported"
+
+
+@pytest.mark.parametrize(
+    "look", ["os.path.exists(path)", "pathlib.Path(path).exists()", "os.path.isdir(path)", "os.listdir(folder)"]
+)
+def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> None:
+    (site / "looked_at.py").write_text(
+        f"import os, pathlib\nfolder = {str(site / 'settings')!r}\npath = folder + '/rc'\n{look}\n"
+    )
+    (site / "settings").mkdir()
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    assert footprint.changed() == ""
+    (site / "settings" / "rc").mkdir()
+    assert footprint.changed().startswith(str(site / "settings"))
+
+
+def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> None:
+    (site / "looked_at.py").write_text("import pathlib\npathlib.Path('rc').exists()\n")
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    assert footprint.differs({}, str(site)) == ""
+    (site / "rc").write_text("")
+    assert footprint.differs({}, str(site)) == "imports read rc in the working folder"
