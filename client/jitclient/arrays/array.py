@@ -26,7 +26,14 @@ FETCHED_WITH_CALL = 64 << 10
 _new = object.__new__
 
 
-class Array(Placement, Conversions, Operations):
+class _Kind(type):
+    """The class of `Array`. Some libraries, such as tensorboardX, know JAX's arrays by how their type is printed."""
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls.__module__}.{cls.__qualname__}', an array of jax>"
+
+
+class Array(Placement, Conversions, Operations, metaclass=_Kind):
     """An array on the daemon. It stays there until its value is fetched (`np.asarray`, `float`, printing), which is
     read-only, as JAX's are. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return
     arrays there. The daemon frees an array that has no handles left.

@@ -14,6 +14,9 @@ from typing import Any
 
 from jitclient.local_jax import internals
 
+_HOME_OF_ARRAYS = "jaxlib._jax"
+"""The module of the class of JAX's arrays, by which some libraries know them, such as wandb."""
+
 Array: type | None = None
 """The class that our arrays say they have, a subclass of `jax.Array`, once this process's jax knows them."""
 
@@ -104,7 +107,7 @@ def _subclass(cls: type) -> type:
 
     # Libraries that dispatch on `type(array)`, and `isinstance` with a union of types, ask for subclasses.
     metaclass.__subclasscheck__ = is_subclass  # type: ignore[method-assign]
-    namespace = {"__slots__": (), "__module__": __name__, "__doc__": cls.__doc__}
+    namespace = {"__slots__": (), "__module__": _HOME_OF_ARRAYS, "__doc__": cls.__doc__}
     return metaclass(cls.__name__, (*cls.__bases__, base), namespace)
 
 

@@ -187,7 +187,7 @@ TABLES: dict[str, Table] = {
         beartype.door.is_bearable(x, jax.Array) ; beartype.door.is_bearable([x], list[jax.typing.ArrayLike]) ;
         kind_of(x) ; kind_of.dispatch(type(x)) is kind_of.dispatch(jax.Array) ; protocol_of(x) ; matched(x) ;
         equinox.is_array(x) ; equinox.is_inexact_array_like(x) ; 'block_until_ready' in dir(x) ;
-        x.__class__.__name__ < 'B'
+        x.__class__.__name__ < 'B' ; 'jax' in str(type(x)) ; x.__class__.__module__ ; 'Array' in x.__class__.__name__
         """,
     ),
     "python": Table(
