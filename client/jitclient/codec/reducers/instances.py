@@ -18,7 +18,7 @@ from jitclient.codec.reducers.attributes import (
 from jitclient.codec.reducers.functions import state_of
 from jitclient.codec.reducers.own_pickles import Parts, is_own_hash, maker_of, remaking, says_itself
 from jitclient.codec.user_code.installed import is_user_module
-from jitclient.codec.user_code.libraries import is_settings, made_again
+from jitclient.codec.user_code.libraries import is_settings, lasting_state, made_again
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import CaptureError
 
@@ -108,7 +108,7 @@ def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: An
         state, slots = state
     if not isinstance(state or {}, dict) or not isinstance(slots or {}, dict):
         raise CaptureError(f"{type_name(obj)} cannot be captured: nothing takes its state")
-    state = without_caches(obj, state_of(state or {}))
+    state = lasting_state(obj, without_caches(obj, state_of(state or {})))
     if state or slots:
         node.fill("state", walker.pairs(state), walker.pairs(slots or {}))
 

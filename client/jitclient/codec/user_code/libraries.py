@@ -1,7 +1,10 @@
-"""What absl and beartype make: flags; names that hold ids of this process, and settings that keep their own hash."""
+"""What libraries of settings make, and what of it is of one process only: absl's flags, beartype's names and hashes,
+what omegaconf (Hydra) has resolved, what wandb keeps of its run.
+"""
 
 import functools
 import re
+from collections import defaultdict
 from types import CodeType
 from typing import Any
 
@@ -42,3 +45,13 @@ def made_again(settings: Any) -> Any:
     """A call that makes the same settings."""
     kind: Any = type(settings)
     return functools.partial(kind, **settings.kwargs)
+
+
+def lasting_state(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an object without what belongs to one run of a program. What is missing is an error if it is used."""
+    home = type(obj).__module__
+    if home == "omegaconf.base" and "resolver_cache" in state:
+        return {**state, "resolver_cache": defaultdict(dict)}
+    if home == "wandb.sdk.wandb_config" and "_items" in state:
+        return {"_items": {name: value for name, value in state["_items"].items() if name != "_wandb"}}
+    return state
