@@ -17,6 +17,9 @@ _MAY_ASK = (*FOLDERS, "tempfile")
 _ITERATES = {"tqdm.utils": "TQDM_"}
 """Modules that go through all variables, and how the names begin that they look for."""
 
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
+"""Folders of files that have no lasting times, and change with the machine only."""
+
 _BETWEEN = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
 
 
@@ -168,7 +171,7 @@ class Footprint:
     def _paths(self) -> set[str]:
         paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}
         folders = {folder for module in list(sys.modules.values()) for folder in _folders_of(module)}
-        return paths | folders | self._read
+        return paths | folders | {path for path in self._read if not path.startswith(_OF_THE_SYSTEM)}
 
 
 def _caller() -> Any:

@@ -48,7 +48,7 @@ def made_again(settings: Any) -> Any:
 
 
 def lasting_state(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """The state of an object without what belongs to one run of a program. What is missing is an error if it is used."""
+    """The state of an object without what belongs to one run of a program. What is missing fails if it is used."""
     home = type(obj).__module__
     if home == "omegaconf.base" and "resolver_cache" in state:
         return {**state, "resolver_cache": defaultdict(dict)}
