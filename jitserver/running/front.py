@@ -85,6 +85,9 @@ def _offered(command: Command, relay: Relay) -> str:
             sock.settimeout(_ANSWER_SECONDS)
             handover.send(sock, request.plain(), relay.descriptors(request.descriptors))
             (refusal,), _ = handover.receive(sock)
+        except TimeoutError:
+            place.end(sock)
+            return f"the process that should run it has not answered for {_ANSWER_SECONDS:.0f} s, and was ended"
         except (OSError, EOFError) as error:
             return f"the process that should run it does not answer: {error}"
         if not refusal:

@@ -3,12 +3,13 @@
 import atexit
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jitclient.wire.address import Address, runtime_folder
+from jitclient.wire.address import Address, peer, runtime_folder
 from jitserver.running import likeness
 
 _PROGRAM = (
@@ -36,6 +37,16 @@ def connect(place: Address) -> socket.socket:
         DaemonError: there is none, or it belongs to another user.
     """
     return place.connect(_CONNECT_SECONDS)
+
+
+def end(sock: socket.socket) -> None:
+    """End the helper at the other end, which hangs: it would keep the descriptors that it was sent, such as a pipe from
+    which another process reads until all have closed it.
+    """
+    pid = peer(sock).pid
+    if pid > 0:  # else it is in another container
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def start_at_the_end(place: Address, options: Sequence[str]) -> None:

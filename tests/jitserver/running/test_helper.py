@@ -82,6 +82,19 @@ def test_without_a_folder_for_a_helper_there_is_none(cold: Any) -> None:
 
 
 @pytest.mark.slow
+def test_one_that_hangs_is_ended_and_replaced(cold: Any, until: Any) -> None:
+    cold.warm()
+    (helper,) = cold.helpers()
+    os.kill(helper, signal.SIGSTOP)
+    script = cold.script("print('done')")
+    done = cold.run("--verbose", script)  # which reads its output until all have closed it
+    assert done.stdout == "done\n"
+    assert "has not answered for 10 s, and was ended" in done.stderr
+    until(lambda: not cold.is_alive(helper), "its end")
+    cold.warm()
+
+
+@pytest.mark.slow
 def test_it_imports_what_a_run_has_imported(cold: Any, site: Path, until: Any) -> None:
     install(site, "installed", "")
     cold.script("", "own.py")
