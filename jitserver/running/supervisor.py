@@ -13,8 +13,9 @@ import select
 import signal
 import socket
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from jitclient.wire.address import peer
 from jitserver.running import handover
 from jitserver.running.relay import ENDED, STOPPED
 from jitserver.running.request import GO
@@ -100,24 +101,41 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.register(woken, select.POLLIN)
+    is_stopped = False
     while True:
         ready = dict(poller.poll())
         if woken in ready:
             os.read(woken, 4096)
-            changed, status = os.waitpid(run, os.WNOHANG | os.WUNTRACED)
-            while changed and os.WIFSTOPPED(status):
-                handover.send(sock, (STOPPED, os.WSTOPSIG(status)))
-                changed, status = os.waitpid(run, os.WNOHANG | os.WUNTRACED)
-            if changed:
-                if terminal is not None:  # what the run left behind must not be hung up with this session
-                    with contextlib.suppress(OSError):
-                        os.tcsetpgrp(terminal, os.getpgrp())
-                    os.close(terminal)
-                with contextlib.suppress(OSError):  # the command has died: there is nothing left to kill
-                    handover.send(sock, (ENDED, status))
-                    sock.recv(1)  # until the command has read all
-                return
+            for status in _changes(run):
+                if os.WIFSTOPPED(status):
+                    handover.send(sock, (STOPPED, os.WSTOPSIG(status)))
+                    is_stopped = True
+                elif os.WIFCONTINUED(status):
+                    if is_stopped:  # and not by the command, which stopped, too
+                        os.kill(peer(sock).pid, signal.SIGCONT)
+                    is_stopped = False
+                else:
+                    _say_end(sock, status, terminal)
+                    return
         if sock.fileno() in ready:
             (number, to_group), _ = handover.receive(sock)
+            if number == signal.SIGCONT:
+                is_stopped = False
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if to_group else os.kill)(run, number)
+
+
+def _changes(run: int) -> Iterator[int]:
+    """The wait statuses that are new."""
+    while (changed := os.waitpid(run, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
+        yield changed[1]
+
+
+def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
+    if terminal is not None:  # what the run left behind must not be hung up with this session
+        with contextlib.suppress(OSError):
+            os.tcsetpgrp(terminal, os.getpgrp())
+        os.close(terminal)
+    with contextlib.suppress(OSError):  # the command has died: there is nothing left to kill
+        handover.send(sock, (ENDED, status))
+        sock.recv(1)  # until the command has read all

@@ -181,6 +181,19 @@ def test_it_stops_and_continues_with_the_command(warm: Any, until: Any) -> None:
     assert warm.end(process).returncode == 0
 
 
+def test_it_goes_on_with_its_command_where_another_process_continues_it(warm: Any, until: Any) -> None:
+    source = "import os, time; print(os.getpid(), flush=True); print(input())"
+    process = warm.start(warm.script(source), process_group=0)
+    pid = int(process.stdout.readline())
+    for _ in range(2):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: warm.state(pid) == warm.state(process.pid) == "T", "both to stop")
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: warm.state(process.pid) == "S", "the command to go on")
+    done = warm.end(process, "goes on\n")
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+
+
 def test_it_does_not_stop_where_nobody_could_continue_it(warm: Any) -> None:
     process = warm.start(warm.script("print('begins', flush=True)\nprint(input())"), start_new_session=True)
     assert process.stdout.readline() == "begins\n"
