@@ -40,10 +40,17 @@ class Place:
         self._file: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
-        """The listening socket."""
+        """The listening socket.
+
+        Raises:
+            SettingsError: there can be none.
+        """
         if self._inherited is not None:
             return self._inherited
-        listener = self.address.listen()
+        try:
+            listener = self.address.listen()
+        except OSError as error:
+            raise SettingsError(f"no daemon can serve at {self.address}: {error}") from error
         self._file = self.address.path.lstat()
         return listener
 
