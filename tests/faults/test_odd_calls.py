@@ -72,3 +72,43 @@ def test_hundreds_of_arrays_that_are_all_just_small_enough_travel_together(unhar
         assert [float(one[0]) for one in held[::57]] == [float(n) for n in range(0, 400, 57)]
         assert float(total(held)) == sum(range(400))
         del held
+
+
+DEEP = """
+    import json, sys, warnings, numpy as np, jitclient
+    from jitclient import errors
+
+    def nested(x):
+        for _ in range(700):
+            x = [x]
+        return x
+
+    def depth(tree):
+        levels = 0
+        while isinstance(tree, list):
+            tree, levels = tree[0], levels + 1
+        return levels, float(tree)
+
+    same, made = jitclient.jit(lambda tree: tree), jitclient.jit(nested)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        without_jax = "jax" not in sys.modules
+        found = [without_jax, depth(same(nested(np.float32(2)))), depth(made(np.float32(3)))]
+        found += [depth(same(nested(np.float32(4)))), depth(made(np.float32(5)))]
+    try:
+        jitclient.keep("deep", nested(np.float32(2)))
+    except errors.CaptureError as error:
+        found.append(str(error))
+    print(json.dumps([*found, [str(warning.message) for warning in caught]]))
+"""
+
+
+@pytest.mark.slow
+def test_trees_that_are_nested_too_deeply_run_in_the_process(shared_daemon: str, run_script: Any) -> None:
+    without_jax, *values, kept, warned = run_script(DEEP, env={"JITSERVER_FALLBACK": "local"})
+    assert without_jax
+    assert values == [[700, 2], [700, 3], [700, 4], [700, 5]]
+    why = "a tree is nested too deeply"
+    assert why in kept
+    assert len(warned) == 2
+    assert all(f"runs in this process, on the cpu: {why}" in warning for warning in warned)

@@ -62,8 +62,8 @@ class GeneralPath:
         here = self._settings_here()
         if here is None:
             return self._call_in_process(args, kwargs)
-        call = self._split(args, kwargs)
         try:
+            call = self._split(args, kwargs)
             key, session = self._key_of(call, here), process.session()
 
             def attempt() -> tuple[Any, Program]:
@@ -93,8 +93,8 @@ class GeneralPath:
         here = self._settings_here()
         if here is None:
             return in_process()
-        call = self._split(args, kwargs)
         try:
+            call = self._split(args, kwargs)
             key = self._key_of(call, here, abstract_spec)
         except CaptureError as error:
             if settings().fallback == "error":

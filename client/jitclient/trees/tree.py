@@ -5,6 +5,7 @@ children's structures. Both sides of the wire use it, and exchange it as bytes.
 """
 
 import collections
+import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -31,17 +32,30 @@ LEAF = None
 Structure = Branch | None
 
 
+@contextlib.contextmanager
+def _refusing_depth() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise CaptureError("a tree is nested too deeply for the limit that sys.setrecursionlimit sets") from None
+
+
 # ---- trees to leaves and back
 
 
 def flatten(tree: Any) -> tuple[list[Any], Hashable]:
-    """The leaves of a tree in JAX's order, and its shape: equal for trees of equal structure, and hashable."""
+    """The leaves of a tree in JAX's order, and its shape: equal for trees of equal structure, and hashable.
+
+    Raises:
+        CaptureError: it is nested too deeply.
+    """
     jax = sys.modules.get("jax")
     if jax is not None:
         flat: tuple[list[Any], Hashable] = jax.tree_util.default_registry.flatten(tree)
         return flat
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves)
+    with _refusing_depth():
+        return leaves, _flatten(tree, leaves)
 
 
 def shape_now(shape: Hashable) -> Hashable:
@@ -53,7 +67,12 @@ def shape_now(shape: Hashable) -> Hashable:
 
 
 def structure_of(shape: Any) -> Structure:
-    """The structure of a shape that `flatten` returned."""
+    """The structure of a shape that `flatten` returned; CaptureError if it is nested too deeply."""
+    with _refusing_depth():
+        return _structure_of_shape(shape)
+
+
+def _structure_of_shape(shape: Any) -> Structure:
     if shape is LEAF or isinstance(shape, Branch):
         return shape
     data = shape.node_data()
@@ -61,7 +80,7 @@ def structure_of(shape: Any) -> Structure:
         return LEAF
     kind, meta = data
     meta = tuple(meta) if kind is dict else meta
-    return Branch(kind, meta, tuple(map(structure_of, shape.children())))
+    return Branch(kind, meta, tuple(map(_structure_of_shape, shape.children())))
 
 
 def unflattener(shape: Any) -> Callable[[Sequence[Any]], Any]:
@@ -116,7 +135,8 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 
 def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
     """The bytes of a structure. `rest` encodes references to what cannot be encoded, or raises a CaptureError."""
-    return values.to_bytes(_data_of(structure, ref, rest))
+    with _refusing_depth():
+        return values.to_bytes(_data_of(structure, ref, rest))
 
 
 def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
@@ -167,7 +187,8 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
 
 def leaf_order(structure: Structure) -> tuple[int, ...] | None:
     """The positions of a tree's leaves in wire order; None if that is their own order."""
-    order = tuple(_leaf_order(structure, itertools.count()))
+    with _refusing_depth():
+        order = tuple(_leaf_order(structure, itertools.count()))
     return None if order == tuple(range(len(order))) else order
 
 
