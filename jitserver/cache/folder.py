@@ -31,7 +31,8 @@ def parts_there() -> list[Path]:
     """The parts of this environment that exist, the user's own first: the system's daemon keeps another."""
     name = user_name()
     bases = [base(), *([] if name is None else [_OF_SYSTEM / name])]
-    return [path for folder in bases if (path := folder / environment_digest()).is_dir() and os.access(path, os.X_OK)]
+    parts = [folder / environment_digest() for folder in bases]
+    return [path for path in parts if os.path.isdir(path) and os.access(path, os.X_OK)]
 
 
 def trim(path: Path, most_bytes: int) -> int:

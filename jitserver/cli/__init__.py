@@ -1,6 +1,8 @@
 """The command line: just another client. Only `serve` imports jax."""
 
 import importlib
+import io
+import sys
 from typing import Any
 
 import click
@@ -59,11 +61,14 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"auto_envvar_prefix": "JITSERVER", "help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="jitserver")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Keep JAX functions compiled, and their arrays on the accelerator, between runs of your program.
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon is running.
     """
+    if context.invoked_subcommand != "run" and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name or a path may have what the terminal has not
 
 
 main.params.append(address_option())

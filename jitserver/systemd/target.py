@@ -102,7 +102,10 @@ def installed() -> Target | None:
         return None
     name = user_name()
     for target in (Target(), *([] if name is None else [Target(name)])):
-        is_there = target.files["socket"].exists() and (target.user is None or target.enabled_link.is_symlink())
+        # Not by Path: HOME may be another user's, which `su` and `sudo` leave, and not to be looked into.
+        is_there = os.path.exists(target.files["socket"]) and (
+            target.user is None or os.path.islink(target.enabled_link)
+        )
         if is_there and (named is None or Address.parse(named) == target.address):
             return target if manager_folder(target).is_dir() else None
     return None

@@ -208,6 +208,16 @@ def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: A
         assert "Traceback" not in done.stderr, command
 
 
+@pytest.mark.parametrize("command", [("status",), ("stop",), ("cache", "ls")], ids=" ".join)
+def test_folders_that_must_not_be_looked_into_are_as_good_as_none(cli: Any, command: tuple[str, ...]) -> None:
+    nowhere = f"/{'x' * 300}"  # root may look into all others
+    env = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_CACHE_HOME"), nowhere)
+    done = cli(*command, env={**env, "JITSERVER_ADDRESS": "", "JITSERVER_CACHE_DIR": ""})
+    assert done.returncode == 3
+    assert "jitserver is not running" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
     short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,17 @@ def test_the_cache_can_be_listed_shown_and_cleared(daemon: str, cli: Callable[..
     assert json.loads(cli("cache", "ls", "--json").stdout) == []
 
 
+def test_what_the_terminal_cannot_show_is_escaped(daemon: str, cli: Callable[..., Any]) -> None:
+    @jitclient.jit
+    def größer(x: Any) -> Any:
+        return x + 1
+
+    größer(np.float32(1))
+    done = cli("cache", "ls", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr\\xf6\\xdfer(f32[])" in done.stdout
+
+
 def test_start_restart_logs_and_stop(cli: Callable[..., Any], nowhere: dict[str, str], short_path: Path) -> None:
     pids = set()
     try:
