@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from jitserver.running.footprint import FOLDERS
 from jitserver.running.request import KEPT_BY_PYTHON, Request
@@ -72,20 +72,20 @@ def _take_descriptors(numbers: list[int], received: list[int], libraries: Collec
 
 
 def _renew_streams() -> None:
-    """Make the standard streams as Python does at its start. That of errors looks the same for whatever it is."""
-    for name, number, mode in (("stdin", 0, "rb"), ("stdout", 1, "wb")):
-        old = getattr(sys, name)
-        new = _stream(number, mode, old)
-        setattr(sys, name, new)
-        setattr(sys, f"__{name}__", new)
+    """Begin with the standard streams as Python does at its start, in place: imported modules may keep them. That of
+    errors looks the same for whatever it is.
+    """
+    _renew(sys.stdin, 0, "rb")
+    _renew(sys.stdout, 1, "wb")
 
 
-def _stream(number: int, mode: str, like: Any) -> TextIO:
-    is_raw = mode == "wb" and like.write_through  # python -u
-    buffer: Any = open(number, mode, 0 if is_raw else -1, closefd=False)  # noqa: SIM115
-    raw = getattr(buffer, "raw", buffer)
-    raw.name = like.name
-    buffering = {"line_buffering": raw.isatty() and not like.write_through, "write_through": like.write_through}
-    stream: Any = io.TextIOWrapper(buffer, like.encoding, like.errors, newline="\n", **buffering)
+def _renew(stream: Any, number: int, mode: str) -> None:
+    encoding, errors, is_raw = stream.encoding, stream.errors, stream.write_through  # python -u
+    buffer: Any = io.FileIO(number, mode, closefd=False)
+    buffer.name = stream.name
+    line_buffering = buffer.isatty() and not is_raw
+    if isinstance(stream.buffer, io.BufferedIOBase):
+        stream.buffer.__init__(buffer, os.fstat(number).st_blksize)  # type: ignore[misc]
+        buffer = stream.buffer
+    stream.__init__(buffer, encoding, errors, "\n", line_buffering, is_raw)
     stream.mode = mode[0]
-    return stream  # type: ignore[no-any-return]

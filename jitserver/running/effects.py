@@ -73,6 +73,10 @@ def _state() -> dict[str, Any]:
     return {
         "native threads": len(os.listdir("/proc/self/task")),
         "what is printed": os.fstat(1).st_size,
+        "the standard streams": [
+            (stream, stream.encoding, stream.errors, stream.line_buffering, stream.write_through)
+            for stream in (sys.stdin, sys.stdout, sys.stderr)
+        ],
         "signals": [signal.getsignal(number) for number in signal.valid_signals()],
         "sys.excepthook": sys.excepthook,
         "sys.displayhook": sys.displayhook,

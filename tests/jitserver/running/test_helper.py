@@ -31,7 +31,7 @@ def site(cold: Any) -> Path:
 
 
 def install(site: Path, name: str, source: str) -> None:
-    (site / f"{name}.py").write_text(source)
+    (site / f"{name}.py").write_text(textwrap.dedent(source))
 
 
 def learn(cold: Any, until: Any, *names: str) -> None:
@@ -160,6 +160,8 @@ MISBEHAVED = {
     "import warnings; warnings.warn('careful')": "it changes what is printed",
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "it starts a thread",
     "import signal; signal.signal(signal.SIGUSR1, print)": "it changes signals",
+    "import sys; sys.stdout = open('/dev/null', 'w')": "it changes the standard streams",
+    "import sys; sys.stdin.reconfigure(errors='ignore')": "it changes the standard streams",
     "import sys; sys.excepthook = print": "it changes sys.excepthook",
     "import sys; sys.path.append('/more')": "it changes sys.path",
     "import os; here = os.getcwd()": "it reads the working folder",
@@ -262,6 +264,39 @@ def test_a_variable_that_an_import_sets_is_set_for_what_it_imports(cold: Any, si
     script = cold.script("import configures, configured; print(configured.VALUE)")
     done = cold.run("--verbose", script)
     assert (done.stdout, done.stderr) == ("x\n", "")
+
+
+@pytest.mark.slow
+def test_a_package_may_keep_the_streams_of_its_import(cold: Any, site: Path, until: Any) -> None:
+    install(
+        site,
+        "keeps",
+        """
+        import sys
+        def say(text, file=sys.stdout): file.write(text)
+        def read(file=sys.stdin): return file.readline()
+        say_bytes, read_bytes = sys.stdout.buffer.write, sys.stdin.buffer.read
+    """,
+    )
+    learn(cold, until, "keeps")
+    source = """
+        import sys, keeps
+        print("first")
+        keeps.say("second\\n")
+        print(keeps.read(), input(), sys.__stdin__.readline())
+        sys.stdout.flush()
+        keeps.say_bytes(keeps.read_bytes())
+        assert keeps.say.__defaults__[0] is sys.stdout is sys.__stdout__
+        keeps.say("last")
+    """
+    given = "a\nb\nc\n" + "d" * 100_000
+    script = cold.script(source)
+    plain = subprocess.run(
+        [sys.executable, script], env=cold.variables, input=given, capture_output=True, text=True, check=True
+    )
+    assert plain.stdout.startswith("first\nsecond\na\n b c\n\nd")
+    done = cold.run("--verbose", script, input=given)
+    assert (done.stdout, done.stderr) == (plain.stdout, "")
 
 
 @pytest.mark.slow
@@ -420,6 +455,22 @@ def test_a_run_outlives_its_helper(cold: Any, until: Any) -> None:
     until(lambda: not cold.is_alive(pid), "its end")
     done = cold.end(process, "typed\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "typed\n", "")
+
+
+WITHOUT_RIGHTS = """
+import ctypes
+for right in (1, 2): ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # to enter every folder, which root has
+"""
+
+
+@pytest.mark.slow
+def test_a_folder_that_only_who_is_in_it_can_enter(cold: Any, until: Any) -> None:
+    script = cold.script("print('ran')")
+    until(lambda: not cold.run("--verbose", script, before=WITHOUT_RIGHTS).stderr, "a helper")
+    leaves = "os.makedirs('private/inner'); os.chdir('private/inner'); os.chmod('..', 0)\n"
+    done = cold.run("--verbose", script, before=leaves + WITHOUT_RIGHTS)
+    assert done.stdout == "ran\n"
+    assert "its process cannot be prepared: Permission denied" in done.stderr
 
 
 @pytest.mark.slow
