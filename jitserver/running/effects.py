@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitclient.local_jax import internals
+from jitserver.running import likeness
 from jitserver.running.footprint import Footprint
 
 THREADS_THAT_FORK = ("numpy", "scipy")
@@ -74,8 +75,7 @@ def _state() -> dict[str, Any]:
         "native threads": len(os.listdir("/proc/self/task")),
         "what is printed": os.fstat(1).st_size,
         "the standard streams": [
-            (stream, stream.encoding, stream.errors, stream.line_buffering, stream.write_through)
-            for stream in (sys.stdin, sys.stdout, sys.stderr)
+            (stream, stream.line_buffering, likeness.manner(stream)) for stream in (sys.stdin, sys.stdout, sys.stderr)
         ],
         "signals": [signal.getsignal(number) for number in signal.valid_signals()],
         "sys.excepthook": sys.excepthook,

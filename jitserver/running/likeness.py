@@ -61,7 +61,7 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
             str(sys._xoptions),
             str(sys.warnoptions),
         ],
-        "streams": [_manner(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        "streams": [manner(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
         "folders of modules": list(own_folders() if folders is None else folders),
         "variables": sorted(item for item in environment.items() if item[0].startswith(_PREFIXES) or item[0] in _NAMES),
         "user and rights": [line for line in _read("status").splitlines() if line.startswith(_RIGHTS)],
@@ -70,6 +70,11 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
         "root": (os.stat("/").st_dev, os.stat("/").st_ino),
         **{name: _read(name) for name in _FILES},
     }
+
+
+def manner(stream: Any) -> tuple[object, ...]:
+    """How a standard stream reads or writes text, whatever it is connected to."""
+    return tuple(getattr(stream, name, None) for name in ("encoding", "errors", "write_through"))
 
 
 def variables() -> dict[bytes, bytes]:
@@ -92,10 +97,6 @@ def own_folders() -> list[str]:
 def key(found: Mapping[str, object]) -> str:
     """The digest of some facts."""
     return digest(repr(sorted(found.items())).encode(errors="surrogateescape"), 6).hex()
-
-
-def _manner(stream: Any) -> tuple[object, ...]:
-    return tuple(getattr(stream, name, None) for name in ("encoding", "errors", "write_through"))
 
 
 def _read(name: str) -> str:
