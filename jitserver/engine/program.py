@@ -31,6 +31,8 @@ Deref = values.Deref
 
 TRACING = "tracing"
 _JITTED = type(jax.jit(lambda: None))
+_IN_STATE: Any = jax.make_user_context(())
+"""The state of libraries, for JAX, which keeps the traces of functions that they have jitted themselves."""
 
 
 @dataclasses.dataclass
@@ -220,6 +222,7 @@ def _lowered(
         output.printed() as printed,
         ambient.refused(),
         library_state.entered(state),
+        _IN_STATE(_that_counts(signature)),
     ):
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
@@ -227,6 +230,11 @@ def _lowered(
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered, tuple(printed)
+
+
+def _that_counts(signature: Signature) -> tuple[Any, ...]:
+    """What of the state of libraries a function that they have jitted may have obeyed when it was traced."""
+    return tuple(row for row in signature.libraries if row[:2] not in library_state.READ_ONLY)
 
 
 def _build(

@@ -27,6 +27,7 @@ _CLIENT_ONLY = (
     "LISTEN_PID",
     "NOTIFY_SOCKET",  # the client's unit
     "PYTHONINSPECT",
+    "PYTHONOPTIMIZE",
     "PYTHONWARNINGS",
     "WATCHDOG_PID",
     "WATCHDOG_USEC",

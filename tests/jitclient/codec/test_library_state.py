@@ -75,6 +75,17 @@ def test_it_is_entered_and_left(chex):
     assert (asserts.DISABLE_ASSERTIONS, stack) == (False, [None])
 
 
+def test_what_this_process_was_started_with_does_not_count_for_others(chex, monkeypatch):
+    import equinox
+
+    monkeypatch.setattr("equinox._errors.EQX_ON_ERROR", "nan")
+    chex.disable_asserts()
+    asserts = importlib.import_module("chex._src.asserts_internal")
+    with library_state.entered((("equinox._errors", "EQX_ON_ERROR", "off"),)):
+        assert (equinox._errors.EQX_ON_ERROR, asserts.DISABLE_ASSERTIONS) == ("off", False)
+    assert (equinox._errors.EQX_ON_ERROR, asserts.DISABLE_ASSERTIONS) == ("nan", True)
+
+
 @pytest.mark.parametrize("place", [("os", "environ"), ("flax.configurations", "config._values.no_such"), ("os", "sep")])
 def test_only_what_is_listed_is_set(place):
     with pytest.raises(CaptureError, match="which the program has set"), library_state.entered(((*place, 1),)):

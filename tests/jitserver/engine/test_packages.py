@@ -197,6 +197,21 @@ def test_an_edited_package_is_the_edited_one(
         cli("stop", env=env)
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("order", [("", "1", ""), ("1", "", "1")])
+def test_packages_are_as_optimized_as_in_the_program(
+    order: tuple[str, ...], short_path: Path, run_script: Callable[..., Any], cli: Callable[..., Any]
+) -> None:
+    site = short_path / "site-packages"
+    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
+    install_package(site, LIBRARY, "1.0", "def scaled(x):\n    return x * (2 if __debug__ else 3)\n")
+    try:
+        for level in order:
+            assert run_script(PROGRAM, env={**env, "PYTHONOPTIMIZE": level}) == (3 if level else 2)
+    finally:
+        cli("stop", env=env)
+
+
 FRONT = f"""
     import {LIBRARY}
 

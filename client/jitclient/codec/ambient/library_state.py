@@ -54,6 +54,7 @@ STATE: tuple[tuple[str, str, Any], ...] = (
     ("flax.nnx.variablelib", "VARIABLE_CONTEXT.variable_ref_stack", []),
     ("flax.nnx.variablelib", "VARIABLE_CONTEXT.eager_shard_stack", []),
     ("chex._src.asserts_internal", "DISABLE_ASSERTIONS", False),
+    ("equinox._errors", "EQX_ON_ERROR", "raise"),
     ("numpyro.primitives", "_PYRO_STACK", []),
     ("numpyro.distributions.distribution", "_VALIDATION_ENABLED", True),
     ("numpyro.distributions.distribution", "Distribution._validate_args", True),
@@ -75,7 +76,7 @@ _FOUNDATIONS = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "scipy"})
 State = tuple[tuple[str, str, Any], ...]
 """Module, path, and the value there; of a list, its items as a tuple."""
 
-_READ_ONLY = {("flax.linen.module", "_context.module_stack")}
+READ_ONLY = {("flax.linen.module", "_context.module_stack")}
 """Stacks of objects to which whoever traces only looks up: what a trace pushes there, it pops."""
 
 
@@ -85,12 +86,14 @@ def changed(packages: Iterable[str]) -> State:
     """
     if _FOUNDATIONS.issuperset(packages):
         return ()
+    if sys.flags.optimize:
+        raise CaptureError("Python runs with -O: installed packages do without assert, and not so in the daemon")
     found: list[tuple[str, str, Any]] = []
     for module, path, untouched in STATE:
         value = state_of(module, path)
         if value is not MISSING and value != untouched:
             carried = tuple(value) if isinstance(value, list) else value
-            if not (is_plain(carried) or (module, path) in _READ_ONLY):
+            if not (is_plain(carried) or (module, path) in READ_ONLY):
                 raise CaptureError(f"a library is in a state that other processes do not share: {module}.{path}")
             found.append((module, path, carried))
     return tuple(found)
@@ -98,7 +101,8 @@ def changed(packages: Iterable[str]) -> State:
 
 @contextlib.contextmanager
 def entered(state: State) -> Iterator[None]:
-    """Puts the libraries of this process into the state that another has, for a trace, and back into their own.
+    """Puts the libraries of this process into the state that another has, for a trace, and back into their own. Where
+    it has said nothing, they are as nobody has touched them, whatever the variables of this process have made of them.
 
     Raises:
         CaptureError: a library is not loaded, or has nothing of that name.
@@ -110,6 +114,9 @@ def entered(state: State) -> Iterator[None]:
             raise CaptureError(f"there is no {module}.{path} here, which the program has set")
     given, failure = own, None
     try:
+        for module, path, untouched in STATE:
+            if own.get((module, path), untouched) != untouched:
+                _put(module, path, untouched)
         for module, path, value in state:
             _put(module, path, value)
         given = _all_states()
