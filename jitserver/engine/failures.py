@@ -97,4 +97,4 @@ def _frames(error: BaseException, loaded: Loaded | None, locations: bytes) -> tu
     if loaded is None or error.__traceback__ is None:
         return ()
     found: list[Any] = loaded.user_frames(error.__traceback__, locations)
-    return tuple(Frame(frame.file, frame.line, frame.name) for frame in found)
+    return tuple(Frame(text_of(frame.file), frame.line, frame.name) for frame in found)

@@ -16,6 +16,7 @@ from rpyc.core.service import Service
 from jitclient.errors import DaemonDraining, DaemonUnavailable, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.decoders import decoded
+from jitclient.wire.encoders import encoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.arrays.absent import Failed
@@ -37,7 +38,6 @@ from jitserver.sessions.registry import Sessions
 from jitserver.sessions.session import Session
 
 log = logging.getLogger(__name__)
-_encode = msgspec.msgpack.Encoder().encode
 
 Handler = Callable[[Any, DaemonConnection, Any], Any]
 
@@ -50,13 +50,13 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
         def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
             try:
                 request = decoded(payload, message)
-                return OK + _encode(handler(self, connection, request))
+                return OK + encoded(handler(self, connection, request))
             except ProtocolError:
                 raise
             except msgspec.ValidationError as error:
                 raise ProtocolError(f"{handler.__name__}: {error}") from error
             except BaseException as error:  # the client must see what user code raises, SystemExit included
-                return FAILED + _encode(self.failure(error, request))
+                return FAILED + encoded(self.failure(error, request))
 
         return exposed
 

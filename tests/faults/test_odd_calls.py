@@ -112,3 +112,18 @@ def test_trees_that_are_nested_too_deeply_run_in_the_process(shared_daemon: str,
     assert why in kept
     assert len(warned) == 2
     assert all(f"runs in this process, on the cpu: {why}" in warning for warning in warned)
+
+
+@pytest.mark.slow
+def test_the_path_of_a_daemon_may_be_no_utf_8(
+    new_daemon: Any, client_of: Any, works: Any, cli: Any, short_path: Any
+) -> None:
+    folder = short_path / "\udcff"
+    folder.mkdir()
+    address = f"unix:{folder}/d.sock"
+    with new_daemon(address):
+        with client_of(address):
+            works()
+        for command in (("status",), ("cache", "ls"), ("top", "--once")):
+            done = cli(*command, env={"JITSERVER_ADDRESS": address})
+            assert (done.returncode, done.stderr) == (0, ""), command

@@ -29,6 +29,7 @@ from jitclient.sessions.failures import answered
 from jitclient.settings import Settings
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
+from jitclient.wire.encoders import encoded
 from jitclient.wire.messages import FIRST_FRAME_BYTES, PROTOCOL, Hello, Verb, Welcome
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
     """
     connection = _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
     try:
-        payload = msgspec.msgpack.encode(message)
+        payload = encoded(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
         if is_large:  # the daemon takes such messages in sessions only
             _greet(connection, ClientId(), remote(chosen.address), chosen.timeout)
@@ -252,7 +253,7 @@ def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | Non
         program="" if far is None else _this_program(),
     )
     try:
-        welcome: Welcome = answered(connection.request(Verb.HELLO, msgspec.msgpack.encode(hello), patience), Welcome)
+        welcome: Welcome = answered(connection.request(Verb.HELLO, encoded(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
         raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
     try:

@@ -16,6 +16,7 @@ from jitclient.sessions.failures import answered
 from jitclient.sessions.link import BUSY, Link
 from jitclient.wire.array_transport import HostArray, unpack_value
 from jitclient.wire.decoders import decoder
+from jitclient.wire.encoders import encoded
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
 _GOODBYE_SECONDS = 2.0
@@ -49,7 +50,7 @@ class Session(Link):
         timeout: float | None = None,
     ) -> Any:
         """As `ask`, without retries. Gives up after `timeout` seconds of silence."""
-        payload = _encode(message)
+        payload = encoded(message)
         if names := getattr(message, "packages", ()):
             self.check_packages(names)
         with self._guarded() as connection:

@@ -1,8 +1,7 @@
 """Messages about misses: the parts of a call key, and the differences between two keys."""
 
-import msgspec
-
 from jitclient.wire.decoders import decoded
+from jitclient.wire.encoders import encoded
 from jitclient.wire.messages import EntryInfo, Lookup, Message, Part
 
 _CODE, _CONTENT = ": code", ": content"
@@ -75,7 +74,7 @@ class Explained(Message):
 
 def encode_parts(parts: list[KeyPart]) -> bytes:
     """Encode parts, as they are sent and as the daemon stores them."""
-    return msgspec.msgpack.encode(parts)
+    return encoded(parts)
 
 
 def decode_parts(data: bytes) -> list[KeyPart]:
