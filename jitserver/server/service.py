@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
-from jitclient.errors import DaemonDraining, DaemonUnavailable, ProtocolError
+from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.decoders import decoded
 from jitclient.wire.encoders import encoded
@@ -294,6 +294,8 @@ class JitService(Service):  # type: ignore[misc]
         if isinstance(error, TraceFailed):
             failure = failure_of(error.error, error.loaded, request.lookup.locations)
             return msgspec.structs.replace(failure, is_final=error.is_final)
+        if isinstance(error, OSError) and not isinstance(error, JitserverError):  # ours, as it is from no user's code
+            error = DaemonUnavailable(f"the daemon cannot answer: {error}")
         return failure_of(error)
 
     def on_disconnect(self, connection: DaemonConnection) -> None:

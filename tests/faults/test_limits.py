@@ -36,6 +36,19 @@ def test_the_limit_of_descriptors_is_survived(serve: Any, client_of: Any, until:
         daemon.settles(before, until)
 
 
+def test_what_a_daemon_lacks_is_an_error_of_ours(serve: Any, client_of: Any, works: Any) -> None:
+    with serve() as daemon, client_of(daemon.address):
+        of, kind = daemon.process.pid, resource.RLIMIT_NOFILE
+        before = resource.prlimit(of, kind)
+        resource.prlimit(of, kind, (3, before[1]))
+        try:
+            with pytest.raises(DaemonUnavailable, match=r"the daemon cannot answer: .*Too many open files"):
+                works()
+        finally:
+            resource.prlimit(of, kind, before)
+        works()
+
+
 FULL = """
     import json, os, resource, warnings, numpy as np, jitclient
     from jitclient import errors
