@@ -88,7 +88,7 @@ def _offered(command: Command, relay: Relay) -> str:
         except TimeoutError:
             place.end(sock)
             return f"the process that should run it has not answered for {_ANSWER_SECONDS:.0f} s, and was ended"
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, TypeError, ValueError) as error:  # the last two: another version may say anything
             return f"the process that should run it does not answer: {error}"
         if not refusal:
             sock.settimeout(None)
