@@ -24,7 +24,7 @@ class Environment:
     def __init__(self, folder: Path, until: Callable[..., Any], **variables: str) -> None:
         self.folder = folder
         self.variables = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("COV_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTHONHASHSEED"))},
             "XDG_RUNTIME_DIR": str(folder),
             "JITSERVER_CACHE_DIR": str(folder / "cache"),
             "JITSERVER_ADDRESS": f"unix:{folder}/d.sock",
