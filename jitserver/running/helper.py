@@ -99,7 +99,7 @@ class Helper:
             return self._serve()
         finally:
             if self._listener.fileno() >= 0:
-                self._address.path.unlink(missing_ok=True)
+                self._leave_nothing()
 
     def _serve(self) -> Callable[[], None] | None:
         poller = select.poll()
@@ -281,8 +281,17 @@ class Helper:
         if _ENDS.isdisjoint(self._arrived()):
             os.chdir(self._cwd)
             os.execve(sys.executable, sys.orig_argv, self._environment)
-        self._address.path.unlink(missing_ok=True)
+        self._leave_nothing()
         os._exit(0)
+
+    def _leave_nothing(self) -> None:
+        """Remove its files, except for what it has logged."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):  # not another's
+                self._address.path.unlink(missing_ok=True)
+                if not os.fstat(2).st_size:
+                    place.log_of(self._address).unlink(missing_ok=True)
+                self._address.lock_path.unlink()
 
     def _arrived(self) -> bytes:
         """The numbers of the signals that have arrived since it was last asked."""

@@ -66,7 +66,7 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % learnt.hash_seed()}
     with contextlib.suppress(OSError):  # the next command is as slow as this one
         os.chdir(cwd)  # what is relative in PYTHONPATH
-        with open(os.devnull, "rb") as nothing, open(place.path.with_suffix(".log"), "ab", opener=_log) as log:
+        with open(os.devnull, "rb") as nothing, open(log_of(place), "ab", opener=_private) as log:
             os.posix_spawn(
                 sys.executable,
                 [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path), *([HAS_SEED] if seed else [])],
@@ -81,7 +81,12 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
             )
 
 
-def _log(path: str, flags: int) -> int:
+def log_of(place: Address) -> Path:
+    """The file of what the helper there prints."""
+    return place.path.with_suffix(".log")
+
+
+def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 

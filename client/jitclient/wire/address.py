@@ -59,7 +59,7 @@ class Address(NamedTuple):
         scheme, _, path = text.partition(":")
         if scheme in ("ssh", "tcp"):
             raise SettingsError(f"address {text!r}: a daemon listens on Unix sockets only; expected unix:PATH")
-        if scheme != "unix" or not path.startswith("/"):
+        if scheme != "unix" or not path.startswith("/") or not Path(path).name:
             raise SettingsError(f"address {text!r}: expected unix:PATH with an absolute path, or ssh://host")
         if len(os.fsencode(path)) > _LONGEST_PATH:
             raise SettingsError(f"address {text!r}: the path of a socket has {_LONGEST_PATH} bytes at most")

@@ -22,7 +22,7 @@ from jitclient.wire.address import (
 )
 
 
-@pytest.mark.parametrize("text", ["", "unix:", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 98])
+@pytest.mark.parametrize("text", ["", "unix:", "unix:/", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 98])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="address"):
         Address.parse(text)

@@ -82,6 +82,21 @@ def test_without_a_folder_for_a_helper_there_is_none(cold: Any) -> None:
 
 
 @pytest.mark.slow
+def test_one_whose_folder_was_removed_ends_and_leaves_the_next_alone(cold: Any, until: Any) -> None:
+    cold.warm()
+    (helper,) = cold.helpers()
+    shutil.rmtree(cold.folder / "jitserver")
+    cold.warm()
+    os.kill(helper, signal.SIGCHLD)  # it looks at once
+    until(lambda: not cold.is_alive(helper), "its end")
+    (following,) = cold.helpers()
+    assert cold.run("--verbose", cold.script("pass")).stderr == ""
+    os.kill(following, signal.SIGTERM)
+    until(lambda: not cold.is_alive(following), "the end of the next")
+    assert not list((cold.folder / "jitserver").glob("run-*"))
+
+
+@pytest.mark.slow
 def test_one_that_hangs_is_ended_and_replaced(cold: Any, until: Any) -> None:
     cold.warm()
     (helper,) = cold.helpers()
