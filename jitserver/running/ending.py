@@ -1,10 +1,12 @@
 """The end of a run: modules of installed packages that its helper has imported are not taken apart.
 
 Python clears each module when it ends, which takes longer for jax than many a run. The memory goes with the process;
-what the user's own modules hold is ended as always.
+what the user's own modules hold is ended as always. What that prints must not wait for the end of standard output: a
+module may keep it.
 """
 
 import atexit
+import contextlib
 import ctypes
 import sys
 
@@ -28,3 +30,5 @@ def spare_what_is_loaded() -> None:
 def _spare() -> None:
     modules = [sys.modules.pop(name) for name in _spared if name in sys.modules]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, it is of no use, or closed
+        sys.__stdout__.reconfigure(line_buffering=True)  # type: ignore[union-attr]

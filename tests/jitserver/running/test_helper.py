@@ -239,6 +239,23 @@ def test_it_serves_where_no_locale_is_set(cold: Any, site: Path, until: Any) -> 
 
 
 @pytest.mark.slow
+def test_what_objects_print_as_they_end_is_written_where_a_package_keeps_the_stream(
+    cold: Any, site: Path, until: Any
+) -> None:
+    cold.variables["PYTHONUNBUFFERED"] = ""
+    install(site, "keeps", "import sys; STREAM = sys.stdout")
+    learn(cold, until, "keeps")
+    script = cold.script("""
+        class Ends:
+            def __del__(self):
+                print("ends")
+        one = Ends()
+    """)
+    done = cold.run("--verbose", script)
+    assert (done.stdout, done.stderr) == ("ends\n", "")
+
+
+@pytest.mark.slow
 def test_a_read_variable_must_be_the_same(cold: Any, site: Path, until: Any) -> None:
     install(site, "reads", "import os; VALUE = os.environ.get('READ_BY_IMPORT')")
     learn(cold, until, "reads")
