@@ -107,6 +107,11 @@ class Manifests:
             files.write(path, [msgspec.msgpack.encode(manifest)])
             self._found[path] = manifest
 
+    def note_lost(self, manifest: Manifest) -> None:
+        """Leave an empty file in the place of a manifest, which also a full disk has room for."""
+        with contextlib.suppress(OSError):
+            self._path(manifest).write_bytes(b"")
+
     def discard(self, manifest: Manifest) -> None:
         """Remove the manifest of this session or name, and the arrays that no other names."""
         path = self._path(manifest)
@@ -128,6 +133,8 @@ class Manifests:
                 raise Corrupt("it was not written completely")
             if path.stat().st_uid != os.getuid():
                 raise Corrupt("it belongs to another user")
+            if not path.stat().st_size:
+                raise Corrupt("there was no room for it on the disk")
             self._found[path] = unpacked(files.read(path), Manifest)
         except (Corrupt, OSError) as error:
             log.warning("the manifest %s is lost: %s", path, error)

@@ -78,19 +78,20 @@ class Saving:
             return failure_of(error)
 
     def _write_manifests(self) -> None:
-        while errors := self._try_manifests():
+        while failed := self._try_manifests():
+            error = failed[-1][1]
             if not self._written:
-                log.warning(
-                    "%d sessions or named trees are lost, as they cannot be written: %s", len(errors), errors[-1]
-                )
+                log.warning("%d sessions or named trees are lost, as they cannot be written: %s", len(failed), error)
+                for manifest, _ in failed:
+                    self._manifests.note_lost(manifest)
                 return
             number = self._written.pop()  # removing the largest makes room for the manifests
             self._store.remove(self._done[number])
-            self._done[number] = _no_room(errors[-1])
+            self._done[number] = _no_room(error)
         log.info("saved %d sessions and named trees for the next daemon", len(self._drafts))
 
-    def _try_manifests(self) -> list[OSError]:
-        errors = []
+    def _try_manifests(self) -> list[tuple[Manifest, OSError]]:
+        failed = []
         for draft, numbers in self._drafts:
             manifest = msgspec.structs.replace(draft, arrays=[self._done[number] for number in numbers])
             failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
@@ -100,8 +101,8 @@ class Saving:
             try:
                 self._manifests.write(manifest)
             except OSError as error:
-                errors.append(error)
-        return errors
+                failed.append((manifest, error))
+        return failed
 
 
 def _without_arrays(tree: TreeState, why: str) -> Manifest:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -568,6 +569,18 @@ def test_a_restart_that_cannot_save_what_is_kept_says_so(serve: Any, cli: Any, c
         assert json.loads(done.stdout)["lost"] == ["gone"]
         assert "gone: these named arrays are lost" in done.stderr
         assert cli("restart", "--json", env=env).returncode == 0  # nothing more is lost
+
+
+def test_what_a_full_disk_had_no_room_for_says_so(serve: Any, cli: Any, client_of: Any) -> None:
+    with serve() as daemon:
+        env = {"JITSERVER_ADDRESS": daemon.address}
+        with client_of(daemon.address):
+            jitclient.keep("gone", np.arange(3))
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        assert json.loads(cli("restart", "--json", env=env).stdout)["lost"] == ["gone"]
+        with client_of(daemon.address), pytest.raises(errors.ArrayLost, match=r"'gone' are lost: .*no room"):
+            jitclient.kept("gone")
+        assert "no room" in cli("arrays", "ls", env=env).stdout
 
 
 def test_what_is_kept_and_cannot_be_read_says_why_until_it_is_kept_again(
