@@ -21,6 +21,23 @@ _CALLS = {
 }
 """What a call of a function of that name does, wherever the name comes from."""
 
+_RUNNERS = frozenset(
+    [
+        "coverage",
+        "debugpy",
+        "ipykernel",
+        "ipython",
+        "kernprof",
+        "memory_profiler",
+        "nose2",
+        "pyinstrument",
+        "pytest",
+        "scalene",
+        "viztracer",
+    ]
+)
+"""Installed programs that run programs of the user's, which no source of theirs names."""
+
 _BY_NAME = ("import_module", "__import__")
 _ENVIRONMENTS = ("environ", "environb")
 _HOOKS = ("meta_path", "path_hooks", "path_importer_cache")
@@ -40,6 +57,9 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
     for name in command.packages:
         if name in loaded:
             return f"{name} was imported before its jits could be jitclient's"
+    started = command.name.partition(".")[0] if command.is_module else os.path.basename(command.name)
+    if started.lower() in _RUNNERS:
+        return f"{command.name} runs code from elsewhere"
     folders = [folder for folder in sys.path if not is_installed_path(os.path.join(folder, "module.py"))]
     own = folder_of(command, cwd)
     if not sys.flags.safe_path:
@@ -73,6 +93,8 @@ def _first_problem(first: Iterable[str], folders: Sequence[str], loaded: Collect
         for line, problem in _problems(tree):
             return f"{file}:{line} {problem}"
         for name, base in _imports(tree, os.path.dirname(file)):
+            if name.partition(".")[0] == "pytest" and not base:
+                return f"{file} imports pytest, which hooks into imports"
             left += _found(name, [base] if base else [*folders, *_other_folders(name, loaded)])
     return ""
 

@@ -73,6 +73,18 @@ def test_what_only_reads_is_not(source: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, f"import os, sys, warnings, json\n{source}") == ""
 
 
+@pytest.mark.parametrize("name", ["pytest", "coverage.__main__", "IPython"])
+def test_what_runs_programs_that_it_does_not_name_is_refused(name: str, tmp_path: Path) -> None:
+    assert scan.refusal(Command(name, True, []), str(tmp_path), LOADED) == f"{name} runs code from elsewhere"
+    script = f"/usr/bin/{name.partition('.')[0]}"
+    assert scan.refusal(Command(script, False, []), str(tmp_path), LOADED) == f"{script} runs code from elsewhere"
+
+
+@pytest.mark.parametrize("source", ["import pytest\npytest.main()", "from pytest import main\nmain()"])
+def test_what_rewrites_imports_is_refused(source: str, tmp_path: Path) -> None:
+    assert "imports pytest, which hooks into imports" in refusal(tmp_path, source)
+
+
 IMPORTS = {
     "import helper": "helper.py",
     "from helper import x": "helper.py",
