@@ -188,13 +188,15 @@ def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
         assert "Traceback" not in done.stderr, command
 
 
-def test_a_folder_in_the_place_of_the_socket_is_named_in_one_line(short_path: Path, run_script: Any) -> None:
-    (short_path / "d.sock").mkdir()
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+def test_what_is_no_socket_is_named_and_left_alone(short_path: Path, run_script: Any) -> None:
+    precious = short_path / "d.sock"
+    precious.write_text("precious")
+    env = {"JITSERVER_ADDRESS": f"unix:{precious}", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
     value, [warning] = run_script(LOCALLY, env=env)
     assert value == 2
-    assert f"no daemon can serve at unix:{short_path}/d.sock: [Errno 21] Is a directory" in warning
+    assert f"no daemon can serve at unix:{precious}: [Errno 17] There is a file that is no socket" in warning
     assert "\n" not in warning
+    assert precious.read_text() == "precious"
 
 
 def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: Any) -> None:

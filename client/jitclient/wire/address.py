@@ -1,5 +1,6 @@
 """Addresses of daemons: the default ones, and sockets for them."""
 
+import errno
 import fcntl
 import os
 import pwd
@@ -123,8 +124,13 @@ class Address(NamedTuple):
     def listen(self) -> socket.socket:
         """Create a listening socket; its file appears only when clients can connect.
 
-        The caller has the address's lock, so an existing file is left from a dead daemon.
+        The caller has the address's lock, so an existing socket is left from a dead daemon.
+
+        Raises:
+            OSError: there can be none, for instance as there is something else at its path.
         """
+        if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, "There is a file that is no socket", os.fspath(self.path))
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         sock = socket.socket(socket.AF_UNIX)
         try:
