@@ -15,6 +15,7 @@ from jitserver.platform import sd_notify
 
 log = logging.getLogger(__name__)
 
+_LONGEST_LOCK = 100  # bytes; a process id takes less, also in a file that was damaged
 _LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
 
 
@@ -126,6 +127,9 @@ def _locked(address: Address) -> IO[str] | None:
     except BlockingIOError:
         lock.close()
         return None
+    if os.fstat(lock.fileno()).st_size > _LONGEST_LOCK:
+        lock.close()
+        raise SettingsError(f"no daemon can serve at {address}: {address.lock_path} is not the lock of one")
     with contextlib.suppress(OSError):  # on a full disk, the lock holds all the same
         os.ftruncate(lock.fileno(), 0)
         os.write(lock.fileno(), f"{os.getpid()}\n".encode())

@@ -188,15 +188,21 @@ def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
         assert "Traceback" not in done.stderr, command
 
 
-def test_what_is_no_socket_is_named_and_left_alone(short_path: Path, run_script: Any) -> None:
-    precious = short_path / "d.sock"
-    precious.write_text("precious")
-    env = {"JITSERVER_ADDRESS": f"unix:{precious}", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+@pytest.mark.parametrize(
+    ("name", "why"), [("d.sock", "[Errno 17] There is a file that is no socket"), ("d.lock", "not the lock of one")]
+)
+def test_what_is_not_ours_is_named_and_left_alone(short_path: Path, run_script: Any, name: str, why: str) -> None:
+    precious = short_path / name
+    precious.write_text("precious" * 20)
+    address = f"unix:{short_path}/d.sock"
+    env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
     value, [warning] = run_script(LOCALLY, env=env)
     assert value == 2
-    assert f"no daemon can serve at unix:{precious}: [Errno 17] There is a file that is no socket" in warning
+    assert f"no daemon can serve at {address}: " in warning
+    assert why in warning
+    assert str(precious) in warning
     assert "\n" not in warning
-    assert precious.read_text() == "precious"
+    assert precious.read_text() == "precious" * 20
 
 
 def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: Any) -> None:
