@@ -14,6 +14,8 @@ from jitclient.sessions import launch
 from jitclient.wire.address import Address
 from jitserver.cli.common import home
 
+_MOST_SECONDS = 1e9
+
 
 def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[..., Any]:
     """An option in MiB, such as `shared-memory`, for a field in bytes, such as `shared_bytes`."""
@@ -28,17 +30,25 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
     )
 
 
+def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not value < _MOST_SECONDS:  # also if it is nan
+        raise click.BadParameter(f"{value} is not a number of seconds.")
+    return value
+
+
 @click.command()
 @click.option("--address", metavar="unix:PATH", help="Where to listen. [default: the user's own]")
 @click.option(
     "--idle-exit",
     type=click.FloatRange(min=0),
+    callback=_seconds,
     metavar="SECONDS",
     help="End after so long without clients and named arrays.",
 )
 @click.option(
     "--drain",
     type=click.FloatRange(min=0),
+    callback=_seconds,
     default=30.0,
     show_default=True,
     metavar="SECONDS",

@@ -85,6 +85,14 @@ def test_wrong_usage_has_status_2(cli: Callable[..., Any]) -> None:
     assert cli("cache", "show").returncode == 2
 
 
+@pytest.mark.parametrize("option", ["--drain", "--idle-exit"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e+30"])
+def test_a_daemon_has_no_time_without_an_end(option: str, seconds: str, cli: Callable[..., Any]) -> None:
+    done = cli("serve", "--address", "unix:/dev/null/d.sock", option, seconds)
+    assert done.returncode == 2
+    assert f"{seconds} is not a number of seconds" in done.stderr
+
+
 def test_a_bad_setting_is_an_error_without_a_traceback(cli: Callable[..., Any]) -> None:
     done = cli("status", env={"JITSERVER_ADDRESS": "http://x"})
     assert done.returncode == 1
