@@ -1,8 +1,11 @@
 """Settings that libraries hold have one key in all runs: what belongs to one run is no part of them.
 
-The libraries are stand-ins with the classes and attributes of omegaconf 2.3 and wandb 0.31.
+The libraries are stand-ins with the classes and attributes of omegaconf 2.3, wandb 0.31 and pydantic 2.14.
 """
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,42 @@ class Config:
         self._items[name] = value
 """
 
+PYDANTIC = """
+class BaseModel:
+    def __init_subclass__(cls):
+        cls.__pydantic_core_schema__ = {"ref": f"{cls.__name__}:{id(cls)}"}
+        cls.__pydantic_validator__ = [f"{cls.__name__}:{id(cls)}"]
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+        object.__setattr__(self, "__pydantic_fields_set__", set(fields))
+    __slots__ = ("__dict__", "__pydantic_fields_set__")
+    def __getstate__(self):
+        return {"__dict__": self.__dict__, "__pydantic_fields_set__": self.__pydantic_fields_set__}
+    def __setstate__(self, state):
+        self.__dict__.update(state["__dict__"])
+        object.__setattr__(self, "__pydantic_fields_set__", state["__pydantic_fields_set__"])
+    @property
+    def model_fields_set(self):
+        return self.__pydantic_fields_set__
+"""
+
+MODEL = """
+import attrs, {home} as pydantic
+
+class Config(pydantic.BaseModel):
+    pass
+
+@attrs.frozen
+class Layer:
+    width: int = 2
+
+cfg, layer = Config(lr=2, name="a", steps=3), Layer()
+def step(x):
+    return x * cfg.lr + layer.width
+def shown(x):
+    return [x for name in cfg.model_fields_set]
+"""
+
 USE = """
 from {home} import {kind}
 cfg = {kind}({given})
@@ -49,7 +88,8 @@ def step(x):
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site-packages"
-    for name, source in {"omegaconf/base.py": OMEGACONF, "wandb/sdk/wandb_config.py": WANDB}.items():
+    sources = {"omegaconf/base.py": OMEGACONF, "wandb/sdk/wandb_config.py": WANDB, "pydantic_.py": PYDANTIC}
+    for name, source in sources.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(source)
     monkeypatch.syspath_prepend(str(site))
@@ -74,3 +114,17 @@ def test_the_run_is_no_part_of_wandbs_configuration(libraries: None, write: Any)
     assert load(captured.payload).fn(3) == 6
     module.cfg.lr = 4
     assert capture(module.step).key != captured.key
+
+
+def test_addresses_and_hashes_are_no_part_of_models(libraries: None, write: Any, tmp_path: Path) -> None:
+    script = MODEL.format(home="pydantic_")
+    module = write(um_model=script)
+    file = tmp_path / "prints.py"
+    file.write_text(f"{script}\nfrom jitclient.codec.capture import capture\nprint(capture(step).key)\n")
+    path = os.pathsep.join([str(tmp_path / "site-packages"), os.environ.get("PYTHONPATH", "")])
+    variables = [{**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    keys = {subprocess.check_output([sys.executable, file], env=each, text=True) for each in variables}
+    assert len(keys) == 1
+    assert load(capture(module.step).payload).fn(3) == 8
+    assert capture(module.step).set_order is None
+    assert capture(module.shown).set_order is not None

@@ -19,6 +19,10 @@ from jitclient.codec.plain import COMPOUND, is_plain
 from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
 from jitclient.digests import digest
 
+_FIELDS_SET = "__pydantic_fields_set__"
+_NAMED = {_FIELDS_SET: "model_fields_set"}
+"""Where the state of a pydantic model has a set, and the name by which code reads it."""
+
 _NUMBERS = frozenset({bool, int, float, complex})
 
 _seed_is_shared = False
@@ -173,6 +177,9 @@ def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
         case "new" if is_user_class(type(node.obj)):
             for fill in node.fills:
                 yield from _pairs(_state(fill)) if fill.op == "state" else [(None, fill.args)]
+        case "dict" if type(node.obj.get(_FIELDS_SET)) is set:
+            for fill in node.fills:
+                yield from ((_NAMED.get(name), value) for name, value in _pairs(fill.args[0]))
         case "set" | "frozenset":
             yield from ()
         case _:

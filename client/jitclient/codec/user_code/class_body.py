@@ -25,6 +25,9 @@ MADE_BY_PYTHON = frozenset(
         "_abc_impl",
     }
 )
+_OF_PYDANTIC = ("__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__")
+"""What pydantic compiles a model into, with the addresses of classes in it. Without it, to make an instance fails."""
+
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
 
@@ -47,6 +50,7 @@ def body_of(cls: type, keep_docs: bool) -> Body:
         name: value
         for name, value in cls.__dict__.items()
         if name not in MADE_BY_PYTHON
+        and name not in _OF_PYDANTIC
         and (keep_docs or name != "__doc__")
         and not (name == "__annotations__" and not value)  # Python adds it when it is looked at
         and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))

@@ -23,7 +23,9 @@ def is_flag_holder(obj: Any) -> bool:
 
 
 def lasting(code: CodeType) -> CodeType:
-    """The same code with names that every process gives."""
+    """The same code with names that every process gives, and without the hash of a name that attrs puts into hashes."""
+    if code.co_name == "__hash__" and code.co_filename.startswith("<attrs generated"):
+        return code.replace(co_consts=tuple(0 if type(const) is int else const for const in code.co_consts))
     names = lasting_names(code)
     return code.replace(co_varnames=tuple(names.get(name, name) for name in code.co_varnames)) if names else code
 
