@@ -160,6 +160,12 @@ class NamedArrays:
                 gone.append(name)
         return gone
 
+    def shift(self, seconds: float) -> None:
+        """Moves all times by what the clock was set by."""
+        for tree in self.all().values():
+            tree.created += seconds
+            tree.last_used += seconds
+
     def all(self) -> dict[str, NamedTree]:
         """The current trees by name."""
         with self._lock:

@@ -14,6 +14,8 @@ from jitserver.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
+_SET_SECONDS = 60.0  # what moves the clock by more than that is not the passing of time
+
 
 class Naming:
     """Answers the requests about named arrays."""
@@ -22,6 +24,7 @@ class Naming:
         self.named = NamedArrays()
         self._engine = engine
         self._sessions = sessions
+        self._ahead = _ahead()
 
     def find(self, session: Session, find: Find) -> Found | None:
         """Gives a session handles on the tree under a name, if its key matches.
@@ -61,7 +64,13 @@ class Naming:
         return [] if gone is None else [array_usage.info(self._engine, name, gone)]
 
     def expire(self) -> None:
-        """Removes the names that were unused for longer than their time to live."""
+        """Removes the names that were unused for longer than their time to live, not counting what the clock was set by
+        meanwhile.
+        """
+        before, self._ahead = self._ahead, _ahead()
+        if abs(self._ahead - before) > _SET_SECONDS:
+            log.info("the clock was set by %.0f s", self._ahead - before)
+            self.named.shift(self._ahead - before)
         for name in self.named.expire(lambda tree: array_usage.is_held(tree, self._sessions.all())):
             log.info("the arrays kept as %r are freed: they were not used within their time to live", name)
             self._sessions.last_change = time.monotonic()
@@ -85,3 +94,8 @@ class Naming:
         return (
             " ".join([message.key, *(f"{name}={version}" for name, version in versions.items())]) if message.key else ""
         )
+
+
+def _ahead() -> float:
+    """By how much the clock is ahead of the time since the boot, which no one sets."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
