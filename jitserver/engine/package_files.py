@@ -26,12 +26,14 @@ class PackageFiles:
         content: a digest of what is in them.
         metadata: the file that each installation replaces.
         files: all others that can be edited.
+        is_recorded: whether it belongs to a distribution.
     """
 
     name: str
     content: str
     metadata: dict[str, Stamp]
     files: dict[str, Stamp]
+    is_recorded: bool = False
 
     @classmethod
     def of_distribution(cls, distribution: importlib.metadata.Distribution, name: str) -> "PackageFiles":
@@ -41,7 +43,7 @@ class PackageFiles:
         written = max((stamp[0] for file, stamp in files.items() if stamp and file.endswith("/RECORD")), default=0)
         edited = [file for file, stamp in files.items() if stamp and stamp[0] > written]
         metadata = {file: stamp for file, stamp in files.items() if file.endswith("/METADATA")}
-        return cls(name, _digest(edited, (distribution.read_text("RECORD") or "").encode()), metadata, files)
+        return cls(name, _digest(edited, (distribution.read_text("RECORD") or "").encode()), metadata, files, True)
 
     @classmethod
     def of_import(cls, name: str) -> "PackageFiles":
@@ -58,7 +60,9 @@ class PackageFiles:
 
     def were_edited(self) -> bool:
         """Whether any file has changed. It looks at each: a few microseconds."""
-        return _differ(self.files)
+        if self.is_recorded:  # a new file comes with a new RECORD
+            return _differ(self.files)
+        return PackageFiles.of_import(self.name).files != self.files
 
 
 def recorded(distribution: importlib.metadata.Distribution) -> list[str]:

@@ -94,6 +94,19 @@ print(packages.replaced(), packages.version("{LIBRARY}"))
     assert done.stdout.splitlines() == ["[] 1.0", f"['{LIBRARY}'] 1.0"]
 
 
+def test_a_file_that_comes_into_a_package_without_metadata_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages" / "um_bare"
+    folder.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    packages = Packages()
+    packages.version("um_bare")
+    assert packages.edited() == []
+    (folder / "inner.py").write_text("")
+    assert packages.edited() == ["um_bare"]
+
+
 def test_what_provides_each_import_is_what_the_standard_library_says() -> None:
     told = importlib.metadata.packages_distributions()
     assert "numpy" in told
