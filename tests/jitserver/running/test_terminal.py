@@ -147,16 +147,18 @@ def test_ctrl_z_stops_and_fg_continues(user: Any) -> None:
 def test_a_new_size_is_told(user: Any) -> None:
     at = user(
         """
-        import os, signal
-        signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b"%d by %d" % os.get_terminal_size()))
+        import os, signal, time
+        told = []
+        signal.signal(signal.SIGWINCH, lambda *_: told.append(os.get_terminal_size()))
         print('ready')
-        input()
+        while not told:  # a signal just before `input` waits for its end
+            time.sleep(0.01)
+        print(*told[0])
         """
     )
     at.sees("ready")
     at.size(30, 100)
-    at.sees("100 by 30")
-    at.types("\n")
+    at.sees("100 30\r\n")
     at.sees("ended with 0")
 
 
