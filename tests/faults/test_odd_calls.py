@@ -104,8 +104,9 @@ DEEP = """
 
 
 @pytest.mark.slow
-def test_trees_that_are_nested_too_deeply_run_in_the_process(shared_daemon: str, run_script: Any) -> None:
-    without_jax, *values, kept, warned = run_script(DEEP, env={"JITSERVER_FALLBACK": "local"})
+def test_trees_that_are_nested_too_deeply_run_in_the_process(unharmed: Any, run_script: Any) -> None:
+    settings = {"JITSERVER_ADDRESS": unharmed.address, "JITSERVER_FALLBACK": "local"}
+    without_jax, *values, kept, warned = run_script(DEEP, env=settings)
     assert without_jax
     assert values == [[700, 2], [700, 3], [700, 4], [700, 5]]
     why = "a tree is nested too deeply"
