@@ -39,7 +39,7 @@ class PackageFiles:
     def of_distribution(cls, distribution: importlib.metadata.Distribution, name: str) -> "PackageFiles":
         """Those in its RECORD, which has the digest of each; those that were edited since are read."""
         folder = str(distribution.locate_file(""))
-        files = _stamped(os.path.join(folder, each) for each in recorded(distribution))
+        files = _stamped(os.path.join(folder, each) for each in recorded(distribution) if not _is_other(each))
         written = max((stamp[0] for file, stamp in files.items() if stamp and file.endswith("/RECORD")), default=0)
         edited = [file for file, stamp in files.items() if stamp and stamp[0] > written]
         metadata = {file: stamp for file, stamp in files.items() if file.endswith("/METADATA")}
@@ -51,7 +51,8 @@ class PackageFiles:
         spec = find_source(name) if package_of(name) is not None else None
         folders = (spec.submodule_search_locations if spec else None) or ()
         alone = [spec.origin] if spec and spec.has_location and spec.origin else []
-        files = _stamped([*alone, *sorted(str(file) for folder in folders for file in Path(folder).rglob("*.py"))])
+        found = [(file, file.relative_to(folder)) for folder in folders for file in Path(folder).rglob("*.py")]
+        files = _stamped([*alone, *sorted(str(file) for file, inside in found if not _is_other(str(inside)))])
         return cls(name, _digest(files), {}, files)
 
     def were_replaced(self) -> bool:
@@ -71,11 +72,12 @@ def recorded(distribution: importlib.metadata.Distribution) -> list[str]:
 
 
 def _stamped(files: Iterable[str]) -> dict[str, Stamp]:
-    return {file: _stamp(file) for file in files if not _is_other(file)}
+    return {file: _stamp(file) for file in files}
 
 
-def _is_other(file: str) -> bool:
-    return file.endswith(_ENDINGS_OF_OTHERS) or any(folder in file for folder in _FOLDERS_OF_OTHERS)
+def _is_other(inside: str) -> bool:
+    """Whether a file is one of those, by its path inside the folder of packages."""
+    return inside.endswith(_ENDINGS_OF_OTHERS) or any(folder in f"/{inside}" for folder in _FOLDERS_OF_OTHERS)
 
 
 def _differ(files: dict[str, Stamp]) -> bool:

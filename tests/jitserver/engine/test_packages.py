@@ -97,7 +97,7 @@ print(packages.replaced(), packages.version("{LIBRARY}"))
 def test_a_file_that_comes_into_a_package_without_metadata_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages" / "um_bare"
+    folder = tmp_path / "tests" / "site-packages" / "um_bare"
     folder.mkdir(parents=True)
     monkeypatch.syspath_prepend(str(folder.parent))
     packages = Packages()
@@ -158,7 +158,7 @@ PROGRAM = f"""
 def test_a_daemon_with_an_old_version_restarts(
     short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
 ) -> None:
-    site, address = short_path / "site", f"unix:{short_path}/d.sock"
+    site, address = short_path / "tests" / "site", f"unix:{short_path}/d.sock"  # not tests of the package
     env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
     install(site, "1.0", 2)
     try:
@@ -183,7 +183,7 @@ def test_an_edited_package_is_the_edited_one(
     counts: Callable[..., dict[str, Any]],
     cli: Callable[..., Any],
 ) -> None:
-    site, address = short_path / "site-packages", f"unix:{short_path}/d.sock"
+    site, address = short_path / "tests" / "site-packages", f"unix:{short_path}/d.sock"  # not tests of the package
     env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
 
     def edit(factor: int) -> None:
@@ -266,7 +266,7 @@ MADE = """
 def test_the_requirements_of_a_package_count(
     short_path: Path, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]], cli: Callable[..., Any]
 ) -> None:
-    site, address = short_path / "site", f"unix:{short_path}/d.sock"
+    site, address = short_path / "tests" / "site", f"unix:{short_path}/d.sock"  # not tests of the package
     env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "PYTHONPATH": str(site)}
     front, behind = textwrap.dedent(FRONT), textwrap.dedent(BEHIND)
     install_package(site, "front", "1.0", front, requires=f"{LIBRARY} (>=1.0) ; python_version > '3'")
