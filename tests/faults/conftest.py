@@ -100,7 +100,8 @@ class Daemon:
         try:
             until(settled, "the daemon to let go", seconds=AT_ONCE_SECONDS)
         except AssertionError:
-            raise AssertionError(f"before: {before}, now: {self.holdings()}") from None
+            held = sorted(os.readlink(path) for path in self.descriptors())
+            raise AssertionError(f"before: {before}, now: {self.holdings()}, with {held}") from None
 
 
 Serve = Callable[..., contextlib.AbstractContextManager[Daemon]]
