@@ -12,7 +12,6 @@ from jitclient.digests import digest
 Stamp = tuple[int, ...] | None
 
 _ENDINGS_OF_OTHERS = (".pyc", ".so", ".a", ".h", ".hpp", ".pyi", ".pyx", ".pxd")
-_FOLDERS_OF_OTHERS = ("/tests/", "/test/", "/include/")
 """What is compiled, or never imported: not looked at, as a look at each file takes microseconds at each start of a
 program."""
 
@@ -39,7 +38,9 @@ class PackageFiles:
     def of_distribution(cls, distribution: importlib.metadata.Distribution, name: str) -> "PackageFiles":
         """Those in its RECORD, which has the digest of each; those that were edited since are read."""
         folder = str(distribution.locate_file(""))
-        files = _stamped(os.path.join(folder, each) for each in recorded(distribution) if not _is_other(each))
+        files = _stamped(
+            os.path.join(folder, each) for each in recorded(distribution) if not each.endswith(_ENDINGS_OF_OTHERS)
+        )
         written = max((stamp[0] for file, stamp in files.items() if stamp and file.endswith("/RECORD")), default=0)
         edited = [file for file, stamp in files.items() if stamp and stamp[0] > written]
         metadata = {file: stamp for file, stamp in files.items() if file.endswith("/METADATA")}
@@ -51,8 +52,7 @@ class PackageFiles:
         spec = find_source(name) if package_of(name) is not None else None
         folders = (spec.submodule_search_locations if spec else None) or ()
         alone = [spec.origin] if spec and spec.has_location and spec.origin else []
-        found = [(file, file.relative_to(folder)) for folder in folders for file in Path(folder).rglob("*.py")]
-        files = _stamped([*alone, *sorted(str(file) for file, inside in found if not _is_other(str(inside)))])
+        files = _stamped([*alone, *sorted(str(file) for folder in folders for file in Path(folder).rglob("*.py"))])
         return cls(name, _digest(files), {}, files)
 
     def were_replaced(self) -> bool:
@@ -73,11 +73,6 @@ def recorded(distribution: importlib.metadata.Distribution) -> list[str]:
 
 def _stamped(files: Iterable[str]) -> dict[str, Stamp]:
     return {file: _stamp(file) for file in files}
-
-
-def _is_other(inside: str) -> bool:
-    """Whether a file is one of those, by its path inside the folder of packages."""
-    return inside.endswith(_ENDINGS_OF_OTHERS) or any(folder in f"/{inside}" for folder in _FOLDERS_OF_OTHERS)
 
 
 def _differ(files: dict[str, Stamp]) -> bool:

@@ -103,7 +103,8 @@ def test_a_file_that_comes_into_a_package_without_metadata_is_noted(
     packages = Packages()
     packages.version("um_bare")
     assert packages.edited() == []
-    (folder / "inner.py").write_text("")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "inner.py").write_text("")  # which the package may import
     assert packages.edited() == ["um_bare"]
 
 
