@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import termios
+import weakref
 from collections.abc import Iterator, Sequence
 
 from rpyc.core.stream import SocketStream
@@ -23,9 +24,9 @@ _READ_BYTES = 1 << 30
 
 
 class WireStream(SocketStream):  # type: ignore[misc]
-    """A blocking socket that reads directly into the caller's memory."""
+    """A blocking socket that reads directly into the caller's memory, and is closed with its last reference."""
 
-    __slots__ = ("_descriptors", "_patience", "_stall")
+    __slots__ = ("__weakref__", "_descriptors", "_patience", "_stall")
 
     def __init__(self, sock: socket.socket) -> None:
         self._descriptors: list[int] | None = None  # receives them in `taking_descriptors`
@@ -37,6 +38,9 @@ class WireStream(SocketStream):  # type: ignore[misc]
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _notice_loss(sock)
         super().__init__(sock)
+        # In a cycle, Python may finalize the socket before what would close it, and warns.
+        closing = weakref.finalize(self, sock.close)
+        closing.atexit = False
 
     def set_patience(self, seconds: float) -> None:
         """Limit how long a read waits for its first byte, and how long the peer may stall."""

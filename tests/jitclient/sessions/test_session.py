@@ -138,6 +138,15 @@ def test_sessions_that_nothing_uses_end(daemon: str, monkeypatch: pytest.MonkeyP
     made[-1]().close()
 
 
+def test_a_session_that_nothing_uses_closes_its_socket(daemon: str) -> None:
+    session = client_session.Session(Settings(address=daemon, autostart=False))
+    session.run(Run(), [])
+    seen = weakref.ref(session)
+    del session
+    gc.collect()  # a ResourceWarning fails the test
+    assert seen() is None
+
+
 def test_arrays_move_between_sessions_by_value(daemon: str) -> None:
     before = client_process.current
     try:

@@ -307,8 +307,8 @@ def test_what_does_not_fit_is_dropped_rather_than_waited_for(ends: Ends) -> None
 
 def test_over_a_network_nothing_waits_for_more_and_a_lost_host_is_noticed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sock:
-        stream.WireStream(sock)
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        held = stream.WireStream(sock)
+        assert held.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         idle, interval, count = (
             sock.getsockopt(socket.IPPROTO_TCP, option)
