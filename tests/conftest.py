@@ -23,6 +23,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from .outcomes import record_outcomes
+
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
 START_SECONDS = 60
@@ -68,6 +70,7 @@ HASTY = "--xla_backend_optimization_level=0"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Has XLA optimize less in the core; with other marks, it compiles as it does for users."""
+    record_outcomes(config)
     if config.option.markexpr == "not slow":
         os.environ["XLA_FLAGS"] = HASTY
 

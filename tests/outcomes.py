@@ -1,0 +1,53 @@
+"""A record of which tests passed and failed, for `scripts/run_stages.py`, which names a file for it.
+
+It has one line of JSON for each of these: a test that passed, what failed with its output, and the end of the session.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+
+def record_outcomes(config: pytest.Config) -> None:
+    """Keep the record if a file is named for it.
+
+    The name is taken out of the environment, so that no worker writes there too, nor a pytest that a test starts.
+    """
+    path = os.environ.pop("JITSERVER_TEST_OUTCOMES", None)
+    if path is not None:
+        config.pluginmanager.register(Record(Path(path)))
+
+
+class Record:
+    """A plugin of pytest that writes what it is told to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down that a test passed, or that its body, setup or teardown failed, or its process."""
+        if report.failed:
+            self._write(report.nodeid, report.when, "failed", output_of(report))
+        elif report.passed and report.when == "call":
+            self._write(report.nodeid, report.when, "passed")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write down that a file or a folder could not be read for tests."""
+        if report.failed:
+            self._write(report.nodeid, "collect", "failed", output_of(report))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write down that nothing is missing above."""
+        self._write("", "finish", "passed")
+
+    def _write(self, test: str, when: str | None, outcome: str, output: str = "") -> None:
+        line = json.dumps({"test": test, "when": when, "outcome": outcome, "output": output})
+        with self._path.open("a") as file:
+            file.write(f"{line}\n")
+
+
+def output_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return what pytest shows of a failure: the traceback and what was printed and logged."""
+    return "\n".join([report.longreprtext, *(f"----- {title} -----\n{text}" for title, text in report.sections)])
