@@ -165,12 +165,20 @@ def test_what_does_not_pass_when_it_runs_again_has_failed(again: str, stages: St
     assert closing_line(done) == "1 failed"
 
 
+@pytest.mark.slow
+def test_a_test_whose_process_crashed_runs_once_more(stages: Stages) -> None:
+    done = stages(
+        """
+        def test_it():
+            first_time() and os._exit(1)
+        """,
+        (f"{PYTEST} -n 2", f"{PYTEST} -n 0"),
+    )
+    assert done.returncode == 0, done.stdout
+    assert "\nunsteady: test_it.py::test_it " in done.stdout
+
+
 TROUBLES = {
-    "a worker that crashes": (
-        "-n 2",
-        "def test_other():\n    first_time() and os._exit(1)",
-        "a process that ran tests",
-    ),
     "a crash of pytest": ("-n 0", "def test_other():\n    os._exit(1)", "it ended with status 1 before"),
     "a quiet end of pytest": ("-n 0", "def test_other():\n    os._exit(0)", "it ended with status 0 before"),
     "an exit": ("-n 0", "def test_other():\n    pytest.exit('no more')", "it ended with status 2"),
