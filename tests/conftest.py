@@ -49,7 +49,7 @@ def _set_environment() -> None:
     if entry_points(group="jax_plugins"):  # otherwise jax finds nothing else, and most users do not tell it
         os.environ["JAX_PLATFORMS"] = "cpu"
     if "JITSERVER_TEST_VERIFY" in os.environ:  # every program that is made is compared with one of the client's own
-        os.environ["JITSERVER_VERIFY"] = "1"
+        os.environ["JITSERVER_VERIFY"] = "always"
 
 
 def _heed_signals() -> None:
@@ -166,11 +166,15 @@ def shared_daemon() -> Iterator[str]:
 
 @pytest.fixture
 def daemon(shared_daemon: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The shared daemon's address; afterwards, nothing may have run outside it."""
+    """The shared daemon's address; in the test, nothing may run outside it.
+
+    Each new program is traced by its caller, too. A client trace is one that the daemon had no part in.
+    """
+    before = status(shared_daemon)
     yield shared_daemon
-    counts = status(shared_daemon)
-    assert counts["local_runs"] == 0, "something ran locally"
-    assert counts["client_traces"] == 0, "something was traced in a client"
+    after = status(shared_daemon)
+    assert after["local_runs"] == before["local_runs"], "something ran locally"
+    assert after["client_traces"] == before["client_traces"], "something was traced in a client"
 
 
 @pytest.fixture
@@ -198,11 +202,16 @@ def until() -> Callable[..., Any]:
 
 
 class Gate:
-    """A pipe that a trace waits to open for writing. To read one would be an input of the trace."""
+    """A pipe that a trace waits to open for writing. To read one would be an input of the trace.
+
+    `waits` is a line of code that waits on the daemon only, `waits_here` one that waits in the client only.
+    """
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        self.waits = f"import pathlib; pathlib.Path({str(path)!r}).write_bytes(b'')"
+        imports = "import pathlib; from jitclient.sessions import process"
+        self.waits = f"{imports}; process.inside_daemon and pathlib.Path({str(path)!r}).write_bytes(b'')"
+        self.waits_here = f"{imports}; process.inside_daemon or pathlib.Path({str(path)!r}).write_bytes(b'')"
         self._path = path
         self._reader: int | None = None
 

@@ -29,6 +29,7 @@ NAMED_BY_OTHERS = {
     "jitserver.running.helper": "what past runs have imported",
     "jitclient.codec.steps.sandbox": "what captured code imports",
     "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
+    "jitclient.manifest.places": "the module of a package whose state a trace elsewhere read",
     "jitclient.codec.values": "the module of a value that was sent by name",
 }
 """The modules that import what no table of theirs names, and what that is."""

@@ -65,7 +65,7 @@ _HOMES = {
     "uninstall": "switch",
 }
 
-_FOR_LIBRARIES = {"eqx": "eqx"}
+_FOR_LIBRARIES = {"eqx": "eqx", "nnx": "nnx"}
 """Modules that need a library, and therefore come with no `import *`."""
 
 _ERRORS = [name for name, value in vars(errors).items() if name in globals() and isinstance(value, type)]

@@ -16,7 +16,7 @@ JitserverError
 │   └── Incompatible                   client and daemon differ in a version that matters, or in their devices
 ├── SessionBusy (RuntimeError)         a signal handler, destructor or callback asked for what its own call blocks
 ├── ProtocolError                      a peer broke the protocol
-├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=1: the daemon made another program than this process
+├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=always: a program was found that this process does not trace
 ├── CrashesDaemon (RuntimeError)       the daemon died repeatedly during work on this program
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
 ├── ArrayBudgetExceeded (MemoryError)  the daemon's memory budget of arrays is full
@@ -106,7 +106,7 @@ class ProtocolError(JitserverError):
 
 
 class ProgramsDiffer(JitserverError, RuntimeError):  # noqa: N818
-    """The daemon made another program than this process; the message shows where they differ."""
+    """A program was found that the function does not give any more; the message says what to do."""
 
 
 class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818

@@ -1,10 +1,12 @@
 """Explains whether a call would find its program, and if not, how it differs from the most similar one."""
 
 import dataclasses
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
+from jitclient.calls.identity import explained as explained_by
 from jitclient.calls.identity import identify
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.decorator import jit
@@ -15,8 +17,8 @@ from jitclient.notices import labels
 from jitclient.sessions import process
 from jitclient.sessions.handshake import ask
 from jitclient.trees import tree
-from jitclient.wire.explaining import Difference, Explain, Explained
-from jitclient.wire.messages import EntryInfo, Verb
+from jitclient.wire.explaining import Difference, Explain
+from jitclient.wire.messages import EntryInfo
 
 _MOST_SHOWN = 12
 
@@ -98,7 +100,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     try:
         identity = identify(wanted, path.current_capture())
         question = Explain(identity.lookup, wanted.name, identity.parts())
-        explained = ask(process.session().settings, Verb.EXPLAIN, question, Explained)
+        explained = explained_by(functools.partial(ask, process.session().settings), question)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")
     except DaemonError as error:

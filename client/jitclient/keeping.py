@@ -250,7 +250,7 @@ def _anew(here: Session, name: str, value: Any, ttl: float | None, why: object) 
 def _warn(name: str, text: str) -> None:
     if name not in _warned:
         _warned.add(name)
-        warn(text, RuntimeWarning)
+        warn(text)
 
 
 # ---- names on the daemon

@@ -26,8 +26,8 @@ class Settings:
             warning; `error`: the typed error is raised instead.
         progress: JITSERVER_PROGRESS: whether long compilations are shown on a terminal (default: yes).
         explain: JITSERVER_EXPLAIN: whether each miss is explained on stderr, with its cost (default: no).
-        verify: JITSERVER_VERIFY: whether each program that the daemon makes is compared with a trace in this process
-            (default: no).
+        verify: JITSERVER_VERIFY: `new`: each new program is compared with a trace in this process; `always`: also
+            those that are found, and a stale one is an error; `off`: the daemon's trace counts.
         client_device: JITSERVER_CLIENT_DEVICE: `cpu`: jax itself computes on the CPU in a client, and leaves the
             accelerator to the daemon; `keep`: jax is not changed.
         cache_dir: JITSERVER_CACHE_DIR: the folder of the cache of programs (default: `jitserver` in the user's
@@ -41,7 +41,7 @@ class Settings:
     fallback: Literal["local", "error"] = "local"
     progress: bool = True
     explain: bool = False
-    verify: bool = False
+    verify: Literal["off", "new", "always"] = "new"
     client_device: Literal["cpu", "keep"] = "cpu"
     cache_dir: str | None = None
     timeout: float = 60.0
@@ -59,7 +59,7 @@ class Settings:
             fallback=_one_of(environment, "JITSERVER_FALLBACK", "local", "error"),
             progress=_boolean(environment, "JITSERVER_PROGRESS"),
             explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
-            verify=_boolean(environment, "JITSERVER_VERIFY", default="0"),
+            verify=_one_of(environment, "JITSERVER_VERIFY", "new", "always", "off"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
@@ -97,8 +97,8 @@ def _absolute(environment: Mapping[str, str], name: str) -> str | None:
     return text
 
 
-def _one_of(environment: Mapping[str, str], name: str, default: str, other: str) -> Any:
+def _one_of(environment: Mapping[str, str], name: str, default: str, *others: str) -> Any:
     text = environment.get(name, default)
-    if text not in (default, other):
-        raise SettingsError(f"{name}={text!r}: expected {default!r} or {other!r}")
+    if text not in (default, *others):
+        raise SettingsError(f"{name}={text!r}: expected {' or '.join(map(repr, (default, *others)))}")
     return text

@@ -57,7 +57,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
             raise
         if isinstance(error, DaemonUnavailable):
             client_device.release()
-        warn(f"arrays are put in this process: {error}", RuntimeWarning)
+        warn(f"arrays are put in this process: {error}")
         process.session().count_local_run()
         import jax
 

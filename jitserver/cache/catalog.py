@@ -25,15 +25,17 @@ log = logging.getLogger(__name__)
 CATALOG = "catalog.sqlite"
 """Its name in a part of the cache."""
 
-FORMAT = 3
+FORMAT = 4
 """Of the tables, and of the messages and captures in them; a catalog with another is moved aside."""
 
 # What lists read is apart from what is long.
 _TABLES = """
 CREATE TABLE programs (
-    key TEXT PRIMARY KEY, name TEXT NOT NULL, executable TEXT NOT NULL, capture TEXT NOT NULL, pinned INTEGER NOT NULL,
-    hits INTEGER NOT NULL, saved REAL NOT NULL, last_used REAL NOT NULL, info BLOB NOT NULL, checksum BLOB NOT NULL
+    key TEXT PRIMARY KEY, base TEXT NOT NULL, name TEXT NOT NULL, executable TEXT NOT NULL, capture TEXT NOT NULL,
+    pinned INTEGER NOT NULL, hits INTEGER NOT NULL, saved REAL NOT NULL, last_used REAL NOT NULL, info BLOB NOT NULL,
+    checksum BLOB NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX bases ON programs (base);
 CREATE TABLE details (
     key TEXT PRIMARY KEY REFERENCES programs ON DELETE CASCADE,
     rows BLOB NOT NULL, parts BLOB NOT NULL, facts BLOB NOT NULL, request BLOB NOT NULL, checksum BLOB NOT NULL
@@ -62,6 +64,7 @@ class _Program(NamedTuple):
     """A row of `programs`. Text is read as bytes: damaged text may be none."""
 
     key: bytes
+    base: bytes
     name: bytes
     executable: bytes
     capture: bytes
@@ -134,8 +137,14 @@ class Catalog:
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
         """The programs whose key starts with `prefix`, or whose function has that name."""
-        query = "SELECT * FROM programs WHERE substr(key, 1, ?) = ? OR name = ?"
-        rows = map(_Program._make, self._rows(query, len(prefix), prefix, prefix))
+        return self._infos("WHERE substr(key, 1, ?) = ? OR name = ?", len(prefix), prefix, prefix)
+
+    def of_base(self, base: str) -> list[EntryInfo]:
+        """The programs of a base key, which differ in their manifests."""
+        return self._infos("WHERE base = ?", base)
+
+    def _infos(self, where: str, *values: object) -> list[EntryInfo]:
+        rows = map(_Program._make, self._rows(f"SELECT * FROM programs {where}", *values))
         return [_info(row) for row in rows if self._is_sound("programs", row)]
 
     def named(self, name: str, most: int = 200) -> list[Stored]:
@@ -148,7 +157,9 @@ class Catalog:
         used = int(info.pinned), info.hits, float(info.saved), float(info.last_used)
         with self._writing() as run:
             run("DELETE FROM programs WHERE key = ?", info.key)
-            _insert(run, "programs", info.key, info.name, stored.executable, stored.capture, *used, _encode(info))
+            _insert(
+                run, "programs", info.key, info.base, info.name, stored.executable, stored.capture, *used, _encode(info)
+            )
             _insert(run, "details", info.key, _encode(dict(made.rows)), made.parts, stored.facts, stored.request)
             for name, size in sizes.items():
                 _insert(run, "blobs", name, size)

@@ -99,6 +99,9 @@ class Memory(Tier[Entry]):
         found = [entry.info for entry in self.entries()]
         return [info for info in found if info.key.startswith(prefix) or info.name == prefix]
 
+    def of_base(self, base: str) -> list[EntryInfo]:
+        return [entry.info for entry in self.entries() if entry.info.base == base]
+
     def named(self, name: str) -> list[Entry]:
         found = [entry for entry in self.entries() if entry.info.name == name]
         return sorted(found, key=lambda entry: -entry.info.last_used)

@@ -64,6 +64,9 @@ class Store(Tier[Stored]):
     def infos(self, prefix: str = "") -> list[EntryInfo]:
         return self._read(lambda catalog, _: catalog.infos(prefix), [])
 
+    def of_base(self, base: str) -> list[EntryInfo]:
+        return self._read(lambda catalog, _: catalog.of_base(base), [])
+
     def named(self, name: str) -> list[Stored]:
         return self._read(lambda catalog, _: catalog.named(name), [])
 

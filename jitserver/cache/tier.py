@@ -42,5 +42,9 @@ class Tier(abc.ABC, Generic[Item]):
         """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
 
     @abc.abstractmethod
+    def of_base(self, base: str) -> list[EntryInfo]:
+        """The programs of a base key, which differ in their manifests."""
+
+    @abc.abstractmethod
     def named(self, name: str) -> list[Item]:
         """Programs of that name, the ones used last first: some of them, where there are many."""

@@ -74,6 +74,10 @@ class Tiers:
         """What is known of a program; it is not loaded."""
         return next(filter(None, (tier.get(key) for tier in self._tiers)), None)
 
+    def names_of(self, base: str) -> list[tuple[str, ...]]:
+        """Return the lists of names in the manifests of a base key's programs."""
+        return [info.names for info in (*self.memory.of_base(base), *self.store.of_base(base))]
+
     def stored(self, key: str) -> Stored | None:
         """What the disk has of a program, once it is written if it is to be."""
         self.writer.wait_for(key)

@@ -16,7 +16,7 @@ import numpy as np
 
 from jitclient.errors import CaptureError
 from jitclient.local_jax.avals import spec_of_aval
-from jitclient.tracing.callbacks import calls_back, looks_at_shardings
+from jitclient.tracing.callbacks import compile_arguments, looks_at_shardings
 from jitclient.wire.array_transport import HostArray, host_form
 from jitclient.wire.messages import Slot
 from jitserver.engine import executables
@@ -40,21 +40,6 @@ def refuse_others(jaxpr: Any) -> None:
         raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
     if looks_at_shardings(jaxpr):
         raise CaptureError("its program tells this process of shardings (jax.debug.inspect_array_sharding)")
-
-
-def functions_of(traced: Any, lowered: Any) -> tuple[Function, ...]:
-    """The callbacks of a lowered program, in the order of their positions."""
-    try:
-        return tuple(_compile_arguments(lowered)["host_callbacks"])
-    except (AttributeError, KeyError) as error:
-        if traced.jaxpr.effects or calls_back(traced.jaxpr):
-            raise CaptureError("its callbacks cannot be found in this version of JAX") from error
-        return ()
-
-
-def _compile_arguments(lowered: Any) -> dict[str, Any]:
-    found: dict[str, Any] = lowered._lowering.compile_args
-    return found
 
 
 def slot_of(function: Function) -> Slot:
@@ -132,7 +117,7 @@ class Executables:
         calls = [_Calls(here, number, slot) for number, slot in enumerate(self._slots)]
         if self._serialized:
             return _Executable(executables.from_bytes(self._serialized, calls), here)
-        _compile_arguments(self._lowered)["host_callbacks"] = calls
+        compile_arguments(self._lowered)["host_callbacks"] = calls
         return _Executable(self._lowered.compile(), here)
 
 

@@ -43,7 +43,7 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _in_block(mesh: Any) -> Iterator[None]:
     made = shardings.mesh_to_jax(Mesh(*mesh))
-    with output.warned():  # the deprecation warning was shown in the client
+    with output.withheld():  # the deprecation warning was shown in the client
         made.__enter__()
     try:
         yield

@@ -34,7 +34,7 @@ class Engine:
         # So a call runs on the thread that requests it, which is four times faster for small calls, and callbacks
         # cannot deadlock with the thread that waits for them (jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # failures.py trims tracebacks to the user's frames.
+        # Errors are sent as they are, without JAX's notes about frames that it has left out.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
         self.cache = cache
@@ -106,7 +106,9 @@ class Engine:
 
     def explain(self, request: Explain) -> Explained:
         """Whether a program exists, and how it differs from the most similar one."""
-        key = keys.call_key(request.lookup)
+        key = self.programs.key_of(request.lookup)
+        if isinstance(key, tuple):
+            return Explained("", None, None, (), names=key)
         makeup, refusal = keys.makeup_of(key, request.parts), self.programs.refusal(key.text)
         found = against_nearest(self.cache.get, self.cache.named, key.text, makeup, request.name, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)

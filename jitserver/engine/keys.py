@@ -8,7 +8,7 @@ import msgspec
 from jitclient.digests import digest
 from jitclient.wire.decoders import decoded
 from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
-from jitclient.wire.messages import Lookup
+from jitclient.wire.messages import Lookup, Manifest
 from jitserver.cache.entry import Makeup
 from jitserver.engine import context
 
@@ -25,14 +25,23 @@ class CallKey:
     Attributes:
         text: the digest of all rows, under which the program is cached.
         rows: all components of the key, by label.
+        base: the digest of the rows without the manifest.
     """
 
     text: str
     rows: Mapping[str, bytes]
+    base: str
+
+    def under(self, manifest: Manifest | None) -> "CallKey":
+        """Return the key for processes with this manifest."""
+        if manifest is None or not manifest.names:
+            return self
+        rows = {**self.rows, "manifest": _encode(manifest)}
+        return CallKey(_digest(rows), rows, self.base)
 
 
 def call_key(lookup: Lookup) -> CallKey:
-    """The key of the program that a client looks up."""
+    """Return the key of a program that a client looks up, whatever its manifest."""
     signature = lookup.signature
     rows = {
         "capture": lookup.capture_key.encode(),
@@ -47,9 +56,14 @@ def call_key(lookup: Lookup) -> CallKey:
     }
     if signature.shardings is not None:
         rows["shardings"] = _encode(signature.shardings)
-    if signature.libraries:
-        rows["libraries"] = _encode(signature.libraries)
-    return CallKey(digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex(), rows)
+    if lookup.unverified:
+        rows["trace"] = b"unverified"
+    text = _digest(rows)
+    return CallKey(text, rows, text)
+
+
+def _digest(rows: Mapping[str, bytes]) -> str:
+    return digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex()
 
 
 def makeup_of(key: CallKey, parts: bytes) -> Makeup:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,29 +11,28 @@ import jax
 from jax import export
 
 from jitclient.codec import values
-from jitclient.codec.ambient import library_state
 from jitclient.codec.capture import Loaded, load
 from jitclient.codec.results.writer import Made
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.leaked import refuse_used
-from jitclient.tracing.callbacks import callback_names
+from jitclient.tracing.callbacks import functions_of
+from jitclient.tracing.evidence import evidence_of, order_free
+from jitclient.tracing.foreign import refuse_unknown
 from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, nbytes_of
-from jitclient.wire.messages import Escape, Lookup, Signature, Slot, Spec, Traced, Verified, Warned
+from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
 from jitserver.crashes.journal import NOTHING
 from jitserver.devices import device_arrays
 from jitserver.engine import callbacks, context, placement, xla_cache
-from jitserver.traces import ambient, leaks, lock, mutations, output
+from jitserver.traces import ambient, lock, output
 
 Say = Callable[[str], None]
+_NONE = Evidence()
 Deref = values.Deref
 
-TRACING = "tracing"
 _JITTED = type(jax.jit(lambda: None))
-_IN_STATE: Any = jax.make_user_context(())
-"""The state of libraries, for JAX, which keeps the traces of functions that they have jitted themselves."""
 
 
 @dataclasses.dataclass
@@ -47,14 +47,10 @@ class Program:
     may_raise: bool
     settings: tuple[tuple[str, Any], ...]
     code_bytes: int
-    warnings: tuple[Warned, ...]
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    loaded: Loaded | None = None  # for the tracebacks of its callbacks
-    escapes: tuple[Escape, ...] = ()
     made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
     slots: tuple[Slot, ...] = ()  # for its callbacks
     callbacks: bytes = b""  # their functions, as objects from its trace
-    printed: tuple[tuple[str, str], ...] = ()  # by its trace
     has_effects: bool = False
     is_found: bool = False  # its executable comes from JAX's own cache, or from ours
     calls: int = 0
@@ -64,7 +60,11 @@ class Program:
     nbytes: int = 0  # of its results
     mark: bytes = NOTHING  # for the crash journal while the program runs
     suspect: str = ""  # its key, as long as it has strikes for running
-    verified: Verified | None = None  # for comparison with a trace of the client, if requested
+    evidence: bytes = b""  # the digest of the trace's evidence, if its client compares it
+    asked: bytes = b""  # a digest of the lookup that it answers
+    trace: Evidence = _NONE  # all of it, until a client has compared it
+    order_free: Callable[[], bytes] = bytes  # likewise, the evidence without the order
+    agreed_order_free: bytes = b""  # what that returned, if the client's trace had another order
 
     direct: Any = None
     """The C++ function to which `run` passes the leaves; None until the first run, and if there is none."""
@@ -84,12 +84,20 @@ class Program:
 
     def rest(self, again: Callable[[], "Program"]) -> None:
         """Frees the executable until it is needed, when `again` loads or makes it."""
-        self.run, self.direct, self.loaded = _Resting(self, again), None, None
+        self.run, self.direct = _Resting(self, again), None
 
     def wake(self, same: "Program") -> None:
         """Takes the executable of the same program, for a call that follows."""
         self.last_call = time.monotonic()
-        self.run, self.loaded = same.run, same.loaded
+        self.run = same.run
+
+    def shown_evidence(self) -> Evidence:
+        """Return what clients compare with traces of their own."""
+        return self.trace if self.trace.digest else Evidence(self.evidence, order_free=self.agreed_order_free)
+
+    def forget_trace(self) -> None:
+        """Free what only a comparison with another trace needs."""
+        self.trace, self.order_free = _NONE, bytes
 
     def note_direct(self) -> None:
         """After a run, finds `direct`, which `Compiled` may have under a private name."""
@@ -122,26 +130,18 @@ def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
         return load(payload, lookup.locations)
 
 
-def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, verify: bool = False) -> Program:
-    """Traces and compiles a captured function. `verify` keeps its text and the names of its callbacks.
+def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, compared: bool = True) -> Program:
+    """Trace and compile a captured function. `compared` keeps the evidence of the trace.
 
     Raises:
         CaptureError: a client cannot rebuild the tree of results or a callback, or the program has other side effects.
         BaseException: the user's function raised it during the trace.
     """
     over_leaves = _over_leaves(loaded, signature, name)
-    contents = mutations.Contents(loaded)
-    built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, verify)
-    with output.warned() as warnings:
-        if not leaks.warn_of_kept(loaded, name):
-            contents.warn_of_changes(name)
-    built.warnings += tuple(warnings)
-    built.escapes = leaks.escapes(loaded)
+    built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, compared)
     made = Made(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
-    # JAX keeps its compilations as long as the function lives.
-    built.loaded = loaded if built.may_raise and not built.slots else None
     return built
 
 
@@ -177,8 +177,8 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
     """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
     over_leaves = _over_leaves(loaded, signature, name)
     deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
-    with context.entered(_settings(signature, deref)), output.warned():
-        traced, lowered, _ = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
+    with context.entered(_settings(signature, deref)), output.withheld():
+        traced, lowered = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
     return str(traced.jaxpr) if what == "jaxpr" else str(lowered.as_text())
 
 
@@ -211,30 +211,18 @@ def _lowered(
     say: Say,
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
-) -> tuple[Any, Any, tuple[tuple[str, str], ...]]:
-    """What JAX traced and lowered, and what the trace printed."""
+) -> tuple[Any, Any]:
+    """Return what JAX traced and lowered."""
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
-    state = tuple((module, path, values.decode(value, deref)) for module, path, value in signature.libraries)
-    with (
-        lock.traces.taken(),
-        _timed(seconds, "trace", say, TRACING),
-        output.printed() as printed,
-        ambient.refused(),
-        library_state.entered(state),
-        _IN_STATE(_that_counts(signature)),
-    ):
+    with lock.traces.taken(), _timed(seconds, "trace", say, "tracing"), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.refuse_others(traced.jaxpr)
+    refuse_unknown(traced.jaxpr, jax.default_backend())
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
-    return traced, lowered, tuple(printed)
-
-
-def _that_counts(signature: Signature) -> tuple[Any, ...]:
-    """What of the state of libraries a function that they have jitted may have obeyed when it was traced."""
-    return tuple(row for row in signature.libraries if row[:2] not in library_state.READ_ONLY)
+    return traced, lowered
 
 
 def _build(
@@ -243,17 +231,19 @@ def _build(
     say: Say,
     loaded: Loaded | None = None,
     out_tree: Callable[[], Any] = lambda: None,
-    verify: bool = False,
+    compared: bool = False,
 ) -> Program:
     seconds: dict[str, float] = {}
     deref = values.nothing if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
-    with context.entered(settings), output.warned() as warnings:
-        traced, lowered, printed = _lowered(function, signature, deref, say, out_tree, seconds)
-        verified = None
-        if verify and loaded is not None:
-            verified = Verified(lowered.as_text(), callback_names(traced.jaxpr, loaded.index_of))
-        functions = callbacks.functions_of(traced, lowered)
+    with context.entered(settings), output.withheld():
+        traced, lowered = _lowered(function, signature, deref, say, out_tree, seconds)
+        evidence = _NONE
+        without_order: Callable[[], bytes] = bytes
+        if compared and loaded is not None:
+            evidence = evidence_of(traced, lowered, loaded.index_of)
+            without_order = functools.partial(order_free, traced, loaded.index_of)
+        functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         with _timed(seconds, "compile", say, "compiling"):
             found_before = xla_cache.found_here()
@@ -269,12 +259,12 @@ def _build(
         settings=settings,
         seconds=seconds,
         code_bytes=_code_bytes(compiled),
-        warnings=tuple(warnings),
-        verified=verified,
+        evidence=evidence.digest,
+        trace=evidence,
+        order_free=without_order,
         is_found=is_found,
         slots=slots,
         callbacks=described,
-        printed=printed,
         has_effects=bool(traced.jaxpr.effects),
     )
 

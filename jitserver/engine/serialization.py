@@ -3,7 +3,7 @@
 import msgspec
 
 from jitclient.codec import values
-from jitclient.wire.messages import Escape, Message, Slot, Spec, Warned
+from jitclient.wire.messages import Message, Slot, Spec
 from jitserver.cache.files import unpacked
 from jitserver.engine import executables
 from jitserver.engine.callbacks import Executables
@@ -20,19 +20,24 @@ class Facts(Message):
     may_raise: bool
     settings: tuple[tuple[str, bytes], ...]
     code_bytes: int
-    warnings: tuple[Warned, ...]
-    escapes: tuple[Escape, ...] = ()
     made: bytes = b""
     slots: tuple[Slot, ...] = ()
     callbacks: bytes = b""
-    printed: tuple[tuple[str, str], ...] = ()
     has_effects: bool = False
+    evidence: bytes = b""
+    asked: bytes = b""
+    agreed_order_free: bytes = b""
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
     """Serializes a program without its executable."""
     same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
     return msgspec.msgpack.encode(Facts(settings=settings, **same))
+
+
+def evidence_in(facts: bytes) -> bytes:
+    """Return the digest of the evidence of a serialized program; empty if no client compared it."""
+    return unpacked(facts, Facts).evidence
 
 
 def executable_of(program: Program) -> bytes:

@@ -183,7 +183,7 @@ def run_one(
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
     """Makes the results of a call that raised raise the same."""
     failed = error if isinstance(error, Failed) else None
-    failed = failed or Failed(failure_of(error, program.loaded, session.locations(call.executable)))
+    failed = failed or Failed(failure_of(error))
     done.failures.append((call.results, failed.failure))
     session.keep(call.results, [failed] * len(program.results))
 

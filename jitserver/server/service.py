@@ -28,6 +28,7 @@ from jitserver.engine import context
 from jitserver.engine.engine import Engine
 from jitserver.engine.failures import TraceFailed, failure_of
 from jitserver.engine.inspection import inspected
+from jitserver.engine.programs import Hit
 from jitserver.platform.memory_limits import resident_bytes
 from jitserver.platform.shared_memory import Pool
 from jitserver.server.connection import DaemonConnection
@@ -140,14 +141,14 @@ class JitService(Service):  # type: ignore[misc]
     # ---- programs
 
     @verb(messages.Lookup)
-    def exposed_lookup(self, connection: DaemonConnection, lookup: messages.Lookup) -> messages.Prepared | None:
+    def exposed_lookup(self, connection: DaemonConnection, lookup: messages.Lookup) -> messages.Found:
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        key = self.engine.key_of(lookup)
-        level = "disk" if self.engine.cache.memory.get(key.text) is None else "memory"
-        entry = self.engine.programs.find(key, connection.say)
-        return None if entry is None else self._prepared(session, entry, lookup.locations, level)
+        found = self.engine.programs.find(lookup, connection.say)
+        if isinstance(found, Hit):
+            return messages.Found(self._prepared(session, found.entry, found.level))
+        return messages.Found(names=found or ())
 
     @verb(messages.Upload)
     def exposed_upload(self, connection: DaemonConnection, upload: messages.Upload) -> None:
@@ -164,28 +165,40 @@ class JitService(Service):  # type: ignore[misc]
             self.in_progress.asked(key.text, request, connection.pid, connection.say) as say,
         ):
             entry, made = self.engine.programs.prepare(key, request, payload, say)
-        return self._prepared(session, entry, request.lookup.locations, "made" if made else "memory")
+        return self._prepared(session, entry, "made" if made else "memory")
+
+    @verb(messages.Lookup)
+    def exposed_order_free(self, connection: DaemonConnection, lookup: messages.Lookup) -> bytes:
+        _session(connection)
+        return self.engine.programs.order_free(lookup)
+
+    @verb(messages.State)
+    def exposed_state(self, connection: DaemonConnection, state: messages.State) -> list[str]:
+        _session(connection)
+        return self.engine.programs.differing(state)
+
+    @verb(messages.Settle)
+    def exposed_settle(self, connection: DaemonConnection, settled: messages.Settle) -> None:
+        _session(connection)
+        self.engine.programs.settle(settled)
 
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
-    def _prepared(self, session: Session, entry: Entry, locations: bytes, level: str) -> messages.Prepared:
+    def _prepared(self, session: Session, entry: Entry, level: str) -> messages.Prepared:
         made, seconds = level == "made", entry.info.seconds
         return messages.Prepared(
-            executable=session.lease(entry, locations),
+            executable=session.lease(entry),
             results=entry.program.results,
             tree=entry.program.tree,
             made=entry.program.made,
             donated=entry.program.donated,
             may_raise=entry.program.may_raise,
             seconds=seconds if made else {},
-            warnings=entry.program.warnings,
-            verified=entry.program.verified if made else None,
-            escapes=entry.program.escapes,
+            evidence=entry.program.shown_evidence(),
             slots=entry.program.slots,
             callbacks=entry.program.callbacks,
-            printed=entry.program.printed,
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),
@@ -292,7 +305,7 @@ class JitService(Service):  # type: ignore[misc]
         if isinstance(error, Failed):
             return error.failure
         if isinstance(error, TraceFailed):
-            failure = failure_of(error.error, error.loaded, request.lookup.locations)
+            failure = failure_of(error.error, error.loaded)
             return msgspec.structs.replace(failure, is_final=error.is_final)
         if isinstance(error, OSError) and not isinstance(error, JitserverError):  # ours, as it is from no user's code
             error = DaemonUnavailable(f"the daemon cannot answer: {error}")

@@ -33,7 +33,7 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
     others: tuple[Process, ...]  # other processes that were connected or expected
     attached: int
     begun: dict[bytes, int]  # the number of the last begun Run of each client
-    programs: tuple[tuple[str, bytes], ...]  # call keys and locations, by number
+    programs: tuple[str, ...]  # call keys, by number
 
 
 class Session:
@@ -55,7 +55,6 @@ class Session:
         self.unwanted: set[int] = set()
         """Handles that were dropped while a Run of an earlier connection may still read or make them."""
         self.executables: list[Entry | str] = []  # after a restart call keys, until a program is called
-        self._locations: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self.presence = Presence(pid)
         self.attached = 0  # connections so far
@@ -73,16 +72,14 @@ class Session:
 
     # ---- programs and arrays
 
-    def lease(self, entry: Entry, locations: bytes) -> int:
-        """The number under which the client calls a program, whose code the client has at `locations`."""
+    def lease(self, entry: Entry) -> int:
+        """The number under which the client calls a program."""
         with self._lock:
             number = self._numbers.get(entry.key)
             if number is None or self.executables[number] is not entry:
                 number = self._numbers[entry.key] = len(self.executables)
                 self.executables.append(entry)
-                self._locations.append(locations)
                 entry.holders.add(self)
-            self._locations[number] = locations
             return number
 
     def executable(self, number: int) -> Entry:
@@ -113,10 +110,6 @@ class Session:
     def leased(self) -> list[Entry]:
         """The programs that the session uses."""
         return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
-
-    def locations(self, number: int) -> bytes:
-        """Where the client has the code of a program."""
-        return self._locations[number]
 
     def array(self, handle: int) -> Any:
         """The array of a handle.
@@ -243,7 +236,6 @@ class Session:
             arrays, self.arrays = self.arrays, {}
             for handle in self.unwanted:  # a Run that needed them did not end in time
                 arrays.pop(handle, None)
-            keys = [entry if isinstance(entry, str) else entry.key for entry in self.executables]
             client, others = self.presence.named()
             state = State(
                 token=self.token,
@@ -251,7 +243,7 @@ class Session:
                 others=others,
                 attached=self.attached,
                 begun={client: order.freeze() for client, order in self._orders.items()},
-                programs=tuple(zip(keys, self._locations, strict=True)),
+                programs=tuple(entry if isinstance(entry, str) else entry.key for entry in self.executables),
             )
             return state, arrays
 
@@ -263,8 +255,7 @@ class Session:
         session.presence = Presence.again(state.client, state.others, state.attached)
         session.attached = state.attached
         session._orders = {client: Order(begun) for client, begun in state.begun.items()}
-        session.executables = [key for key, _ in state.programs]
-        session._locations = [locations for _, locations in state.programs]
+        session.executables = list(state.programs)
         session._on_disk, session._entry_of = on_disk, entry_of
         return session
 

@@ -26,25 +26,42 @@ FUNCTIONS = """
     from jitclient.settings import settings
     from jitclient.wire.messages import Status, Verb
 
+    # What ends the process that traces it would end its client as well, as in plain JAX: these end the daemon only.
+
     def exits(x):
-        os._exit(7)
+        from jitclient.sessions import process
+        if process.inside_daemon:
+            os._exit(7)
+        return x + 1
 
     def exits_with_its_client(x):
-        os.kill(CLIENT, signal.SIGKILL)
-        os._exit(7)
+        from jitclient.sessions import process
+        if process.inside_daemon:
+            os.kill(CLIENT, signal.SIGKILL)
+            os._exit(7)
+        return x + 1
 
     def reads_address_zero(x):
-        ctypes.string_at(0)
+        from jitclient.sessions import process
+        if process.inside_daemon:
+            ctypes.string_at(0)
+        return x + 1
 
     def descends(n):
         return max([n + 1], key=descends)  # each level takes some of the C stack
 
     def recurses(x):
-        sys.setrecursionlimit(10**9)
-        return descends(0)
+        from jitclient.sessions import process
+        if process.inside_daemon:
+            sys.setrecursionlimit(10**9)
+            descends(0)
+        return x + 1
 
     def calls_back(x):
         def ends(x):
+            from jitclient.sessions import process
+            if not process.session().is_aside:  # it runs in this process
+                return x
             pid = ask(settings(), Verb.STATUS, None, Status).pid
             ended = os.pidfd_open(pid)
             pathlib.Path("CALLED").touch()
@@ -136,8 +153,8 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
     serve: Any, start: Any, client_of: Any, cli: Any, suspects: Any, short_path: Path, function: str
 ) -> None:
     with serve() as daemon:
-        # Its own process it must not take down either. Each call is tried twice.
-        env = {"FUNCTION": function, "CALLS": "2", "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
+        # Each call is tried twice.
+        env = {"FUNCTION": function, "CALLS": "2", "JITSERVER_AUTOSTART": "1"}
         client = start(daemon, **env)
         client.says("DaemonLost", "refused")
         refusal, explanation = json.loads(client.process.stdout.readline())
@@ -148,6 +165,9 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
         with client_of(daemon.address):
             assert float(innocent(np.float32(2))) == 6
         assert suspects() == {function: [PHASES[function]] * 3}
+        elsewhere = start(daemon, FUNCTION=function, JITSERVER_FALLBACK="local")
+        elsewhere.says("2.0")
+        assert f"{function} runs in this process, on the cpu: {refusal}" in elsewhere.ends()
 
         key = refusal.partition("cache rm ")[2].rstrip("`")
         done = cli("cache", "rm", key, env={"JITSERVER_ADDRESS": daemon.address})
@@ -157,6 +177,13 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
             (short_path / "gate").unlink()
             start(daemon).says("2.0")
         assert daemon.pids() == [pid]
+
+
+def test_while_it_is_not_refused_yet_a_call_that_cannot_have_begun_runs_here(serve: Any, start: Any) -> None:
+    with serve() as daemon:
+        client = start(daemon, FUNCTION="exits", JITSERVER_AUTOSTART="1", JITSERVER_FALLBACK="local")
+        client.says("2.0")
+        assert client.ends().count("started a daemon") == 1
 
 
 def test_a_refusal_holds_for_all_daemons_of_an_environment(serve: Any, start: Any) -> None:

@@ -504,11 +504,14 @@ def test_a_callable_that_is_a_tree_is_a_tree(name: str) -> None:
     assert kept_as(name).arrays == 1
 
 
-def test_a_function_that_the_daemon_traces_keeps_nothing() -> None:
+def test_a_function_keeps_while_its_caller_traces_it_as_under_jax_jit(name: str) -> None:
     @jitclient.jit
     def shifted(x: Any) -> Any:
-        return x + jitclient.keep("traced", np.ones(2, np.float32))
+        return x + jitclient.keep(name, np.ones(2, np.float32))
 
     assert shifted(np.zeros(2, np.float32)).tolist() == [1, 1]
-    with pytest.raises(KeyError):
-        jitclient.kept("traced")
+    assert jitclient.kept(name).tolist() == [1, 1]
+    process.session().ask(Verb.FORGET, Forget(name), list[KeptInfo])
+    assert shifted(np.ones(2, np.float32)).tolist() == [2, 2]
+    with pytest.raises(KeyError):  # nor does a call keep anything under `jax.jit` that is not traced
+        jitclient.kept(name)

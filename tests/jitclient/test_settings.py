@@ -7,7 +7,7 @@ from jitclient.settings import Settings
 
 
 def test_defaults() -> None:
-    expected = Settings(None, autostart=True, fallback="local", progress=True, explain=False, client_device="cpu")
+    expected = Settings(None, True, "local", progress=True, explain=False, verify="new", client_device="cpu")
     assert Settings.from_environment({}) == expected
 
 
@@ -18,10 +18,17 @@ def test_all_of_them() -> None:
         "JITSERVER_FALLBACK": "error",
         "JITSERVER_PROGRESS": "0",
         "JITSERVER_EXPLAIN": "1",
-        "JITSERVER_VERIFY": "1",
+        "JITSERVER_VERIFY": "always",
         "JITSERVER_CLIENT_DEVICE": "keep",
     }
-    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, True, "keep")
+    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, "always", "keep")
+
+
+@pytest.mark.parametrize("verify", ["off", "new", "always"])
+def test_what_is_verified(verify: str) -> None:
+    assert Settings.from_environment({"JITSERVER_VERIFY": verify}).verify == verify
+    with pytest.raises(SettingsError, match="expected 'new' or 'always' or 'off'"):
+        Settings.from_environment({"JITSERVER_VERIFY": "1"})
 
 
 def test_the_timeout() -> None:

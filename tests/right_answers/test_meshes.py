@@ -1,7 +1,8 @@
 """Programs for eight devices: each case gives what plain JAX gives, in the same places, in fresh processes.
 
-The hash seeds of two clients differ, and neither traces nor runs anything itself; for the second one, the daemon traces
-nothing. Of cases that a program lists as COLD, some traces raise, in all three.
+The hash seeds of two clients differ. The program of neither is made from its own trace alone or runs in its process;
+for the second one, the daemon traces nothing. Of cases that a program lists as COLD, some traces raise, in all three:
+what only compiling shows, clients find out by themselves, as plain JAX does.
 """
 
 from collections.abc import Callable
@@ -34,6 +35,6 @@ def test_is_what_plain_jax_gives(case: str, answers: tuple[Outcomes, Outcomes, O
     assert "returns" in plain, plain
     assert first.get("returns") == plain["returns"], first
     assert second.get("returns") == plain["returns"], second
-    assert first["ran_here"] == second["ran_here"] == 0
     if case not in COLD:
+        assert first["ran_here"] == second["ran_here"] == 0
         assert first["traced_here"] == second["traced_here"] == second["traced_there"] == 0

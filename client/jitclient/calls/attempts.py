@@ -4,11 +4,24 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jitclient.calls import copies
-from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, ProgramLost
+from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, JitserverError, ProgramLost
 from jitclient.sessions.retry import RetryPolicy
 from jitclient.sessions.session import Session
 
 T = TypeVar("T")
+
+
+class CallFailed(Exception):  # noqa: N818
+    """A call raised `error` on the daemon, or in a callback. Everything of ours went well."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(type(error)))
+        self.error = error
+
+
+def raised_by_call(error: BaseException) -> BaseException:
+    """Return what to raise for an exception of a call: our own exceptions as they are, for those who handle them."""
+    return error if isinstance(error, JitserverError) else CallFailed(error)
 
 
 def attempted(session: Session, attempt: Callable[[], T], lost: DaemonLost | None = None) -> T:

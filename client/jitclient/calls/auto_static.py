@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays.array import Array
+from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.codec.reducers.jitted import own_attributes
 from jitclient.tracing.options import JitOptions, joined
@@ -25,12 +26,15 @@ class AutoStaticFunction(RemoteFunction[P, R]):
         return super().__call__(*args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return rebuild, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
+        made_of = self._fun, self._options.given(), *([self._deps.declared] if self._deps is not None else ())
+        return rebuild, made_of, own_attributes(self, self._fun) or None
 
 
-def rebuild(fun: Callable[..., Any], options: Mapping[str, Any]) -> AutoStaticFunction[..., Any]:
+def rebuild(
+    fun: Callable[..., Any], options: Mapping[str, Any], deps: tuple[Any, ...] | None = None
+) -> AutoStaticFunction[..., Any]:
     """Rebuild the function from a capture or a pickle."""
-    return AutoStaticFunction(fun, JitOptions(**options), has_static_leaves=True)
+    return AutoStaticFunction(fun, JitOptions(**options), Deps.of(deps), has_static_leaves=True)
 
 
 def marked(

@@ -1,162 +1,469 @@
-"""Getting a program from the daemon: compiled from a capture, or from a trace in this process."""
+"""From a call to its program: found on the daemon, or made there, in agreement with the caller's own trace.
+
+The trace of the caller decides. On a miss, the daemon traces the function from its capture while this process traces
+the function itself, as `jax.jit` would. If both traces agree, the daemon's program is used, here and by all others. If
+they do not, or anything of ours fails, the own trace counts: its program is sent to the daemon, or runs here.
+"""
 
 import contextlib
 import functools
 import importlib.util
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jitclient.calls.client_trace import ClientTrace, structure_of_results, trace, verify
+import msgspec
+
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
-from jitclient.calls.identity import identify, parts_of_traced, signature_of
+from jitclient.calls.identity import Identity, identify, manifests_of, parts_of_traced, signature_of
+from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
-from jitclient.codec.capture import Capture, capture
+from jitclient.codec.capture import Capture
 from jitclient.codec.results.called_back import CalledBack
-from jitclient.codec.results.origin import Origin
 from jitclient.codec.results.reader import Remade
-from jitclient.errors import CaptureError, DaemonError
-from jitclient.local_jax import leaked
+from jitclient.errors import (
+    ArrayLost,
+    CaptureError,
+    CrashesDaemon,
+    DaemonError,
+    ProgramsDiffer,
+    SessionBusy,
+)
 from jitclient.local_jax.context import check_carried, on_mesh
-from jitclient.local_jax.context import current as current_context
+from jitclient.manifest import together
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions import programs
 from jitclient.sessions.failures import TraceFailed
 from jitclient.sessions.session import Session
+from jitclient.settings import settings
+from jitclient.tracing.evidence import difference as differs
 from jitclient.trees import tree
-from jitclient.wire.messages import DeviceInfo, Escape, Lookup, Prepare, Prepared, Traced, Verb
+from jitclient.wire.messages import (
+    DeviceInfo,
+    Evidence,
+    Lookup,
+    Manifest,
+    Prepare,
+    Prepared,
+    Settle,
+    State,
+    Traced,
+    Verb,
+)
 
 _ATTEMPTS = 3  # to trace a function while its declared inputs do not change
+_CHANGES = "its trace changes"
+_EMPTY = Manifest()
 
 
 class _InputsChangedError(Exception):
     """A declared input changed during the trace."""
 
 
-def program_of(session: Session, wanted: Specialisation, base: Callable[[], Capture]) -> Program:
-    """Get the program of a function from its capture or, if that is not possible, from a trace in this process.
+class _DiffersError(Exception):
+    """The function must be traced in each process: its own trace is not, or not surely, the one of the daemon."""
 
-    `base` returns the capture of the function alone. Raises `CaptureError` if the function can run in this process
-    only; and what the function raised, in this process if it could be traced here.
+
+def program_of(session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> Program:
+    """Get the program of a call.
+
+    Args:
+        session: the session with the daemon.
+        wanted: what the program is for.
+        capture: captures the function alone, as it is now.
+        own: the trace of this process, which has not run yet.
+
+    Raises:
+        CaptureError: the call must run in this process.
+        DaemonError: there is no daemon to ask, or it is gone.
+        Raised: the function raised something while this process traced it.
     """
-    failure: BaseException | None = None
-    watched: Capture | None = None
-    try:
-        watched = base()
-        return _while_inputs_hold(functools.partial(_from_capture, session, wanted, watched))
-    except CaptureError as error:
-        why = error
-    except TraceFailed as failed:
-        failure = failed.error
-        why = CaptureError(str(failed))
-    if failure is not None and not _has_jax():
-        raise failure
-    if failure is not None and not _can_leave(wanted):
-        session.count_client_trace()
-        structure_of_results(wanted, _backend_of(session)[1])  # raises what the function raises here, if anything
-        raise failure if session.settings.fallback == "error" else why
-    try:
-        program = _while_inputs_hold(functools.partial(_from_trace, session, wanted, why, watched))
-    except CaptureError as error:
-        raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
-    if failure is not None:
-        warn(f"{wanted.name} is traced in this process: {why}", RuntimeWarning)
-    return program
-
-
-def _from_capture(session: Session, wanted: Specialisation, base: Capture) -> Program:
-    """The daemon has it, or compiles it. One with declared inputs is traced here if it is unknown."""
-    identity = identify(wanted, base)
-    captured, lookup = identity.captured, identity.lookup
-    log = CompileLog(wanted, identity.parts, identity.why_here())
-
-    def make() -> tuple[Prepare, bytes]:
-        request = Prepare(lookup, wanted.name, _where(wanted.fun))
-        if wanted.deps is None and identity.why_here() is None:
-            request.verify = session.settings.verify and _can_leave(wanted)
-            return request, captured.payload
-        traced, log.traced_seconds = _traced(session, wanted, identity.inputs)
-        request.traced = Traced(traced.key, traced.results, tree.encode(traced.structure, captured.index_of))
-        return request, traced.program
-
-    prepared, generation = _ask(session, lookup, make, log, captured.object_at)
-    if prepared.verified is not None:
-        verify(wanted, captured, prepared.verified, *_backend_of(session))
-    digest = identity.digest()
-    origin = Origin(digest, lookup.packages, lambda: _structure_here(session, wanted, digest))
-    structure = origin.structure = tree.decode(prepared.tree, Remade(captured, prepared.made, origin.token).object_at)
-    _leak(prepared.escapes, captured, wanted)
-    called = CalledBack(captured, prepared.callbacks)
-    functions = [called.object_at(-1 - number) for number in range(len(prepared.slots))]
-    return Program(session, generation, captured, prepared, wanted, structure, stamp_of(identity.inputs), functions)
-
-
-def _leak(escapes: Iterable[Escape], captured: Capture, wanted: Specialisation) -> None:
-    """Put leaked tracers where the trace on the daemon stored values in the user's objects, as plain JAX would. They
-    raise `jax.errors.UnexpectedTracerError` when used. Imports jax if it is installed.
-    """
-    for escape in escapes:
-        if _has_jax():
-            value = tree.unflattener(tree.decode(escape.tree, captured.object_at))(
-                leaked.left_by(wanted.fun, wanted.name, escape.leaves)
-            )
-            captured.holders.put(escape.holder, escape.name, value)
-
-
-def _from_trace(session: Session, wanted: Specialisation, why: CaptureError, watched: Capture | None) -> Program:
-    """The daemon has its text, or compiles it. Imports jax. `watched` is the capture of the function alone, if there is
-    one: it notices when something that the function refers to is rebound.
-    """
-    check_carried(wanted.context)
-    if not _can_leave(wanted):
-        raise CaptureError("it is traced in this process, whose shardings and devices its program cannot take along")
-    inputs = wanted.deps.now() if wanted.deps else ()
-    traced, seconds = _traced(session, wanted, inputs)
-    signature = signature_of(wanted, None)
-    lookup = Lookup(traced.key, "", (), signature)
-    request = Prepare(lookup, wanted.name, _where(wanted.fun), Traced(traced.key, traced.results, tree.UNKNOWN))
-    log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, traced.key, signature), why)
-    log.traced_seconds = seconds
-    prepared, generation = _ask(session, lookup, lambda: (request, traced.program), log, values.nothing)
-    return Program(session, generation, watched, prepared, wanted, traced.structure, stamp_of(inputs))
-
-
-def _while_inputs_hold(make: Callable[[], Program]) -> Program:
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(_InputsChangedError):
-            return make()
+            return _Making(session, wanted, capture, own).program()
     raise CaptureError("its declared inputs change while it is traced")
 
 
-def _traced(session: Session, wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[ClientTrace, float]:
-    """Return the trace, and the seconds that it took."""
-    platform, devices = _backend_of(session)
-    start = time.perf_counter()
-    traced = trace(wanted, platform, devices)
-    seconds = time.perf_counter() - start
-    session.count_client_trace()
-    if wanted.deps is not None and not wanted.deps.still(inputs):
-        raise _InputsChangedError
-    return traced, seconds
+class _Making:
+    """The steps from a call to its program."""
+
+    def __init__(self, session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._capture = capture
+        self._own = own
+        self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
+        self._note = ""  # for the user, once the own trace is on the daemon
+
+    def program(self) -> Program:
+        """Return the program; `program_of` says what it raises."""
+        base: Capture | None = None
+        try:
+            with _ours():
+                base = self._capture()
+                identity = identify(self._wanted, base)
+                found = self._found(identity)
+        except CaptureError as error:
+            return self._of_own_trace(error, base)
+        if found is not None:
+            return found
+        try:
+            if identity.why_here() is None:
+                return self._made(identity)
+            return self._made_here(identity)
+        except CaptureError as error:
+            return self._of_own_trace(error, base)
+
+    # ---- found
+
+    def _found(self, identity: Identity) -> Program | None:
+        """Look the program up; None if no other process has made it."""
+        session, wanted = self._session, self._wanted
+        for unverified in (False,) if self._is_compared() else (False, True):
+            lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
+            log = CompileLog(wanted, identity.parts)
+            with self._progress() as say:
+                found, generation = programs.look_up(session, lookup, manifests_of, identity.captured.object_at, say)
+            if found.prepared is not None:
+                program = self._of_daemon(identity, found.prepared, generation, identity.base)
+                if session.settings.verify == "always" and self._is_compared():
+                    self._check_hit(identity, found.prepared)
+                log.report(session, lookup, found.prepared)
+                return program
+        return None
+
+    def _check_hit(self, identity: Identity, prepared: Prepared) -> None:
+        """Trace the function, too, and compare.
+
+        Raises:
+            ProgramsDiffer: a stale program was found.
+        """
+        self._trace(identity.inputs)
+        here, there = self._own.evidence(identity.captured.index_of), prepared.evidence
+        if there.digest and here.digest != there.digest and not self._is_reordered(identity, there):
+            name = self._wanted.name
+            raise ProgramsDiffer(
+                f"{name} found a program that its trace in this process does not give. Please report this, with the "
+                f"function. `jitserver cache rm {name}` removes the program"
+            )
+
+    def _is_reordered(self, identity: Identity, there: Evidence) -> bool:
+        """Whether the trace of a program that was found is the own one in another order.
+
+        The daemon has kept no more of it than a digest, so it traces the function again.
+        """
+        mine = self._own.order_free(identity.captured.index_of)
+        if not mine or there.order_free:
+            return bool(mine) and mine == there.order_free
+        log = CompileLog(self._wanted, identity.parts)
+        try:
+            again, _ = self._from_capture(identity, identity.lookup, log, None)
+        except TraceFailed:
+            return False
+        return again.evidence.digest == there.digest and mine == self._order_free_there(identity)
+
+    def _order_free_there(self, identity: Identity) -> bytes:
+        found: bytes = self._session.ask(Verb.ORDER_FREE, identity.lookup, bytes)
+        return found
+
+    # ---- made on the daemon
+
+    def _made(self, identity: Identity) -> Program:
+        """Have the daemon make the program from the capture, and compare it with the trace of this process."""
+        session, wanted, lookup = self._session, self._wanted, identity.lookup
+        compared = self._is_compared()
+        if not compared:
+            lookup = msgspec.structs.replace(lookup, unverified=True)
+        log = CompileLog(wanted, identity.parts)
+        manifest = None if compared else _EMPTY
+        beside = functools.partial(self._trace, identity.inputs) if compared else None
+        if compared:
+            self._backend()  # while the daemon traces, it would be asked over another connection
+        try:
+            with _ours():
+                prepared, generation = self._from_capture(identity, lookup, log, manifest, beside)
+        except TraceFailed as failed:
+            if not compared and not _has_jax():
+                raise failed.error from None
+            self._trace(identity.inputs)
+            return self._explained(identity, str(failed))
+        if not compared:
+            log.report(session, lookup, prepared)
+            with _ours():
+                return self._of_daemon(identity, prepared, generation, identity.base)
+        try:
+            with _ours():
+                program = self._agreed(identity, prepared, generation)
+        except _DiffersError as error:
+            return self._explained(identity, str(error))
+        log.report(session, lookup, prepared)
+        return program
+
+    def _from_capture(
+        self,
+        identity: Identity,
+        lookup: Lookup,
+        log: CompileLog,
+        manifest: Manifest | None,
+        beside: Callable[[], None] | None = None,
+    ) -> tuple[Prepared, int]:
+        wanted, captured = self._wanted, identity.captured
+        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest)
+        with self._progress() as say:
+            return programs.make(self._session, request, captured.payload, captured.object_at, say, beside)
+
+    def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
+        """Return the daemon's program, if the own trace agrees with it, and tell the daemon so."""
+        own = self._own
+        own.check_arguments()
+        if own.is_foreign():
+            raise _DiffersError(own.why_it_stays())
+        after = self._unchanged(identity)
+        structure, functions = self._remade(identity, prepared)
+        ref = identity.captured.index_of
+        difference, order_free = differs(own.evidence(ref), prepared.evidence), b""
+        if not difference:
+            functions = own.callbacks()
+        elif (mine := own.order_free(ref)) and mine == self._order_free_there(identity):
+            difference, order_free = "", mine
+        difference = difference or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))
+        if difference:
+            raise _DiffersError(f"the daemon traces another program: {difference}")
+        self._settle(identity, order_free=order_free)
+        return self._program(prepared, generation, after, identity.inputs, own.unflatten(), functions)
+
+    def _refused(self, identity: Identity, why: str) -> CaptureError:
+        """Note that the function is traced in each process from now on."""
+        with contextlib.suppress(Exception):
+            if not self._own.reads.unseen:
+                self._settle(identity, why)
+        if not why.startswith(_CHANGES):
+            self._note = f"{self._wanted.name} is traced in each process: {why}"
+        return CaptureError(why)
+
+    def _settle(self, identity: Identity, why: str = "", order_free: bytes = b"") -> None:
+        reads, manifest = self._own.reads, self._manifest()
+        settled = Settle(identity.lookup, self._wanted.name, manifest, why, reads.state, order_free)
+        self._session.ask(Verb.SETTLE, settled, None)
+
+    def _manifest(self) -> Manifest:
+        reads = self._own.reads
+        if reads.unseen:  # nobody finds the program, but a daemon that restarts
+            return Manifest((reads.unseen,), os.urandom(16))
+        return Manifest(reads.names, together(reads.names, reads.state)) if reads.names else Manifest()
+
+    def _unchanged(self, identity: Identity) -> Capture:
+        """Return the capture of the function after its trace.
+
+        Raises:
+            _DiffersError: the trace changed something, which must happen in each process.
+        """
+        if self._own.reads.drawn:
+            raise _DiffersError(f"{_CHANGES} {self._own.reads.drawn}")
+        try:
+            base = self._capture()
+            is_same = identify(self._wanted, base).captured.key == identity.captured.key
+        except CaptureError as error:
+            raise _DiffersError(f"{_CHANGES} what it captures: {error}") from error
+        if not is_same:
+            raise _DiffersError(f"{_CHANGES} what it captures")
+        return base
+
+    def _is_explained(self) -> bool:
+        """Whether the daemon has other data in installed packages, which the own trace read."""
+        reads = self._own.reads
+        if reads.unseen or reads.drawn or not reads.names:
+            return False
+        return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
+
+    # ---- made from the own trace
+
+    def _made_here(self, identity: Identity) -> Program:
+        """Have the daemon compile what this process traced, because it could not trace that itself."""
+        why = identity.why_here()
+        assert why is not None
+        self._trace(identity.inputs)
+        with _ours():
+            return self._shared(identity, why)
+
+    def _explained(self, identity: Identity, difference: str) -> Program:
+        """Return the program of the own trace, for other processes too if the state of packages explains it.
+
+        Raises:
+            CaptureError: nothing explains the difference, so each process must trace the function.
+        """
+        try:
+            with _ours():
+                if stays := self._own.why_it_stays():
+                    raise _DiffersError(stays)
+                if self._is_explained():
+                    return self._shared(identity, CaptureError("the program set what installed packages hold"))
+        except CaptureError as error:
+            difference = f"{difference}; {error}"
+        except _DiffersError as error:
+            difference = str(error)
+        raise self._refused(identity, difference)
+
+    def _shared(self, identity: Identity, why: CaptureError) -> Program:
+        """Have the daemon compile what this process traced; other processes find it by the function's own key."""
+        self._own.check_arguments()
+        exported, reads = self._exported(), self._own.reads
+        if reads.unseen:
+            raise CaptureError(reads.unseen)
+        try:
+            base = self._unchanged(identity)
+        except _DiffersError as error:
+            raise CaptureError(str(error)) from None
+        structure = tree.encode(self._own.structure(), identity.captured.index_of)
+        log = CompileLog(self._wanted, identity.parts, why)
+        return self._sent(identity.lookup, exported, structure, log, base, identity.inputs, self._manifest())
+
+    def _of_own_trace(self, why: CaptureError, watched: Capture | None) -> Program:
+        """Have the daemon compile what this process traced; other processes must trace it, too.
+
+        `watched` is the capture of the function, if there is one. It shows whether what the function refers to was
+        rebound.
+        """
+        wanted = self._wanted
+        if not _has_jax() or isinstance(why.__cause__, CrashesDaemon):  # in another form, it would end the next daemon
+            raise why
+        inputs = wanted.deps.now() if wanted.deps else ()
+        self._trace(inputs)
+        try:
+            with _ours():
+                self._own.check_arguments()
+                exported = self._exported()
+                signature = signature_of(wanted, None)
+                log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
+                lookup = Lookup(exported.key, "", (), signature)
+                made = self._sent(lookup, exported, tree.UNKNOWN, log, self._current(watched), inputs)
+        except CaptureError as error:
+            raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
+        if self._note:
+            warn(self._note)
+        return made
+
+    def _current(self, watched: Capture | None) -> Capture | None:
+        """Return a capture that notices later changes; None where the trace itself changes what is captured."""
+        if watched is None:
+            return None
+        try:
+            now = self._capture()
+        except CaptureError:
+            return None
+        return now if now.key == watched.key else None
+
+    def _exported(self) -> Exported:
+        check_carried(self._wanted.context)
+        if not _can_leave(self._wanted):
+            raise CaptureError(
+                "it is traced in this process, whose shardings and devices its program cannot take along"
+            )
+        return self._own.exported(self._wanted.name)
+
+    def _sent(
+        self,
+        lookup: Lookup,
+        exported: Exported,
+        structure: bytes,
+        log: CompileLog,
+        watched: Capture | None,
+        inputs: tuple[Input, ...],
+        manifest: Manifest = _EMPTY,
+    ) -> Program:
+        session, wanted = self._session, self._wanted
+        log.traced_seconds = self._own.seconds
+        with self._progress() as say:
+            found, generation = programs.look_up(session, lookup, manifests_of, values.nothing, say)
+            prepared = found.prepared
+            if prepared is None:
+                traced = Traced(exported.key, exported.results, structure)
+                request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
+                prepared, generation = programs.make(session, request, exported.program, values.nothing, say)
+        session.count_client_trace()
+        log.report(session, lookup, prepared)
+        return self._program(prepared, generation, watched, inputs, self._own.unflatten())
+
+    # ---- details
+
+    def _trace(self, inputs: tuple[Input, ...]) -> None:
+        """Run the own trace, which raises `Raised` if the user's function raises something."""
+        wanted = self._wanted
+        platform, devices = self._backend()
+        start = time.perf_counter()
+        self._own.run(platform, devices, wanted.order)
+        self._own.seconds = time.perf_counter() - start
+        if wanted.deps is not None and not wanted.deps.still(inputs):
+            raise _InputsChangedError
+
+    def _backend(self) -> tuple[str, Sequence[DeviceInfo]]:
+        """Return the platform and the devices that the own trace sees. Asks the daemon once."""
+        if self._seen is None:
+            with self._session as session:
+                self._seen = session.platform, _devices_of(session)
+        return self._seen
+
+    def _is_compared(self) -> bool:
+        return self._session.settings.verify != "off" and _has_jax()
+
+    def _progress(self) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+        wanted = self._wanted
+        return progress.shown(labels.of_call(wanted.name, wanted.specs), self._session.settings.progress)
+
+    def _remade(
+        self, identity: Identity, prepared: Prepared
+    ) -> tuple[tree.Structure, Sequence[Callable[..., tuple[Any, ...]]]]:
+        """Return the tree of a program's results and its callbacks, as processes make them that find the program."""
+        captured = identity.captured
+        structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
+        called = CalledBack(captured, prepared.callbacks)
+        return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]
+
+    def _of_daemon(self, identity: Identity, prepared: Prepared, generation: int, base: Capture) -> Program:
+        structure, functions = self._remade(identity, prepared)
+        unflatten = tree.unflattener_of_sent(structure)
+        return self._program(prepared, generation, base, identity.inputs, unflatten, functions)
+
+    def _program(
+        self,
+        prepared: Prepared,
+        generation: int,
+        watched: Capture | None,
+        inputs: tuple[Input, ...],
+        unflatten: Callable[[Sequence[Any]], Any],
+        functions: Sequence[Callable[..., tuple[Any, ...]]] = (),
+    ) -> Program:
+        prepared = msgspec.structs.replace(prepared, evidence=Evidence())
+        stamp = stamp_of(inputs)
+        return Program(self._session, generation, watched, prepared, self._wanted, unflatten, stamp, functions)
 
 
-def _structure_here(session: Session, wanted: Specialisation, digest: str) -> tree.Structure:
-    """The tree of the results, from a trace in this process of the same function under the same settings."""
-    now = identify(wanted, capture(wanted.fun, allow_ambient=wanted.deps is not None))
-    if current_context() != wanted.context or now.digest() != digest:
-        raise CaptureError(
-            f"{wanted.name} is another function by now, or runs under other settings, than when it made this: to look "
-            "inside, it must be traced"
-        )
-    devices: list[DeviceInfo] = []
-    with contextlib.suppress(DaemonError):  # without a daemon, the function sees this process's devices
-        _, devices = _backend_of(session)
-    session.count_client_trace()
-    return structure_of_results(wanted, devices)
+@contextlib.contextmanager
+def _ours() -> Iterator[None]:
+    """Turn every failure of ours into a CaptureError, which leads to the own trace or to a run in this process.
+
+    Everything but the trace of the user's function stands inside. Refusals, and the loss of the daemon, pass.
+    """
+    try:
+        yield
+    except (CaptureError, DaemonError, SessionBusy, ArrayLost, ProgramsDiffer, TraceFailed, _DiffersError):
+        raise
+    except _InputsChangedError:
+        raise
+    except CrashesDaemon as error:
+        if settings().fallback == "error":
+            raise
+        raise CaptureError(str(error)) from error
+    except Exception as error:
+        if settings().fallback == "error" and type(error).__name__ == "JaxRuntimeError":
+            raise
+        what = f"{type(error).__name__}: {error}"
+        raise CaptureError(f"jitserver failed ({what:.300}). Please report this") from error
 
 
 def _has_jax() -> bool:
@@ -166,25 +473,15 @@ def _has_jax() -> bool:
         return False
 
 
-def _backend_of(session: Session) -> tuple[str, list[DeviceInfo]]:
-    """The daemon's platform and devices."""
-    with session:
-        return session.platform, session.ask(Verb.DEVICES, None, list[DeviceInfo])
+def _devices_of(session: Session) -> list[DeviceInfo]:
+    """Return the daemon's devices, if a trace in this process would see others."""
+    import jax
 
-
-def _ask(
-    session: Session, lookup: Lookup, make: Callable[[], tuple[Prepare, bytes]], log: CompileLog, deref: values.Deref
-) -> tuple[Prepared, int]:
-    def make_with_parts() -> tuple[Prepare, bytes]:
-        request, payload = make()
-        request.parts = log.parts()
-        return request, payload
-
-    wanted = log.wanted
-    with progress.shown(labels.of_call(wanted.name, wanted.specs), session.settings.progress) as say:
-        prepared, generation = programs.prepare(session, lookup, make_with_parts, deref, say)
-    log.report(session, lookup, prepared)
-    return prepared, generation
+    with contextlib.suppress(RuntimeError):  # jax finds no device here
+        if session.platform == jax.default_backend():
+            return []
+    found: list[DeviceInfo] = session.ask(Verb.DEVICES, None, list[DeviceInfo])
+    return found
 
 
 def _can_leave(wanted: Specialisation) -> bool:

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
+from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
 from jitclient.errors import JitserverError
@@ -13,8 +14,8 @@ from jitclient.notices import labels
 from jitclient.notices.stderr import say
 from jitclient.sessions.session import Session
 from jitclient.settings import settings
-from jitclient.wire.explaining import Explain, Explained
-from jitclient.wire.messages import Lookup, Prepared, Verb
+from jitclient.wire.explaining import Explain
+from jitclient.wire.messages import Lookup, Prepared
 
 _log = logging.getLogger("jitclient")
 _MOST_CAUSES = 3
@@ -52,10 +53,10 @@ class CompileLog:
         if self.why is not None:
             return _in_one_line(self.why)
         question = Explain(lookup, self.wanted.name, self.parts())
-        explained: Explained = session.ask(Verb.EXPLAIN, question, Explained)
-        if explained.nearest is None:
+        found = explained(session.ask, question)
+        if found.nearest is None:
             return "the first program of that name"
-        causes = [str(difference) for difference in explained.differences]
+        causes = [str(difference) for difference in found.differences]
         more = [f"and {len(causes) - _MOST_CAUSES} more differences"] if len(causes) > _MOST_CAUSES else []
         return "; ".join(causes[:_MOST_CAUSES] + more)
 

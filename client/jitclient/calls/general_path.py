@@ -1,24 +1,24 @@
 """The general path: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
-import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls import auto_static, compile_log
 from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
-from jitclient.calls.attempts import attempted
+from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import refuse_ambient
+from jitclient.calls.own_trace import OwnTrace, Raised
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.codec.capture import Capture, capture
-from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
+from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
 from jitclient.local_jax import as_before, client_device, context
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
@@ -39,6 +39,8 @@ class GeneralPath:
     """The general path of one function, with its capture, programs and call plans in this process."""
 
     plans: tuple[Plan, ...] = ()
+    failed = CallFailed
+    """What a call raises that fails on the daemon."""
 
     def __init__(
         self, fun: Callable[..., Any], name: str, options: JitOptions, deps: Deps | None, has_static_leaves: bool
@@ -46,6 +48,7 @@ class GeneralPath:
         self._fun = fun
         self._name = name
         self._jitted: Any = None
+        self._settings: context.Context = ()  # of its last trace
         self._options = options
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
@@ -54,7 +57,7 @@ class GeneralPath:
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
         self._recompile_warning = RecompileWarning()
-        self._traced: set[Hashable] = set()  # what of it would have been traced here, if that prints
+        self._here: dict[_Key, Capture | None] = {}  # calls that run in this process, as long as the capture holds
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
@@ -62,27 +65,63 @@ class GeneralPath:
         here = self._settings_here()
         if here is None:
             return self._call_in_process(args, kwargs)
+        key: _Key | None = None
+        program: Program | None = None
         try:
             call = self._split(args, kwargs)
             key, session = self._key_of(call, here), process.session()
+            if self._here and self._runs_here(key):
+                session.count_local_run()
+                return self._call_in_process(args, kwargs)
 
-            def attempt() -> tuple[Any, Program]:
-                program = self._program_at(session, key)
-                return program.call(call.leaves), program
+            def attempt() -> Any:
+                nonlocal program
+                program = self._program_at(session, key, call)
+                return program.call(call.leaves)
 
-            result, program = attempted(session, attempt, lost)
+            result = attempted(session, attempt, lost)
+            assert program is not None
             if self._deps is None:
                 self.plans = renewed(self.plans, program, here, call)
             return result
-        except (CaptureError, DaemonUnavailable, Incompatible) as error:
-            if settings().fallback == "error":
+        except Raised as raised:
+            raised.raise_error()
+        except (CaptureError, DaemonUnavailable, Incompatible, DaemonLost) as error:
+            may_have_run = isinstance(error, DaemonLost) and (program is not None or lost is not None)
+            if may_have_run or settings().fallback == "error":
                 raise
             if isinstance(error, DaemonUnavailable):
                 client_device.release()
+            elif isinstance(error, CaptureError) and key is not None:
+                self._here[key] = self._capture
             self._warn(error)
-            process.session().count_local_run()
-            with compile_log.of_local_run(self._name, error):
-                return self._call_in_process(args, kwargs)
+            return self._call_here(args, kwargs, error)
+        except JitserverError:
+            raise
+        except Exception as error:
+            ran = program is not None and (program.prepared.donated or program.prepared.has_effects)
+            if isinstance(error, CallFailed) or ran or settings().fallback == "error":
+                raise
+            wrong = error
+        # A mistake of the user's, which JAX reports in its own words; or else one of ours.
+        result = self._call_in_process(args, kwargs)
+        self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
+        return result
+
+    def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Exception) -> Any:
+        process.session().count_local_run()
+        with compile_log.of_local_run(self._name, why):
+            return self._call_in_process(args, kwargs)
+
+    def _runs_here(self, key: _Key) -> bool:
+        """Whether such a call was found to run in this process, and nothing that it depends on was rebound since."""
+        if key not in self._here:
+            return False
+        watched = self._here[key]
+        if watched is None or watched.unchanged():
+            return True
+        del self._here[key]
+        return False
 
     # ---- one stage at a time
 
@@ -101,7 +140,13 @@ class GeneralPath:
                 raise
             self._warn(error)
             return in_process()
-        return Lowered(self._wanted(key), self._prepare, in_process)
+        own, asked = self._own_trace(call, key), self._wanted(key)
+
+        def program(session: Session, wanted: Specialisation) -> Program:
+            known = self._known(key) if wanted is asked else None  # as JAX keeps its traces for `lower`, too
+            return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
+
+        return Lowered(asked, program, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `RemoteFunction.trace` returns."""
@@ -127,13 +172,19 @@ class GeneralPath:
         what it reads from outside.
         """
         before = self._capture
-        if before is None or not before.is_current():
-            self._capture = fresh = capture(self._fun, allow_ambient=True)
-            if before is not None and fresh.key != before.key and not before.unchanged():
-                self.programs.clear()
-                self._last, self.plans = None, ()
-            return fresh
-        return before
+        return before if before is not None and before.is_current() else self.fresh_capture()
+
+    def fresh_capture(self) -> Capture:
+        """Capture the function alone as it is now, with what was changed in place."""
+        before = self._capture
+        self._capture = fresh = capture(self._fun, allow_ambient=True)
+        if before is not None and fresh.key != before.key and not before.unchanged():
+            # Programs without a capture are those of functions that change what they capture: as in JAX, they stay.
+            self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
+            self._last, self.plans = None, ()
+            if self._jitted is not None:
+                self._jitted.clear_cache()  # JAX does not see what was rebound
+        return fresh
 
     def function_key(self) -> str:
         """The digest of all that the function depends on, except declared inputs."""
@@ -151,13 +202,25 @@ class GeneralPath:
         leaves, shape = tree.flatten(tuple(given))
         return SplitCall(args, kwargs, statics, leaves, shape)
 
-    def _program_at(self, session: Session, key: _Key) -> Program:
+    def _own_trace(self, call: SplitCall, key: _Key) -> OwnTrace:
+        """The trace of this process for a call. Nothing is traced yet."""
+        args, kwargs = call.args, call.kwargs
+        dynamic = self._options.split(args, kwargs)[:2] if self._has_statics else (args, kwargs)
+        return OwnTrace(
+            lambda: self._jitted_under(key[3]),
+            lambda: _with_handles((args, kwargs), lambda handle: abstract(handle.spec)),
+            dynamic,
+            call.leaves,
+            key[1],
+        )
+
+    def _program_at(self, session: Session, key: _Key, call: SplitCall) -> Program:
         last = self._last
         # Comparing with the last key is faster than hashing this one, as they mostly hold the same objects.
         program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
         if program is None or not program.is_valid(session):
             context.check_execution(self._name)
-            program = self._prepare(session, self._wanted(key))
+            program = self._prepare(session, self._wanted(key), self._own_trace(call, key))
             key = _settled(key, program)
             self.programs[key] = program
         self._last = key, program
@@ -187,18 +250,14 @@ class GeneralPath:
         statics = tuple([(where, type(value), value) for where, value in call.statics]) if call.statics else ()
         return call.shape, specs, statics, here, self._deps.stamp() if self._deps else ()
 
-    def _prepare(self, session: Session, wanted: Specialisation) -> Program:
+    def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
         context.check_alone()
-        program = program_of(session, wanted, self.current_capture)
+        program = program_of(session, wanted, self.fresh_capture, own)
         client_device.say_so(session.platform)
         kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
         if program.prepared.seconds:  # it was compiled now
             self._recompile_warning.note(wanted, kind)
-        if program.prepared.printed and (kind, wanted.specs) not in self._traced:
-            self._traced.add((kind, wanted.specs))
-            for stream, text in program.prepared.printed:
-                print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout)
         return program
 
     def _wanted(self, key: _Key) -> Specialisation:
@@ -226,11 +285,13 @@ class GeneralPath:
     def _arguments_here(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]
     ) -> _Arguments:
-        """The arguments for this process's own jax, with handles replaced."""
-        leaves, shape = tree.flatten((args, kwargs))
-        here = [of_handle(leaf) if type(leaf) is Array else leaf for leaf in leaves]
-        found: _Arguments = tree.unflattener(tree.structure_of(shape))(here)
-        return found if context.jit_is_disabled() else self.marked(*found)
+        """The arguments for this process's own jax, with handles replaced. Imports jax."""
+        import jax
+
+        plain: _Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))  # static leaves are plain values then
+        if context.jit_is_disabled():
+            return _with_handles(plain, of_handle)
+        return _with_handles(self.marked(*plain), of_handle)
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
         """The arguments, with static leaves marked as such, if the function may have some."""
@@ -246,10 +307,30 @@ class GeneralPath:
             self._jitted = own_jit(self._fun, **self._options.given())
         return self._jitted
 
+    def _jitted_under(self, settings: context.Context) -> Any:
+        """The function under JAX's own `jit`, to be traced under these settings. JAX does not compare all of them."""
+        jitted = self._jitted_here
+        if settings != self._settings:
+            self._settings = settings
+            jitted.clear_cache()
+        return jitted
+
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            warn(f"{self._name} runs in this process{_place()}: {error}", RuntimeWarning)
+            warn(f"{self._name} runs in this process{_place()}: {error}")
+
+
+def _with_handles(arguments: _Arguments, of_handle: Callable[[Array], Any]) -> _Arguments:
+    """Replace the handles in arguments, and leave static leaves marked."""
+    import jax
+
+    replaced: _Arguments = jax.tree.map(
+        lambda leaf: of_handle(leaf) if type(leaf) is Array else leaf,
+        arguments,
+        is_leaf=lambda leaf: type(leaf) is static_leaves.StaticLeaf,
+    )
+    return replaced
 
 
 def _place() -> str:

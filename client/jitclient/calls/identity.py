@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,17 +10,18 @@ import msgspec
 from jitclient.calls.deps import Deps, Input
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
-from jitclient.codec.ambient import library_state, process_state
+from jitclient.codec.ambient import process_state
 from jitclient.codec.capture import Capture, capture
 from jitclient.codec.explain.parts import parts_of
 from jitclient.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.local_jax.context import DEFAULTS, check_carried
+from jitclient.manifest import state_of, together
 from jitclient.tracing import device_options
 from jitclient.trees import tree
 from jitclient.trees.naming import argument_name, shown
-from jitclient.wire.explaining import KeyPart, encode_parts
-from jitclient.wire.messages import Lookup, Signature, Spec
+from jitclient.wire.explaining import Explain, Explained, KeyPart, encode_parts
+from jitclient.wire.messages import Lookup, Manifest, Signature, Spec, Verb
 from jitclient.wire.shardings import JitShardings, Sharding
 
 _LONGEST = 80
@@ -30,6 +31,7 @@ _LONGEST = 80
 class Identity:
     """What identifies the program of a captured function to the daemon."""
 
+    base: Capture  # of the function alone
     captured: Capture  # of the function and of all that its signature refers to
     lookup: Lookup
     inputs: tuple[Input, ...]  # the declared ones
@@ -40,12 +42,7 @@ class Identity:
         """Why it must be traced here though its program has a key, under which others find it."""
         if self.order:
             return CaptureError(str(self.captured.set_order))
-        return CaptureError("it takes a jaxpr, which only a trace can have") if self.captured.has_opaque else None
-
-    def digest(self) -> str:
-        """A digest of the lookup, without the locations of code."""
-        lookup = msgspec.structs.replace(self.lookup, locations=b"")
-        return digest(msgspec.msgpack.encode(lookup)).hex()
+        return CaptureError("its declared inputs") if self.wanted.deps is not None else None
 
     def parts(self) -> bytes:
         """The encoded parts of the key, for people."""
@@ -80,34 +77,28 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = _capture_with_extras(wanted, base, inputs)
-    state = library_state.changed(captured.packages)
-    if state:
-        captured = _capture_with_extras(wanted, base, inputs, state)
     order: tuple[Input, ...] = ()
     if captured.set_order is not None:
         if captured.set_order.key is None:
             raise CaptureError(str(captured.set_order))
         order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
-        captured = _capture_with_extras(wanted, base, inputs + order, state)
-    signature = signature_of(wanted, captured, state)
+        captured = _capture_with_extras(wanted, base, inputs + order)
+    signature = signature_of(wanted, captured)
     lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
-    return Identity(captured, lookup, inputs, wanted, order)
+    return Identity(base, captured, lookup, inputs, wanted, order)
 
 
-def _capture_with_extras(
-    wanted: Specialisation, base: Capture, inputs: tuple[Input, ...], state: library_state.State = ()
-) -> Capture:
+def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
     found = [*tree.objects_in(wanted.structure)]
     found += device_options.objects_in(wanted.options)
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
-    given += [item for _, _, value in state if isinstance(value, tuple) for item in value]
     found += [value for value in given if not values.is_self_contained(value)]
     found += [declared.extra for declared in inputs]
     extras = tuple({id(thing): thing for thing in found}.values())
     return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
 
 
-def signature_of(wanted: Specialisation, captured: Capture | None, state: library_state.State = ()) -> Signature:
+def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
     """The signature of a call; without a capture, that of a traced program, whose text has the rest."""
     ref = captured.index_of if captured is not None else values.nowhere
     statics = wanted.statics if captured is not None else ()
@@ -120,7 +111,6 @@ def signature_of(wanted: Specialisation, captured: Capture | None, state: librar
         options=tuple((name, values.encode(value, ref)) for name, value in options),
         context=tuple((name, values.encode(value)) for name, value in wanted.context),
         shardings=_shardings(wanted, ref),
-        libraries=tuple((module, path, values.encode(value, ref)) for module, path, value in state),
     )
 
 
@@ -129,6 +119,21 @@ def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
     if found is not None and wanted.order is not None:
         raise CaptureError("its keywords place leaves of a class whose order differs between processes")
     return found
+
+
+def manifests_of(lists: Sequence[tuple[str, ...]]) -> tuple[Manifest, ...]:
+    """Return the state of this process for lists of names."""
+    known = {name: value for names in lists for name, value in zip(names, state_of(names), strict=True)}
+    return tuple(Manifest(names, together(names, [known[name] for name in names])) for names in lists)
+
+
+def explained(ask: Callable[[Verb, Explain, type[Explained]], Explained], question: Explain) -> Explained:
+    """Ask the daemon how a program differs from the nearest one."""
+    answer = ask(Verb.EXPLAIN, question, Explained)
+    if answer.names:
+        question.lookup = msgspec.structs.replace(question.lookup, manifests=manifests_of(answer.names))
+        answer = ask(Verb.EXPLAIN, question, Explained)
+    return answer
 
 
 # ---- parts of the key, for people
@@ -158,8 +163,6 @@ def _parts_of_signature(wanted: Specialisation, signature: Signature) -> Iterato
         yield _part("options", f"option {name}", _value_text(options[name]), message)
     if signature.shardings is not None:
         yield _part("shardings", "keywords about devices", _placed_text(wanted), signature.shardings)
-    for module, path, message in signature.libraries:
-        yield _part("libraries", f"{module}.{path}", "as the program has set it", message)
     for name, setting in {**DEFAULTS, **dict(wanted.context)}.items():
         yield _part("settings", name, repr(setting) if isinstance(setting, str) else str(setting))
 

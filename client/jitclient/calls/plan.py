@@ -18,12 +18,14 @@ import numpy as np
 from jitclient.arrays.array import Array, fetch_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
+from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.program import Program
 from jitclient.codec.graph.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.local_jax import as_before, context
 from jitclient.local_jax.interop import is_jax_array
 from jitclient.sessions import process
+from jitclient.sessions.failures import to_exception
 from jitclient.tracing.options import Static
 from jitclient.trees import tree
 from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
@@ -174,10 +176,10 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
                     run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, inline)))
                     done, _ = session.run(run, program_generation=generation)
                     if done.failures:
-                        error = program.failure(done)
+                        error = to_exception(done.failures[0][1])
                         if isinstance(error, _NOT_RUN):
                             return MISS
-                        raise error
+                        raise raised_by_call(error)
                     for n, value in zip(inline, done.values):  # noqa: B905
                         if type(value) is bytes:
                             arrays[n]._value = np.ndarray(*forms[n], value)

@@ -7,21 +7,20 @@ from typing import Any
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
+from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.puts import with_copies
 from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
-from jitclient.codec import values
 from jitclient.codec.capture import Capture
 from jitclient.errors import DaemonLost, NotSent
 from jitclient.local_jax.context import default_device
 from jitclient.local_jax.interop import is_jax_array
-from jitclient.notices.warned import warn
 from jitclient.sessions.callbacks import Callbacks, as_raised
-from jitclient.sessions.failures import class_of, to_exception
+from jitclient.sessions.failures import to_exception
 from jitclient.sessions.session import REPLACED, Session
 from jitclient.trees import tree
 from jitclient.wire.array_transport import HostArray, nbytes_of
-from jitclient.wire.messages import Attached, Call, Done, Failure, Prepared, Run, Spec
+from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
 from jitclient.wire.shardings import Sharding
 
 
@@ -35,14 +34,12 @@ class Program:
         capture: Capture | None,
         prepared: Prepared,
         wanted: Specialisation,
-        structure: tree.Structure,
+        unflatten: Callable[[Sequence[Any]], Any],
         stamp: Hashable,
         functions: Sequence[Callable[..., Any]] = (),
     ) -> None:
-        """Make one from the daemon's answer. Repeats the warnings of its trace."""
-        for warned in prepared.warnings:
-            warn(warned.text, class_of(warned.category, values.nothing, Warning) or UserWarning)
-        unflatten, place = tree.unflattener_of_sent(structure), default_device(wanted.context)
+        """Make one from the daemon's answer; `unflatten` builds the tree of its results, which are in wire order."""
+        place = default_device(wanted.context)
         self.session = session
         self.generation = generation
         self.capture = capture  # None if the function cannot be captured
@@ -120,9 +117,9 @@ class Program:
                 raise
         if raised:
             del arrays  # the frames of a callback's exception, which a log may keep, lead back to this one
-            raise as_raised(raised[0])
+            raise raised_by_call(as_raised(raised[0]))
         if done.failures:
-            raise self.failure(done)
+            raise raised_by_call(to_exception(done.failures[0][1]))
         if prepared.donated:
             self.taken[:] = [tuple([position for _, position in done.taken])]
             for position in self.taken[0]:
@@ -131,10 +128,6 @@ class Program:
             if not isinstance(value, Failure):
                 arrays[n]._value = value
         return arrays
-
-    def failure(self, done: Done) -> BaseException:
-        """The exception of a failed call."""
-        return to_exception(done.failures[0][1], self.capture.object_at if self.capture else values.nothing)
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Whether it is known which donated leaves a call uses: the first call says so."""

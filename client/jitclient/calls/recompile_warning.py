@@ -23,7 +23,10 @@ class RecompileWarning:
         if (getattr(wanted.fun, "__module__", None) or "").startswith("jitclient."):
             return  # an operation on an array, which nobody can pad
         ranks = tuple((len(spec.shape), spec.dtype, spec.weak_type) for spec in wanted.specs)
-        met = self._shapes.setdefault((alike, ranks), [])
+        try:
+            met = self._shapes.setdefault((alike, ranks), [])
+        except Exception:  # of the user's classes, which may refuse to be compared
+            return
         met.append(wanted.specs)
         varying = _varying(met)
         if self._warned or not varying:
@@ -34,8 +37,7 @@ class RecompileWarning:
         warn(
             f"{wanted.name} was compiled for {len(met)} shapes of {_listed([names[n] for n in varying])} (…, {last}), "
             "each a program of its own: pad it to a few sizes; or, where its size follows from a number, pass that "
-            "number as a static argument and build it inside",
-            RuntimeWarning,
+            "number as a static argument and build it inside"
         )
 
 

@@ -2,15 +2,16 @@
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
 from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
-from jitclient.errors import DaemonLost, DaemonUnavailable, loading
+from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
 from jitclient.notices.hints import add_hint
 from jitclient.notices.tracebacks import is_of_loading, without_machinery
+from jitclient.sessions import process
 from jitclient.tracing.options import JitOptions
 
 if TYPE_CHECKING:
@@ -61,10 +62,17 @@ class RemoteFunction(Generic[P, R]):
                 except DaemonLost as error:
                     lost = error
                     break
+                except Exception as error:
+                    if isinstance(error, (JitserverError, path.failed)):
+                        raise
+                    path.plans = ()  # a mistake of ours, or the user's: the general path finds out
+                    break
                 if result is not MISS:
                     return result
             made: R = path.call(args, kwargs, lost)
             return made
+        except path.failed as failed:
+            raised: BaseException = failed.error
         except Exception as error:
             if is_of_loading(error):
                 raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error
@@ -72,6 +80,11 @@ class RemoteFunction(Generic[P, R]):
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
         finally:
             lost = None  # break the cycle of the error, its traceback and this frame, which holds the arguments
+        add_hint(raised)
+        try:
+            raise raised.with_traceback(without_machinery(raised.__traceback__))
+        finally:
+            del raised
 
     def general_path(self) -> "GeneralPath":
         """The general path, created on first use."""
@@ -100,7 +113,8 @@ class RemoteFunction(Generic[P, R]):
             return "<PjitFunction>"
 
     def __reduce__(self) -> Any:
-        return rebuild_jit, (self._fun, self._options.given()), own_attributes(self, self._fun) or None
+        made_of = self._fun, self._options.given(), *([self._deps.declared] if self._deps is not None else ())
+        return rebuild, made_of, own_attributes(self, self._fun) or None
 
     def __copy__(self) -> Self:
         return self  # as functions are copied
@@ -148,6 +162,13 @@ class RemoteFunction(Generic[P, R]):
         """Forget what this process knows of the function; the daemon keeps its programs."""
         if self._path is not None:
             self._path.clear()
+
+
+def rebuild(fun: Callable[..., Any], options: Mapping[str, Any], deps: tuple[Any, ...] | None = None) -> Any:
+    """Rebuild a function from a pickle; from a capture, what it is to the daemon."""
+    if process.inside_daemon:
+        return rebuild_jit(fun, options)
+    return RemoteFunction(fun, JitOptions(**options), Deps.of(deps))
 
 
 def _describe_as(wrapper: Any, fun: Callable[..., Any]) -> None:

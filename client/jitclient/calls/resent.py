@@ -53,6 +53,5 @@ class Resent:
             _warned.add((wanted.name, argument))
             warn(
                 f"{wanted.name} was sent the same {argument}, {size(nbytes)}, {times} times: pass the result of "
-                "jitclient.device_put, which is sent once and stays on the daemon",
-                RuntimeWarning,
+                "jitclient.device_put, which is sent once and stays on the daemon"
             )

@@ -8,7 +8,6 @@ from typing import Any
 from jitclient.calls.deps import Deps
 from jitclient.local_jax.context import Context
 from jitclient.tracing.options import JitOptions, Static
-from jitclient.tracing.over_leaves import OverLeaves
 from jitclient.trees import tree
 from jitclient.trees.naming import leaf_names
 from jitclient.wire.messages import Spec
@@ -41,10 +40,6 @@ class Specialisation:
     def names(self) -> list[str]:
         """The paths of the leaves, in the user's terms."""
         return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])
-
-    def over_leaves(self) -> OverLeaves:
-        """The function of its flat leaves, to trace in this process."""
-        return OverLeaves(self.fun, self.name, self.structure, self.statics)
 
     @property
     def specs_sent(self) -> tuple[Spec, ...]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
-from jitclient.calls.attempts import attempted
+from jitclient.calls.attempts import CallFailed, attempted
+from jitclient.calls.own_trace import unwrapped
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
@@ -76,14 +77,18 @@ class Lowered:
             given = {**(wanted.options.compiler_options or {}), **compiler_options}
             wanted = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, compiler_options=given))
         try:
+            return unwrapped(lambda: self._compiled(wanted, compiler_options))
+        except Exception as error:
+            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+
+    def _compiled(self, wanted: Specialisation, compiler_options: Mapping[str, Any] | None) -> Any:
+        try:
             return Compiled(wanted, self._prepare, self)
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
                 raise
-            warn(f"{wanted.name} is compiled in this process: {error}", RuntimeWarning)
+            warn(f"{wanted.name} is compiled in this process: {error}")
             return self._here.compile(compiler_options)
-        except Exception as error:
-            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._here, name)
@@ -113,9 +118,12 @@ class Compiled:
         self._check(leaves, shape)
         session = process.session()
         try:
-            return attempted(session, lambda: self._program_at(session).call(leaves))
+            return unwrapped(lambda: attempted(session, lambda: self._program_at(session).call(leaves)))
+        except CallFailed as failed:
+            raised = failed.error
         except Exception as error:
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+        raise raised.with_traceback(without_machinery(raised.__traceback__))
 
     def as_text(self) -> str:
         """The optimized program as text."""
@@ -184,7 +192,8 @@ class Compiled:
     def _inspect(self, what: str) -> Any:
         session = process.session()
         with session:
-            asked = Inspect(self._program_at(session).prepared.executable, what)
+            program = unwrapped(lambda: self._program_at(session))
+            asked = Inspect(program.prepared.executable, what)
             return getattr(session.ask(Verb.INSPECT, asked, Inspected), what)
 
 

@@ -81,6 +81,20 @@ def replace_get_backend(stand_in: Callable[[Any], Any]) -> bool:
     return False
 
 
+def foreign_functions(platform: str) -> dict[str, Any]:
+    """The foreign functions that this process has for a platform, by name: a capsule, or one for each stage. Starts
+    jax's backends, as jax registers what it was given only then. Empty if jax does not say.
+    """
+    import jax
+
+    list_targets = getattr(_get("lib.xla_client"), "custom_call_targets", None)
+    if list_targets is None:
+        return {}
+    jax.devices()
+    found: dict[str, Any] = list_targets(platform)
+    return found
+
+
 def find_no_plugins() -> None:
     """Have jax know that no plugin of its backends is installed, if there is none: to look for one takes long."""
     from importlib.metadata import entry_points

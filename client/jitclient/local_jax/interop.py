@@ -7,12 +7,12 @@ warning says so, and users must pass `np.asarray(array)`.
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from jitclient.local_jax import internals
+from jitclient.notices.warned import warn
 
 _HOME_OF_ARRAYS = "jaxlib._jax"
 """The module of the class of JAX's arrays, by which some libraries know them, such as wandb."""
@@ -89,11 +89,9 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
         internals.register_arrays(cls, aval_of, value_of)
         Array = _subclass(cls)
     except Exception as error:  # jax's internals: other versions may differ in any way
-        warnings.warn(
+        warn(
             f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): pass arrays to its "
-            "functions as np.asarray(array)",
-            RuntimeWarning,
-            stacklevel=2,
+            "functions as np.asarray(array)"
         )
 
 

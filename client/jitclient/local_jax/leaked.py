@@ -1,25 +1,12 @@
 """Leaked tracers, for which JAX raises `UnexpectedTracerError` when one is used."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jitclient.local_jax.avals import abstract
 from jitclient.local_jax.own_jit import own_jit
 from jitclient.wire.messages import Spec
-
-
-def left_by(fun: Callable[..., Any], name: str, specs: Sequence[Spec]) -> list[Any]:
-    """Leaked tracers whose errors name the function. Imports jax."""
-    kept: list[Any] = []
-
-    def leaking(*values: Any) -> None:
-        kept.extend(values)
-
-    leaking.__name__ = name
-    leaking.__wrapped__ = fun  # type: ignore[attr-defined]  # JAX finds the user's file and line through it
-    own_jit(leaking).eval_shape(*map(abstract, specs))
-    return kept
 
 
 def refuse(leaf: Any) -> None:

@@ -12,6 +12,9 @@ from jitclient.decorator import jit as jit_on_daemon
 from jitclient.local_jax import trace_state
 from jitclient.nnx.graph import Graph, NodeLeaves, is_node
 
+_own_jit = nnx.jit
+"""Flax's own, even if a program assigns `nnx.jit = jitclient.nnx.jit`."""
+
 _KEPT = 8
 """Of how many sets of nodes each function knows the structure."""
 
@@ -44,7 +47,7 @@ def jit(fun: Any = None, **options: Any) -> Any:
     """
     if fun is None:
         return functools.partial(jit, **options)
-    own: Any = nnx.jit(fun, **options)  # refuses what flax refuses
+    own: Any = _own_jit(fun, **options)  # refuses what flax refuses
     shardings = jax.tree.leaves([options.get("in_shardings"), options.get("out_shardings")])
     is_graph = hasattr(own, "kwarg_shardings")
     if any(isinstance(one, nnx.StateSharding) for one in shardings) or (shardings and not is_graph):

@@ -1,4 +1,4 @@
-"""Exceptions from the daemon, raised here with their own types and the user's tracebacks."""
+"""Exceptions from the daemon, raised here with their own types."""
 
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from jitclient.codec import values
 from jitclient.errors import ProtocolError, RemoteError
 from jitclient.wire.decoders import decoded
-from jitclient.wire.messages import OK, Failure, Frame
+from jitclient.wire.messages import OK, Failure
 
 _Base = TypeVar("_Base", bound=BaseException)
 
@@ -20,7 +20,7 @@ class TraceFailed(Exception):  # noqa: N818
 
 
 def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> BaseException:
-    """Rebuild an exception, with the frames of the user's code as its traceback.
+    """Rebuild an exception, without its traceback.
 
     Its type is the most derived of its classes that this process has loaded. If that is not the exact one, the
     exception is also a `RemoteError` that names the exact class.
@@ -31,11 +31,8 @@ def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> Base
     error = _rebuild(nearest, failure, deref) if exact else _stand_in(nearest, failure, deref)
     for note in failure.notes:
         error.add_note(note)
-    error.__cause__ = error.__context__ = None if failure.cause is None else to_exception(failure.cause, deref)
-    if failure.context is not None:
-        error.__context__ = to_exception(failure.context, deref)
-    error.__suppress_context__ = failure.is_alone
-    return error.with_traceback(_traceback(failure.frames))
+    error.__cause__ = None if failure.cause is None else to_exception(failure.cause, deref)
+    return error
 
 
 def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, Any]]:
@@ -112,22 +109,6 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
         error.__dict__.update(_attributes(failure, deref))
         return error
     return RemoteError(failure.text)
-
-
-def _traceback(frames: tuple[Frame, ...]) -> Any:
-    if not frames:
-        return None
-    from tblib import Traceback  # only needed after a failure
-
-    chain: dict[str, Any] | None = None
-    for frame in reversed(frames):
-        code = {"co_filename": frame.file, "co_name": frame.name}
-        chain = {
-            "tb_frame": {"f_globals": {"__name__": frame.name}, "f_code": code, "f_lineno": frame.line},
-            "tb_lineno": frame.line,
-            "tb_next": chain,
-        }
-    return Traceback.from_dict(chain).as_traceback()
 
 
 def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) -> Any:

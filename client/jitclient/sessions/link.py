@@ -183,22 +183,39 @@ class Link:
         apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
         kept = self._swap(apart | {"_identity": ClientId(self._identity.token), "_begun": 0, "next_handle": 0})
         depth = self._depth = self._depth + 1
-        held = self.lock._release_save()  # type: ignore[attr-defined]  # as threading.Condition does
+        lock = self.lock
+        held = lock._release_save()  # type: ignore[attr-defined]  # as threading.Condition does
         try:
             yield
         finally:
-            self.lock._acquire_restore(held)  # type: ignore[attr-defined]
-            # Another thread may be aside of what this one made room for.
-            self._came_back.wait_for(lambda: self._depth == depth)
-            try:
-                if self.connection is not None:
-                    with contextlib.suppress(JitserverError):
-                        self._drain()
-            finally:
-                self.disconnect()
-                self._swap(kept)
-                self._depth -= 1
-                self._came_back.notify_all()
+            if self.lock is lock:
+                self._come_back(held, depth, kept)
+            else:  # a fork in between: this is the child
+                lock._at_fork_reinit()  # type: ignore[attr-defined]
+                lock._acquire_restore(held)  # type: ignore[attr-defined]
+                if kept["connection"] is not None:
+                    kept["connection"].abandon()
+        if self.lock is not lock:
+            raise NotSent("this process was forked in the middle of an exchange, which its parent goes on with")
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether a thread has left the session to others. Read with the `lock` held."""
+        return self._depth > 0
+
+    def _come_back(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
+        self.lock._acquire_restore(held)  # type: ignore[attr-defined]
+        # Another thread may be aside of what this one made room for.
+        self._came_back.wait_for(lambda: self._depth == depth)
+        try:
+            if self.connection is not None:
+                with contextlib.suppress(JitserverError):
+                    self._drain()
+        finally:
+            self.disconnect()
+            self._swap(kept)
+            self._depth -= 1
+            self._came_back.notify_all()
 
     def _swap(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """Set attributes; return what they were."""

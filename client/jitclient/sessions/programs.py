@@ -1,48 +1,85 @@
-"""Looking up a program on the daemon, and having it compiled where it is unknown."""
+"""Looking up a program on the daemon, and having it made there."""
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from jitclient.codec import values
 from jitclient.errors import CaptureError
 from jitclient.sessions.session import Session
-from jitclient.wire.messages import MOST_CAPTURE_BYTES, UPLOAD_BYTES, Lookup, Prepare, Prepared, Upload, Verb
+from jitclient.wire.messages import (
+    MOST_CAPTURE_BYTES,
+    UPLOAD_BYTES,
+    Found,
+    Lookup,
+    Manifest,
+    Prepare,
+    Prepared,
+    Upload,
+    Verb,
+)
 
 
-def prepare(
+def look_up(
     session: Session,
     lookup: Lookup,
-    make: Callable[[], tuple[Prepare, bytes]],
+    manifests_of: Callable[[Sequence[tuple[str, ...]]], tuple[Manifest, ...]],
     deref: values.Deref,
     say: Callable[[str], None],
-) -> tuple[Prepared, int]:
-    """Look a program up on the daemon; if it is unknown, have it compiled from what `make` returns.
+) -> tuple[Found, int]:
+    """Look a program up on the daemon. `manifests_of` gives the state of this process for lists of names.
 
     Returns:
-        The program, and the program generation in which its number is valid.
+        What was found, and the program generation in which the program's number is valid.
     """
-    make = functools.cache(make)
 
-    def attempt() -> Prepared:
+    def attempt() -> Found:
         session.connect().on_busy = say
         session.send_report()
-        prepared: Prepared | None = session.ask_once(Verb.LOOKUP, lookup, Prepared | None, deref)
-        if prepared is None:
-            request, payload = make()
-            _upload(session, request.traced.key if request.traced else lookup.capture_key, payload)
-            prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref)
-            assert prepared is not None
-        return prepared
+        found: Found = session.ask_once(Verb.LOOKUP, lookup, Found, deref)
+        if found.names:
+            known = msgspec.structs.replace(lookup, manifests=manifests_of(found.names))
+            found = session.ask_once(Verb.LOOKUP, known, Found, deref)
+        return found
 
     with session.lock:
         return session.retrying(attempt), session.program_generation
 
 
-def _upload(session: Session, key: str, payload: bytes) -> None:
+def make(
+    session: Session,
+    request: Prepare,
+    payload: bytes,
+    deref: values.Deref,
+    say: Callable[[str], None],
+    beside: Callable[[], None] | None = None,
+) -> tuple[Prepared, int]:
+    """Have the daemon make a program from a payload.
+
+    `beside` is called while the daemon works, or before, if another thread has left the session to this one: that one
+    must not have to wait for what `beside` does. It may use the session.
+
+    Returns:
+        The program, and the program generation in which its number is valid.
+    """
     if len(payload) > MOST_CAPTURE_BYTES:
         raise CaptureError(
             f"the function and what it captures take {len(payload):,} bytes, more than a daemon takes "
             f"({MOST_CAPTURE_BYTES:,}): pass large arrays as arguments"
         )
-    for start in range(0, len(payload), UPLOAD_BYTES):
-        session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+    key = request.traced.key if request.traced else request.lookup.capture_key
+
+    def attempt() -> Prepared:
+        session.connect().on_busy = say
+        for start in range(0, len(payload), UPLOAD_BYTES):
+            session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+        prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, beside=beside)
+        return prepared
+
+    with session.lock:
+        if beside is None or not session.is_aside:
+            return session.retrying(attempt), session.program_generation
+    beside()
+    beside = None
+    with session.lock:
+        return session.retrying(attempt), session.program_generation

@@ -5,7 +5,7 @@ the next exchange reconnects, and resumes the session by its token.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -48,14 +48,36 @@ class Session(Link):
         answer: Any,
         deref: values.Deref = values.nothing,
         timeout: float | None = None,
+        beside: Callable[[], None] | None = None,
     ) -> Any:
-        """As `ask`, without retries. Gives up after `timeout` seconds of silence."""
+        """As `ask`, without retries. Gives up after `timeout` seconds of silence.
+
+        `beside` is called while the daemon works on the answer. It may use the session.
+        """
         payload = encoded(message)
         if names := getattr(message, "packages", ()):
             self.check_packages(names)
-        with self._guarded() as connection:
-            reply = connection.request(verb, payload, timeout)
+        is_beside = False
+        try:
+            with self._guarded() as connection:
+                if beside is not None:  # what it drops goes over another connection, and these may still use it
+                    self._pipeline.drain(connection)
+                pending = connection.begin(verb, payload)
+                if beside is not None:
+                    is_beside = True
+                    with self.aside():
+                        beside()
+                    is_beside = False
+                reply = connection.answer_to(pending, timeout)
+        except BaseException:
+            if is_beside:  # nobody waits for this answer, and neither must the next request, which may be a goodbye
+                self._reconnect()
+            raise
         return answered(reply, answer, deref)
+
+    def _reconnect(self) -> None:
+        with self.lock, contextlib.suppress(JitserverError):
+            self.connect()
 
     def run(
         self,

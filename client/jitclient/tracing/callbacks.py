@@ -1,12 +1,17 @@
 """The callbacks of a program into Python."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
 from typing import Any
 
 from jitclient.codec import values
+from jitclient.codec.pickler import to_bytes
+from jitclient.codec.plain import is_plain
 from jitclient.codec.user_code.code import canonical_code
+from jitclient.codec.user_code.names import MISSING, content_of
 from jitclient.digests import digest
+from jitclient.errors import CaptureError
 
 
 def calls_back(jaxpr: Any) -> bool:
@@ -16,7 +21,27 @@ def calls_back(jaxpr: Any) -> bool:
 
 def looks_at_shardings(jaxpr: Any) -> bool:
     """Whether compiling it calls a function of the user's (`jax.debug.inspect_array_sharding`)."""
-    return any(equation.primitive.name == "inspect_sharding" for equation in _equations(jaxpr, set()))
+    return any(equation.primitive.name == "inspect_sharding" for equation in equations(jaxpr))
+
+
+def functions_of(traced: Any, lowered: Any) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """Return the callbacks of a lowered program, in the order of their positions.
+
+    Raises:
+        CaptureError: this version of JAX keeps them elsewhere.
+    """
+    try:
+        return tuple(compile_arguments(lowered)["host_callbacks"])
+    except (AttributeError, KeyError) as error:
+        if traced.jaxpr.effects or calls_back(traced.jaxpr):
+            raise CaptureError("its callbacks cannot be found in this version of JAX") from error
+        return ()
+
+
+def compile_arguments(lowered: Any) -> dict[str, Any]:
+    """Return the arguments with which JAX compiles a lowered program."""
+    found: dict[str, Any] = lowered._lowering.compile_args
+    return found
 
 
 def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
@@ -34,14 +59,16 @@ def callbacks_for_people(jaxpr: Any) -> str:
 
 
 def _callbacks(jaxpr: Any) -> Iterator[Any]:
-    for equation in _equations(jaxpr, set()):
+    for equation in equations(jaxpr):
         if "callback" in equation.primitive.name or equation.primitive.name in ("debug_print", "inspect_sharding"):
             yield equation
 
 
-def _equations(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+def equations(jaxpr: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """Yield the equations of a jaxpr, and of those inside them, each jaxpr once; `seen` has those that were."""
     import jax
 
+    seen = set() if seen is None else seen
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
@@ -49,7 +76,7 @@ def _equations(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
         yield equation
         for held in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
             if _is_jaxpr(held):
-                yield from _equations(held, seen)
+                yield from equations(held, seen)
 
 
 def _is_jaxpr(value: Any) -> bool:
@@ -59,7 +86,11 @@ def _is_jaxpr(value: Any) -> bool:
 def _identity(equation: Any, ref: values.Ref) -> str:
     if equation.primitive.name == "debug_print":
         return f"debug_print {sorted((name, repr(value)) for name, value in equation.params.items())}"
-    fun = _function_of(equation)
+    return name_of_function(_function_of(equation), ref)
+
+
+def name_of_function(fun: Any, ref: values.Ref) -> str:
+    """Return a name of a function that is equal in all processes for equal functions, as far as it is known."""
     while isinstance(fun, functools.partial) and ref(fun) is None:
         fun = fun.func
     index = ref(fun)
@@ -67,8 +98,20 @@ def _identity(equation: Any, ref: values.Ref) -> str:
         return f"captured {index}"
     code = getattr(fun, "__code__", None)
     if code is not None:
-        return f"code {digest(canonical_code(code).blob, 8).hex()}"
+        held = [_name_of_content(cell, ref) for cell in fun.__closure__ or ()]
+        return f"code {digest(canonical_code(code).blob, 8).hex()} {' '.join(held)}".rstrip()
     return f"{getattr(fun, '__module__', None)}.{_name_of(fun)}"
+
+
+def _name_of_content(cell: CellType, ref: values.Ref) -> str:
+    """Return a name of what a callback's closure holds; what has none is not compared."""
+    value = content_of(cell)
+    index = None if value is MISSING else ref(value)
+    if index is not None:
+        return f"captured {index}"
+    if is_plain(value):
+        return digest(to_bytes(value), 8).hex()
+    return name_of_function(value, ref) if isinstance(value, FunctionType) else type(value).__qualname__
 
 
 def _function_of(equation: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jitclient.local_jax.own_jit import own_jit
-from jitclient.notices.warned import warn
+from jitclient.notices.warned import repeat
 
 Static = tuple[int | str, Any]
 
@@ -65,7 +65,7 @@ class JitOptions:
                 warnings.simplefilter("always")
                 own_jit(fun, **self.given())
             for warning in caught:
-                warn(str(warning.message), warning.category)
+                repeat(str(warning.message), warning.category)
 
     def given(self) -> dict[str, Any]:
         """The options that differ from JAX's defaults."""

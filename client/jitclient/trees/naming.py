@@ -53,7 +53,7 @@ def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
         return "None"
     if kind is StaticLeaf:
         return f"{meta[1]!r}"
-    kept = f"; {meta!r}" if meta and values.is_self_contained(meta) else ""
+    kept = f"; {meta!r}" if values.is_self_contained(meta) and meta else ""  # others may refuse to be true or false
     return f"{kind.__name__}({', '.join(texts)}{kept})"
 
 

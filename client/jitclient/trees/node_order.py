@@ -20,10 +20,14 @@ class NodeOrder(NamedTuple):
     meta: tuple[str, ...] | None
     """That of each value in the metadata, "" if none holds it; None if the metadata is no such tuple."""
 
+    attributes: tuple[str, ...]
+    """All that an instance has, sorted: the class may read any of them when it flattens one."""
+
     @property
     def sorted(self) -> "NodeOrder":
         """The order on the wire."""
-        return NodeOrder(tuple(sorted(self.children)), None if self.meta is None else tuple(sorted(self.meta)))
+        meta = None if self.meta is None else tuple(sorted(self.meta))
+        return NodeOrder(tuple(sorted(self.children)), meta, self.attributes)
 
     def rearranged(self, other: "NodeOrder", meta: Any, children: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
         """Reorders metadata and children from this order to the other one."""
@@ -64,7 +68,7 @@ def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     if order is None or [id(attributes[name]) for name in order.children] != list(map(id, children)):
         return None
     if order.meta is not None and not _holds(attributes, order.meta, meta):
-        return NodeOrder(order.children, None)
+        return NodeOrder(order.children, None, order.attributes)
     return order
 
 
@@ -86,10 +90,10 @@ def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
         return None
     if not all(type(child) is _Named for child in children):
         return None
-    order = tuple(child.name for child in children)
+    order, attributes = tuple(child.name for child in children), tuple(sorted(names))
     if type(meta) is not tuple or not all(item is None or type(item) is _Named for item in meta):
-        return NodeOrder(order, None)
-    return NodeOrder(order, tuple("" if item is None else item.name for item in meta))
+        return NodeOrder(order, None, attributes)
+    return NodeOrder(order, tuple("" if item is None else item.name for item in meta), attributes)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -105,7 +109,7 @@ def of_named_tuple(kind: Any) -> NodeOrder | None:
     kept = meta if type(meta) is tuple else ()
     if len(children) + len(kept) != len(fields) or not all(type(item) is _Named for item in (*children, *kept)):
         raise CaptureError(f"{kind.__qualname__} is a node that computes with its fields")
-    return NodeOrder(tuple(child.name for child in children), tuple(item.name for item in kept))
+    return NodeOrder(tuple(child.name for child in children), tuple(item.name for item in kept), kind._fields)
 
 
 def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:

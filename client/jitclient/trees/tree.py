@@ -178,7 +178,7 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
     if not issubclass(type(kind), type):
         raise ProtocolError(f"a node of a tree has a {type(kind).__qualname__} in place of a class")
     if names is not None:
-        here = node_order.here(kind, frozenset(name for name in (*names.children, *(names.meta or ())) if name))
+        here = node_order.here(kind, frozenset(names.attributes))
         if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
             raise CaptureError(f"{kind.__qualname__} flattens to other attributes in another process")
         meta, children = names.rearranged(here, meta, children)

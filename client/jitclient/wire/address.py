@@ -1,5 +1,6 @@
 """Addresses of daemons: the default ones, and sockets for them."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -270,9 +271,18 @@ def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) ->
             problems.append(str(error))
         else:
             if problems:
-                warnings.warn(f"jitserver uses {found}, as {problems[0]}", RuntimeWarning, stacklevel=2)
+                _notice(f"jitserver uses {found}, as {problems[0]}")
             return found
     raise OSError("; ".join(problems))
+
+
+def _notice(text: str) -> None:
+    """Warn; print it where the program makes warnings errors, as `jitclient.notices.warned` does."""
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except Warning:
+        with contextlib.suppress(Exception):  # stderr may be closed
+            print(f"jitserver: {text}", file=sys.stderr, flush=True)
 
 
 def private_folder(path: Path) -> Path:

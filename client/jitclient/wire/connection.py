@@ -127,18 +127,28 @@ class ClientConnection(WireConnection):
         channel.stream.set_patience(patience)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
-        """Send a verb; return its answer.
+        """Send a verb; return its answer. Raises as `begin` and `answer_to`."""
+        return self.answer_to(self.begin(verb, payload), timeout)
+
+    def begin(self, verb: Verb, payload: bytes) -> Any:
+        """Send a verb; return what `answer_to` waits for.
 
         Raises:
             NotSent: the connection was broken before.
+        """
+        try:
+            return self.async_request(HANDLE_VERB, str(verb), payload)
+        except (EOFError, OSError) as error:
+            raise self._lost(error, NotSent) from error
+
+    def answer_to(self, pending: Any, timeout: float | None = None) -> bytes:
+        """Wait for the answer to a verb.
+
+        Raises:
             DaemonLost: the connection broke.
             DaemonSilent: nothing came for `timeout` seconds (by default the connection's patience).
             ProtocolError: the daemon refused the request.
         """
-        try:
-            pending = self.async_request(HANDLE_VERB, str(verb), payload)
-        except (EOFError, OSError) as error:
-            raise self._lost(error, NotSent) from error
         while not pending._is_ready:  # .ready would serve by itself
             self._serve_within(timeout)
         answer: bytes = pending.value

@@ -70,6 +70,7 @@ class Explained(Message):
     differences: tuple[Difference, ...]  # from the nearest to this one
     refusal: str = ""  # why the daemon cannot make it
     crashes: str = ""  # why it refuses to load it
+    names: tuple[tuple[str, ...], ...] = ()  # lists of names, whose state decides which program it is
 
 
 def encode_parts(parts: list[KeyPart]) -> bytes:

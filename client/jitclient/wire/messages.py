@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 10
+PROTOCOL = 11
 """Compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -42,9 +42,12 @@ class Verb(enum.StrEnum):
     """What a client can ask for, each with its message and answer."""
 
     HELLO = "hello"  # Hello -> Welcome
-    LOOKUP = "lookup"  # Lookup -> Prepared, or nothing if the call key is unknown
+    LOOKUP = "lookup"  # Lookup -> Found
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
+    ORDER_FREE = "order_free"  # Lookup -> bytes: see tracing/evidence.py; nothing if it has no such trace
+    STATE = "state"  # State -> list[str]: the names
+    SETTLE = "settle"  # Settle -> nothing
     INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
     GOODBYE = "goodbye"  # nothing -> nothing: ends the session
@@ -102,31 +105,18 @@ class Attached(Part, frozen=True, tag=1):
 # ---- failures
 
 
-class Frame(Part, frozen=True):
-    """One entry of a traceback, with the client's file names."""
-
-    file: str
-    line: int
-    name: str
-
-
 class Failure(Part, frozen=True, tag=2):
     """An exception as a value. `types` names its classes, most derived first; a class of the user's is an index into
-    the capture. `arguments` and `attributes` rebuild it, as far as they can be sent. `context` is the exception that
-    was being handled; None if that is the cause, or there was none. One that is not final was raised by a trace, which
-    the client may repeat.
+    the capture. `arguments` and `attributes` rebuild it, as far as they can be sent. One that is not final was raised
+    by a trace, which the client may repeat.
     """
 
     types: tuple[Value, ...]
     text: str
     arguments: Value
-    frames: tuple[Frame, ...]
     notes: tuple[str, ...] = ()
     cause: "Failure | None" = None
     attributes: tuple[tuple[str, Value], ...] = ()
-    context: "Failure | None" = None
-    is_alone: bool = False
-    """Whether the context is suppressed, by `raise ... from`."""
     is_final: bool = True
 
 
@@ -171,7 +161,7 @@ class Welcome(Message):
 
 class Signature(Message):
     """What jit specialises on: the tree of the arguments without static ones, the specs of its leaves, and the static
-    values by position or name. `libraries` is the state of libraries that the caller has set: module, path, value.
+    values by position or name.
     """
 
     tree: Value
@@ -181,12 +171,19 @@ class Signature(Message):
     options: tuple[tuple[str, Value], ...]
     context: tuple[tuple[str, Value], ...]
     shardings: JitShardings | None = None
-    libraries: tuple[tuple[str, str, Value], ...] = ()
+
+
+class Manifest(Part, frozen=True):
+    """What a trace read outside of its capture: the names, and one digest of what they held."""
+
+    names: tuple[str, ...] = ()
+    state: bytes = b""
 
 
 class Lookup(Message):
     """Ask for a program by its key. `packages` are those that the capture refers to; `locations` are the current places
-    of its code in the client's files, which are not part of the key.
+    of its code in the client's files, which are not part of the key. `manifests` has the state of this process for the
+    names that the daemon asked for. A program that is `unverified` was compared with no trace of its client's.
     """
 
     capture_key: str
@@ -194,6 +191,8 @@ class Lookup(Message):
     packages: tuple[str, ...]
     signature: Signature
     locations: bytes = b""
+    manifests: tuple[Manifest, ...] = ()
+    unverified: bool = False
 
 
 class Upload(Message):
@@ -214,7 +213,7 @@ class Traced(Message):
 
 class Prepare(Message):
     """Compile the program of a lookup from the uploaded capture or, if it is `traced`, from the uploaded program.
-    `verify` asks for the lowered text, to compare with a trace in the client.
+    Without a `manifest`, no other process finds the program before a Settle.
     """
 
     lookup: Lookup
@@ -222,14 +221,41 @@ class Prepare(Message):
     where: str  # file and line of the function, for people
     traced: Traced | None = None
     parts: bytes = b""  # the parts of the key, for people: see explaining.py
-    verify: bool = False
+    manifest: Manifest | None = None
 
 
-class Verified(Message):
-    """The text of a lowered program, and the functions that it calls back."""
+class Settle(Message):
+    """The client's own trace agreed with the prepared program: processes with this manifest find it from now on. Or, if
+    there is a reason `why` not, functions with this manifest are traced in each process. `state` has the digest of each
+    name of the manifest; `order_free` that of the trace, if only the order differed.
+    """
 
-    text: str
-    callbacks: tuple[str, ...]
+    lookup: Lookup
+    name: str
+    manifest: Manifest
+    why: str = ""
+    state: tuple[bytes, ...] = ()
+    order_free: bytes = b""
+
+
+class State(Message):
+    """The digests of names in the client. Ask which of them differ in the daemon, and so may explain why the two trace
+    different programs.
+    """
+
+    names: tuple[str, ...]
+    state: tuple[bytes, ...]
+
+
+class Evidence(Part, frozen=True):
+    """What a trace made, to compare it with another trace of the function: the digest of the lowered text and of the
+    callbacks; and these, unless they are long.
+    """
+
+    digest: bytes = b""
+    text: str = ""
+    callbacks: tuple[str, ...] = ()
+    order_free: bytes = b""  # the digest without the order, if only that differed from the trace of the client
 
 
 class Slot(Part, frozen=True):
@@ -237,24 +263,6 @@ class Slot(Part, frozen=True):
 
     results: tuple[Spec, ...]
     takes_token: bool = False
-
-
-class Warned(Part, frozen=True):
-    """A warning: its class and text."""
-
-    category: Value
-    text: str
-
-
-class Escape(Part, frozen=True):
-    """A traced value that the function stored in an object of its capture: the object's number in the capture, the
-    attribute or key, and the tree of the value. Leaves that are not arrays have the spec of some array.
-    """
-
-    holder: int
-    name: str
-    tree: Value
-    leaves: tuple[Spec, ...]
 
 
 class Prepared(Message):
@@ -269,16 +277,20 @@ class Prepared(Message):
     donated: tuple[int, ...]  # positions among the leaves
     may_raise: bool
     seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile"; empty for a hit
-    warnings: tuple[Warned, ...] = ()  # of its trace and compilation, whenever that was
-    verified: Verified | None = None  # if it was compiled now, and the Prepare asked for it
-    escapes: tuple[Escape, ...] = ()  # from its trace
+    evidence: Evidence = Evidence()  # of the trace that it was made from
     made: bytes = b""
     slots: tuple[Slot, ...] = ()
     callbacks: bytes = b""
-    printed: tuple[tuple[str, str], ...] = ()  # by its trace: names of streams, and texts
     has_effects: bool = False  # so that it must not run twice
     level: str = "made"  # or where it was found: in "memory", or on the "disk"
     saved: float = 0.0  # seconds, by finding it
+
+
+class Found(Message):
+    """The answer to a Lookup: a program; or lists of names, whose state decides which one it is; or neither."""
+
+    prepared: Prepared | None = None
+    names: tuple[tuple[str, ...], ...] = ()
 
 
 class Inspect(Message):
@@ -434,6 +446,8 @@ class EntryInfo(Message):
     disk_bytes: int = 0  # 0: not on disk
     in_memory: bool = False
     slowest: float = 0.0  # seconds of a call, on the last daemon that made more than one; 0: unknown
+    base: str = ""  # the call key without the manifest
+    names: tuple[str, ...] = ()  # in the manifest
 
 
 class Listed(Message):

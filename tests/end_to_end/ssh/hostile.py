@@ -33,7 +33,7 @@ def request(arguments: Any) -> bytes:
 def failure(kind: str) -> bytes:
     module, _, name = kind.rpartition(".")
     named = to_bytes(Reduced("named", (module, name)))
-    return FAILED + encode(Failure((named,), "text", to_bytes(("touch /tmp/hostile",)), ()))
+    return FAILED + encode(Failure((named,), "text", to_bytes(("touch /tmp/hostile",))))
 
 
 ANSWERS = {

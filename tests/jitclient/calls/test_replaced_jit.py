@@ -1,4 +1,4 @@
-"""Programs that assign `jax.jit = jitclient.jit`."""
+"""Programs that assign `jax.jit = jitclient.jit`, and its counterparts of flax and equinox likewise."""
 
 PROGRAM = """
     import json
@@ -35,3 +35,62 @@ def test_calls_on_the_daemon_inside_transformations_and_in_this_process_end(new_
     with new_daemon(address):
         found = run_script(PROGRAM, env=environment)
     assert found == [6.0, 24.0, [0.0, 2.0, 4.0], 3.0, 2.0, "RemoteFunction"]
+
+
+LIBRARIES = """
+    import json
+    import jax
+    import jitclient
+
+    jax.jit = jitclient.jit
+
+    import equinox as eqx
+    import jax.numpy as jnp
+    from flax import nnx
+
+    nnx.jit = jitclient.nnx.jit
+    eqx.filter_jit = jitclient.eqx.filter_jit
+
+    class Counter(nnx.Module):
+        def __init__(self):
+            self.n = nnx.Variable(jnp.zeros(()))
+
+        @nnx.jit
+        def __call__(self, x):
+            self.n[...] += 1
+            return x * 2
+
+    @nnx.jit
+    def step(counter, x):
+        return counter(x) + 1
+
+    class Scale(eqx.Module):
+        factor: jax.Array
+
+        @eqx.filter_jit
+        def __call__(self, x):
+            return self.factor * x
+
+    @eqx.filter_jit
+    def twice(scale, x):
+        return scale(x) + eqx.filter_jit(scale)(x)
+
+    counter, scale = Counter(), Scale(jnp.float32(5))
+    print(json.dumps([
+        float(step(counter, 3.0)),
+        float(counter(3.0)),
+        float(counter.n[...]),
+        float(nnx.grad(lambda counter, x: step(counter, x), argnums=1)(counter, 3.0)),
+        float(scale(2.0)),
+        float(twice(scale, 2.0)),
+        float(eqx.filter_grad(lambda scale: twice(scale, 2.0))(scale).factor),
+        nnx.jit(lambda counter: counter.n[...] * 1).__class__.__name__,
+    ]))
+"""
+
+
+def test_counterparts_of_libraries_may_take_the_places_of_theirs(new_daemon, short_path, run_script):
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address):
+        found = run_script(LIBRARIES, env={"JITSERVER_ADDRESS": address})
+    assert found == [7.0, 6.0, 2.0, 2.0, 10.0, 20.0, 4.0, "Jitted"]

@@ -2,10 +2,12 @@
 
 import copy
 import functools
+import os
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import jax
 import pytest
 
@@ -59,6 +61,37 @@ def test_copies_and_pickles_compute_the_same(jit: Callable[..., Any]) -> None:
     jitted = used_in_a_trace(jit(square))
     for twin in (copy.copy(jitted), copy.deepcopy([jitted])[0], pickle.loads(pickle.dumps(jitted))):
         assert float(twin(3.0)) == 9
+
+
+@jits
+def test_a_pickle_of_a_jitted_function_is_one_and_finds_its_program(
+    jit: Callable[..., Any], counts: Callable[..., dict[str, Any]]
+) -> None:
+    factor = 13
+
+    def times(x: Any) -> Any:
+        return x * factor
+
+    jitted = jit(times)
+    assert float(jitted(2.0)) == 26
+    before = counts()["compiles"]
+    back = cloudpickle.loads(cloudpickle.dumps(jitted))
+    assert type(back) is type(jitted)
+    assert jitclient.function_key(back) == jitclient.function_key(jitted)
+    assert float(back(2.0)) == 26
+    assert counts()["compiles"] == before
+
+
+@jits
+def test_a_pickle_keeps_the_declared_inputs(jit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(x: Any) -> Any:
+        return x * float(os.environ["SCALE_OF_PICKLES"])
+
+    monkeypatch.setenv("SCALE_OF_PICKLES", "2")
+    jitted = jit(scaled, deps=["SCALE_OF_PICKLES"])
+    back = cloudpickle.loads(cloudpickle.dumps(jitted))
+    assert jitclient.function_key(back) == jitclient.function_key(jitted)
+    assert pickle.dumps(back.__reduce__()[1][1:]) == pickle.dumps(jitted.__reduce__()[1][1:])
 
 
 class Fields:

@@ -103,8 +103,19 @@ def of_each_kind(axes, slow=()):
     ]
 
 
-STABLE_PAIRS = of_each_kind(TOGETHER, slow=STABLE)
-STABLE_PARTS = of_each_kind(["elsewhere"], slow=[axis for axis in STABLE if axis not in WITH_OTHER_NAMES])
+CHANGED_BY_A_RUN = ("lru_cached",)
+"""Kinds that a run leaves with another capture: what a cache holds decides what the function gives."""
+
+
+def unless_a_run_changes_it(pairs):
+    runs_first = {name for name, axis in AXES.items() if "--run-first" in axis.get("flags", ())}
+    return [pair for pair in pairs if not (pair.values[0] in CHANGED_BY_A_RUN and pair.values[1] in runs_first)]
+
+
+STABLE_PAIRS = unless_a_run_changes_it(of_each_kind(TOGETHER, slow=STABLE))
+STABLE_PARTS = unless_a_run_changes_it(
+    of_each_kind(["elsewhere"], slow=[axis for axis in STABLE if axis not in WITH_OTHER_NAMES])
+)
 EDITED_PAIRS = [
     *of_each_kind(ONE_EDIT),
     *[
@@ -194,6 +205,11 @@ def key_of(report, kind):
 @pytest.mark.parametrize(("kind", "axis"), STABLE_PAIRS)
 def test_key_is_stable(first, reports, kind, axis):
     assert key_of(reports[axis], kind) == key_of(first, kind)
+
+
+@pytest.mark.parametrize(("kind", "axis"), [(kind, "elsewhere") for kind in CHANGED_BY_A_RUN])
+def test_key_changes_with_what_a_cache_holds(first, reports, kind, axis):
+    assert key_of(reports[axis], kind) != key_of(first, kind)
 
 
 @pytest.mark.parametrize(("kind", "axis"), EDITED_PAIRS)

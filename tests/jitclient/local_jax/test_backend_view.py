@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from jax import default_backend, devices
 
-from jitclient.calls.client_trace import trace
-from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.own_trace import OwnTrace
 from jitclient.local_jax import backend_view
-from jitclient.tracing.options import JitOptions
-from jitclient.trees import tree
 from jitclient.wire.messages import DeviceInfo, Spec
 
 GPUS = [DeviceInfo("a large one", "gpu", 1 << 30), DeviceInfo("a large one", "gpu", 1 << 30)]
@@ -63,15 +60,16 @@ def test_the_program_is_made_for_the_daemon():
     def scaled(x):
         return x * (3.0 if jax.default_backend() == "gpu" else 5.0) + jnp.sum(jnp.eye(2))
 
-    shape = tree.flatten(((np.float32(1),), {}))[1]
-    wanted = Specialisation(scaled, "scaled", JitOptions(), None, shape, (Spec((), "float32"),), (), ())
-    for_gpu = trace(wanted, "cuda", GPUS).program
-    for_cpu = trace(wanted, "cpu", [DeviceInfo("cpu", "cpu", None)]).program
-    assert "3.000000e+00" in _text(for_gpu)
-    assert "5.000000e+00" in _text(for_cpu)
+    assert "3.000000e+00" in _text(scaled, "cuda", GPUS)
+    assert "5.000000e+00" in _text(scaled, "cpu", [DeviceInfo("cpu", "cpu", None)])
 
 
-def _text(program: bytes) -> str:
+def _text(fun, platform, infos):
     from jax import export
 
-    return str(export.deserialize(bytearray(program)).mlir_module())
+    arguments = (np.float32(1),), {}
+    own = OwnTrace(
+        lambda: jax.jit(lambda x: fun(x)), lambda: arguments, arguments, arguments[0], (Spec((), "float32"),)
+    )
+    own.run(platform, infos, None)
+    return str(export.deserialize(bytearray(own.exported("scaled").program)).mlir_module())

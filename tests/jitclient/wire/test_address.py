@@ -186,6 +186,16 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
         assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
 
 
+def test_that_another_folder_is_used_is_no_error(
+    own_temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = own_temporary / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"  # warnings are errors in tests
+    assert "too long for a socket" in capsys.readouterr().err
+
+
 def test_a_private_folder_is_private(short_path: Path) -> None:
     folder = short_path / "a" / "b"
     private_folder(folder)

@@ -11,6 +11,7 @@ import pytest
 from jax.experimental import io_callback
 
 from jitclient.errors import CaptureError
+from jitclient.tracing.callbacks import functions_of
 from jitclient.wire.messages import Slot, Spec
 from jitserver.engine import callbacks, executables
 from jitserver.engine.callbacks import Executables
@@ -23,7 +24,7 @@ def lowered(function: Callable[..., Any], *arguments: Any) -> tuple[tuple[Slot, 
     """The slots of a function's callbacks, and its program."""
     traced = jax.jit(lambda *args: function(*args)).trace(*arguments)  # JAX caches what it lowers, by function
     program = traced.lower()
-    return tuple(map(callbacks.slot_of, callbacks.functions_of(traced, program))), program
+    return tuple(map(callbacks.slot_of, functions_of(traced, program))), program
 
 
 def asks(x: Any) -> Any:

@@ -72,10 +72,8 @@ class Daemon:
         program = Program(
             run=run,
             tree=b"",
-            loaded=None,
             seconds={},
             code_bytes=0,
-            warnings=(),
             **{"specs": specs, "results": tuple(map(spec_of_aval, jax.tree.leaves(traced.out_avals))), **given},
         )
         info = SimpleNamespace(label="f(f32[8])", slowest=slowest)

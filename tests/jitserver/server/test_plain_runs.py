@@ -47,10 +47,8 @@ def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> 
         specs=tuple(specs),
         results=tuple(results),
         tree=b"",
-        loaded=None,
         seconds={},
         code_bytes=0,
-        warnings=(),
         **given,
     )
 
@@ -110,7 +108,7 @@ class Daemon:
         self.order.take_over(self)
         for number, each in enumerate(made or programs()):
             info = SimpleNamespace(key=str(number), label=f"program {number}")
-            self.session.lease(SimpleNamespace(key=str(number), program=each, info=info, holders=set()), b"")  # type: ignore[arg-type]
+            self.session.lease(SimpleNamespace(key=str(number), program=each, info=info, holders=set()))  # type: ignore[arg-type]
         self.number = 0
 
     def plainly(self, run: Run) -> tuple[bytes, list[bytes]] | None:

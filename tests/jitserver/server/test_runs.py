@@ -57,10 +57,8 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
         donated=(),
         may_raise=False,
         settings=(),
-        loaded=None,
         seconds={},
         code_bytes=0,
-        warnings=(),
     )
     session, lent = Session(0, ArrayBudget()), Lent(Pool(1 << 20))
     session.executables.append(SimpleNamespace(program=program, holders=set()))  # type: ignore[arg-type]

@@ -12,11 +12,25 @@ import msgspec
 import pytest
 
 from jitclient.codec.capture import capture
-from jitclient.errors import ArrayBudgetExceeded, DaemonUnavailable
+from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable
 from jitclient.sessions.failures import to_exception
 from jitclient.trees import tree
 from jitclient.wire.explaining import Explain, Explained, encode_parts
-from jitclient.wire.messages import FAILED, OK, PROTOCOL, Failure, Hello, Lookup, Prepare, Prepared, Signature, Upload
+from jitclient.wire.messages import (
+    FAILED,
+    OK,
+    PROTOCOL,
+    Failure,
+    Found,
+    Hello,
+    Lookup,
+    Manifest,
+    Prepare,
+    Prepared,
+    Settle,
+    Signature,
+    Upload,
+)
 from jitserver.arrays.budget import ArrayBudget
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
@@ -53,9 +67,9 @@ class Client:
         self.keys = 0
         made = keys.CallKey
 
-        def counted(text: str, rows: Mapping[str, bytes]) -> keys.CallKey:
+        def counted(text: str, rows: Mapping[str, bytes], base: str) -> keys.CallKey:
             self.keys += 1
-            return made(text, rows)
+            return made(text, rows, base)
 
         monkeypatch.setattr(keys, "CallKey", counted)
 
@@ -75,22 +89,68 @@ class Client:
         made: Prepared = self.ask("prepare", PREPARE, Prepared)
         return made
 
+    def find(self, lookup: Lookup = LOOKUP) -> Prepared | None:
+        found: Found = self.ask("lookup", lookup, Found)
+        assert not found.names
+        return found.prepared
+
+    def settle(self, why: str = "") -> None:
+        self.ask("settle", Settle(LOOKUP, "function", Manifest(), why), None)
+
 
 def test_each_verb_computes_the_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(tmp_path, monkeypatch)
-    assert first.ask("lookup", LOOKUP, Prepared | None) is None
+    assert first.find() is None
     assert first.keys == 1
     first.prepare()
     assert first.keys == 1
-    assert first.ask("lookup", LOOKUP, Prepared | None) is not None
+    first.settle()
+    assert first.keys == 1
+    assert first.find() is not None
     assert first.keys == 1
     assert first.ask("explain", Explain(LOOKUP, "function", encode_parts([])), Explained).found is not None
     assert first.keys == 1
     assert first.engine.cache.close(60)
     following = Client(tmp_path, monkeypatch)
-    assert following.ask("lookup", LOOKUP, Prepared | None) is not None
+    assert following.find() is not None
     assert following.keys == 1
     assert following.engine.counters.restores == 1
+
+
+def test_nobody_finds_a_program_before_its_client_has_agreed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(tmp_path, monkeypatch)
+    client.prepare()
+    assert client.find() is None
+    assert not client.engine.cache.infos()
+    client.prepare()  # as another process does meanwhile: it gets the same candidate, to compare it itself
+    assert client.engine.counters.traces == 1
+    client.settle()
+    assert client.find() is not None
+    assert client.engine.cache.close(60)
+    assert Client(tmp_path, monkeypatch).find() is not None
+
+
+def test_a_program_with_which_no_client_agreed_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path, monkeypatch)
+    client.prepare()
+    client.settle("its trace changes what it captures")
+    refused = client.refused("lookup", LOOKUP)
+    assert isinstance(refused, CaptureError)
+    assert str(refused) == "its trace changes what it captures"
+    assert not client.engine.cache.infos()
+
+
+def test_what_was_not_compared_is_found_by_those_alone_who_compare_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, unverified = Client(tmp_path, monkeypatch), msgspec.structs.replace(LOOKUP, unverified=True)
+    client.ask("upload", Upload(CAPTURED.key, 0, CAPTURED.payload), None)
+    request = msgspec.structs.replace(PREPARE, lookup=unverified, manifest=Manifest())
+    assert not client.ask("prepare", request, Prepared).evidence.digest
+    assert client.find(unverified) is not None
+    assert client.find() is None
 
 
 def test_a_session_begins_only_on_a_thread_on_which_jax_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +169,7 @@ def test_a_session_begins_only_on_a_thread_on_which_jax_works(tmp_path: Path, mo
 def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(tmp_path, monkeypatch)
     first.prepare()
+    first.settle()
     [info] = first.engine.cache.infos()
     assert first.engine.cache.close(60)
     store = Store(tmp_path, 1 << 30)
@@ -117,7 +178,7 @@ def test_what_the_disk_cannot_make_again_its_client_does(tmp_path: Path, monkeyp
     store.put(dataclasses.replace(stored, request=b"none"), b"", b"")
     store.close()
     following = Client(tmp_path, monkeypatch)
-    assert following.ask("lookup", LOOKUP, Prepared | None) is None
+    assert following.find() is None
     following.prepare()
     assert following.engine.counters.traces == 1
 

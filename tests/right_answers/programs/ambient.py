@@ -518,7 +518,6 @@ WARM = [
     "case_builtin_replaced",
     "case_builtin_array",
     "case_builtin_in_a_body",
-    "case_raises_name_error",
     "case_replaced_arguments",
     "case_warm_warning",
     "case_warm_log",
@@ -527,5 +526,4 @@ WARM = [
     "case_warm_seeded",
     "case_warm_digest",
     "case_warm_standard_library",
-    "case_warm_caches",
 ]

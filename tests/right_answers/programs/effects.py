@@ -542,6 +542,7 @@ def case_keys_and_results_that_are_handles(jit):
 
 
 LOCAL = ["case_a_look_at_shardings"]
+SAID = ["case_a_print_in_the_body"]
 WARM = [
     "case_a_method_of_a_static_argument",
     "case_stages",
@@ -552,7 +553,6 @@ WARM = [
     "case_prints_under_cond_while_and_vmap",
     "case_prints_of_a_gradient",
     "case_prints_with_numpys_options",
-    "case_a_print_in_the_body",
     "case_a_live_list",
     "case_objects_with_state",
     "case_objects_of_this_process_alone",

@@ -19,10 +19,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from numpyro.distributions import biject_to, constraints
 
+SET = ["case_assertions_that_are_off", "case_the_configuration_of_flax"]
 WARM = [
-    "case_the_configuration_of_flax",
     "case_a_setting_is_part_of_the_program",
-    "case_assertions_that_are_off",
     "case_a_jitted_method_of_a_linen_module",
 ]
 

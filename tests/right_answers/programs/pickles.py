@@ -627,7 +627,6 @@ WARM = [
     "case_tuple_that_reverses",
     "case_fraction_with_an_attribute",
     "case_registered_reducer_that_forgets",
-    "case_path_subclass",
     "case_filled_random_property",
     "case_filled_property_is_older_than_its_inputs",
     "case_filled_property_that_counts",

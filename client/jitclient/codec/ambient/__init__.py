@@ -2,6 +2,6 @@
 
 - recognised by object: `inputs.py`, from the lists in `known_inputs.py`; what stands in its place: `traps.py`
 - read while something runs, such as files: `world.py`
-- state of the process: `process_state.py`; state that libraries keep in their modules: `library_state.py`
+- state of the process: `process_state.py`
 - what the program changed of what is installed: `patches.py`, `registries.py`
 """

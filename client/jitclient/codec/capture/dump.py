@@ -7,7 +7,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from jitclient.codec.ambient.patches import refuse_patches
-from jitclient.codec.capture.objects import Holders, Numbering
+from jitclient.codec.capture.objects import Numbering
 from jitclient.codec.graph.failures import raise_needed
 from jitclient.codec.graph.nodes import Node, Value
 from jitclient.codec.graph.schedule import Schedule, Step, order_sets
@@ -40,12 +40,10 @@ class Capture(Numbering):
     Attributes:
         payload: what is digested, and what is loaded.
         key: the digest of the payload, in hex.
-        locations: file names, lines and local names, for tracebacks; no part of the key.
+        locations: file names, lines and local names, for people; no part of the key.
         packages: the installed packages that the capture refers to, by import name, sorted.
         unchanged: whether nothing that the capture went through has been rebound since.
         set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
-        holders: what can keep a value of a trace.
-        has_opaque: whether it holds what only a trace in some process knows, so that no daemon can make it.
         ambient: what the function reads from outside Python's objects, where that was allowed; None if nothing.
     """
 
@@ -65,13 +63,12 @@ class Capture(Numbering):
         self.watch = walker.watch
         self.unchanged: Callable[[], bool] = walker.watch.unchanged
         self.set_order = set_order(list(roots))
-        self.holders = Holders(made)
+        self._instances = [node.obj for node in made if node.op in ("new", "bare")]
         self.ambient = ambient
-        self.has_opaque = walker.has_opaque
 
     def is_current(self) -> bool:
         """Whether a new trace of the function would be one of this capture."""
-        return self.unchanged() and not self.watch.met_tracer and not self.holders.any_attribute(holds_tracer)
+        return self.unchanged() and not self.watch.met_tracer and not any(map(_has_tracer, self._instances))
 
     def made_at(self, number: int) -> Any:
         """A captured object by the number that a load gives it; LookupError if it has no identity that counts."""
@@ -112,6 +109,10 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         raise
     except Exception as error:  # whatever it is, the function still runs without a daemon
         raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
+
+
+def _has_tracer(instance: Any) -> bool:
+    return any(map(holds_tracer, list(getattr(instance, "__dict__", {}).values())))
 
 
 def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[Value]]]:

@@ -1,6 +1,6 @@
 """The daemon's half: run a capture's program in a private namespace."""
 
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
 from jitclient.codec.capture.objects import Numbering
@@ -8,21 +8,26 @@ from jitclient.codec.steps.builder import Builder
 from jitclient.codec.steps.format import LOCATED, NAMEABLE, SHARED
 from jitclient.codec.steps.sharing import loading
 from jitclient.codec.unpickler import from_bytes
-from jitclient.codec.user_code.frames import Frame, Places
+from jitclient.codec.user_code.bytecode import nested
 from jitclient.errors import CaptureError, Incompatible
 
 
 class Loaded(Numbering):
     """A capture made anew: its function, its extras, and every object that was `made` for it, with its step."""
 
-    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...], codes: list[Any]) -> None:
+    def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...]) -> None:
         self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
         super().__init__(extras, [obj for op, obj in self.made if op in NAMEABLE])
         self.fn = fn
         self.extras = extras
         self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
         self._groups = builder.plan.groups
-        self._places = Places([obj for op, obj in self.made if op in LOCATED], codes)
+        located = [obj for op, obj in self.made if op in LOCATED]
+        self._places = {
+            id(code): (code, number, part)
+            for number, owner in enumerate(located)
+            for part, code in enumerate(nested(getattr(owner, "__code__", owner)))
+        }
 
     def number_of(self, obj: object) -> int | None:
         """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""
@@ -30,18 +35,8 @@ class Loaded(Numbering):
 
     def place_of(self, code: CodeType) -> tuple[int, int] | None:
         """Which piece of the capture's code holds a code object, and its number there; `Capture.code_at` finds it."""
-        return self._places.of(code)
-
-    def user_frames(self, tb: TracebackType | None, locations: bytes = b"") -> list[Frame]:
-        """The frames of a traceback that belong to captured code, outermost first.
-
-        `locations` say where the code is in the caller's files now; if empty, it is where it was when it was loaded.
-        """
-        return self._places.frames(tb, _codes(locations) if locations else None)
-
-    def user_text(self, text: str, locations: bytes = b"") -> str:
-        """A text that quotes tracebacks, with the places of captured code as the caller's files have them now."""
-        return self._places.text(text, _codes(locations)) if locations else text
+        found = self._places.get(id(code))
+        return None if found is None else found[1:]
 
 
 def load(payload: bytes, locations: bytes = b"") -> Loaded:
@@ -52,18 +47,13 @@ def load(payload: bytes, locations: bytes = b"") -> Loaded:
         Incompatible: it refers to more devices than there are.
     """
     try:
-        codes = _codes(locations) if locations else []
+        codes, _ = from_bytes(locations) if locations else ((), ())
         with loading:
-            builder = Builder(payload, codes)
+            builder = Builder(payload, list(codes))
             fn, extras = builder.run()
             builder.plan.publish(builder.objects)
-        return Loaded(builder, fn, tuple(extras), codes)
+        return Loaded(builder, fn, tuple(extras))
     except (CaptureError, Incompatible):
         raise
     except Exception as error:
         raise CaptureError(f"the capture cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-def _codes(locations: bytes) -> list[Any]:
-    codes, _ = from_bytes(locations)
-    return list(codes)

@@ -1,14 +1,9 @@
-"""Objects of a capture by number: those that both sides can name, and those that can keep a value of a trace."""
+"""Objects of a capture by number: those that both sides can name."""
 
-from collections.abc import Callable, Iterable
-from types import CellType
 from typing import Any
 
-from jitclient.codec.graph.nodes import Node
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
-
-_HOLDING = ("namespace", "cell", "new", "bare")
 
 
 class Numbering:
@@ -38,25 +33,3 @@ class Numbering:
 
 def _key(obj: Any) -> int | bytes:
     return to_bytes(obj) if is_plain(obj) else id(obj)
-
-
-class Holders:
-    """What traced code can keep a value in: globals, variables of closures, attributes of instances."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._objects: dict[int | None, Any] = {node.index: node.obj for node in nodes if node.op in _HOLDING}
-
-    def put(self, number: int, name: str, value: Any) -> None:
-        """Has one of the objects keep a value: under a name, if it is no cell."""
-        holder = self._objects[number]
-        if isinstance(holder, CellType):
-            holder.cell_contents = value
-        elif isinstance(holder, dict):
-            holder[name] = value
-        elif hasattr(holder, "__dict__"):
-            vars(holder)[name] = value
-
-    def any_attribute(self, condition: Callable[[Any], bool]) -> bool:
-        """Whether a value that an instance holds now is so."""
-        instances = [obj for obj in self._objects.values() if not isinstance(obj, (CellType, dict))]
-        return any(condition(value) for obj in instances for value in list(getattr(obj, "__dict__", {}).values()))

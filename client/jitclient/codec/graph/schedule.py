@@ -12,7 +12,7 @@ from jitclient.codec.graph.nodes import Fill, Node, Value, fingerprint, nodes_in
 from jitclient.codec.pickler import to_bytes
 from jitclient.errors import CaptureError
 
-_RUN_CODE = frozenset({"call", "new", "jit", "partial", "frozenset", "treedef"})
+_RUN_CODE = frozenset({"call", "cached", "new", "jit", "partial", "frozenset", "treedef"})
 _FILLS_RUN_CODE = frozenset({"add", "append", "call_on", "call_setter", "register", "set_items", "setstate"})
 _ATTRIBUTES_OF_CLASS = 4  # where a class step keeps its namespace
 

@@ -70,7 +70,6 @@ class Walker:
         self.unordered: list[Node] = []
         self.patches: set[Home] = set()  # names of installed modules whose value travels
         self.packages: set[str] = set()
-        self.has_opaque = False
         self.caches: set[int] = set()
         self.keyed_by_address: set[int] = set()  # what an installed class keeps to itself: maybe a cache, by `id`
         self.room = 1_000_000  # how much may be looked after while copies are made

@@ -132,7 +132,14 @@ def describer_of_jax(obj: Any) -> Describer | None:
         return _array_of_jax
     if isinstance(obj, jax.Device):
         return _device
+    if type(obj).__module__ == "jaxlib._jax" and type(obj).__name__ == "Traceback":
+        return _traceback
     return {"PjitFunction": _jitted, "PyTreeDef": _tree}.get(type(obj).__name__)
+
+
+def _traceback(walker: Walker, traceback: Any) -> Value:
+    """JAX's own form of a traceback says where something was made, which is no part of what it is."""
+    return Node("traceback", traceback, [])
 
 
 def jit_options(info: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
 from jitclient.codec.reducers.body_imports import add_imports
 from jitclient.codec.reducers.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
+from jitclient.codec.reducers.shard_maps import noted_later
 from jitclient.codec.user_code.bytecode import Refs, refs_of
 from jitclient.codec.user_code.handed_over import HandedOver, handed_over
 from jitclient.codec.user_code.libraries import lasting_names
@@ -31,7 +32,13 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     else:
         walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
         walker.uses_package(str(home))
-    closure = [(_held_by_client if name in handed.free else _cell)(walker, cell, name) for name, cell in cells]
+    later = noted_later(func)
+    closure = [
+        _held_by_client(walker, cell, name)
+        if name in handed.free
+        else _cell(walker, cell, name, later.get(name, MISSING))
+        for name, cell in cells
+    ]
     refs = refs_of(func.__code__)
     rebinds = refs.writes_globals or refs.writes_cells or refs.dynamic
     node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
@@ -85,11 +92,11 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell(walker: Walker, cell: CellType, name: str) -> Value:
+def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Value:
     node = walker.value(cell)
     if isinstance(node, Node) and (not node.fills or is_of_client(node.fills[0].args[0])):
         node.fills.clear()
-        content = content_of(cell)
+        content = content_of(cell) if later is MISSING else later
         if content is not MISSING:
             walker.watch.cell(cell)
             node.fill("set_cell", walker.value(content), label=f"closure {name}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from jitclient.codec.ambient.inputs import noted_reads
 from jitclient.codec.ambient.world import watch
+from jitclient.codec.graph.canonical import canonical
 from jitclient.codec.graph.nodes import type_name
-from jitclient.codec.graph.schedule import fingerprint_of, order_sets
 from jitclient.codec.graph.walker import Walker
 from jitclient.codec.pickler import to_bytes
 from jitclient.codec.plain import is_plain
@@ -232,16 +232,5 @@ def _same(walker: Walker, one: Any, other: Any, pair: tuple[Any, Any]) -> bool:
         return len(one) == len(other) and all(_same(walker, *both, pair) for both in zip(one, other, strict=True))
     if type(one) is dict:
         return _same(walker, list(one.items()), list(other.items()), pair)
-    bytes_of_one = _canonical(walker, one)
-    return bytes_of_one is not None and bytes_of_one == _canonical(walker, other)
-
-
-def _canonical(walker: Walker, value: Any) -> bytes | None:
-    """What a capture would hold for a value; None if it cannot be captured."""
-    alone = Walker(walker.options)
-    found = alone.value(value)
-    alone.run()
-    if alone.failed:
-        return None
-    order_sets(alone.unordered)
-    return fingerprint_of(found)
+    bytes_of_one = canonical(walker.options, one)
+    return bytes_of_one is not None and bytes_of_one == canonical(walker.options, other)

@@ -15,9 +15,12 @@ from typing import Any
 
 import cloudpickle
 
+from jitclient.codec.graph.canonical import canonical
 from jitclient.codec.graph.nodes import Node, Value, type_name
 from jitclient.codec.graph.walker import Walker, describes, describes_as
 from jitclient.codec.plain import Reduced
+from jitclient.codec.user_code.installed import is_user_module
+from jitclient.digests import digest
 from jitclient.errors import CaptureError
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -100,11 +103,50 @@ def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
     node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
 
 
-@describes_as("call", functools._lru_cache_wrapper, by_name=True)
+@describes_as("cached", functools._lru_cache_wrapper, by_name=True)
 def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
+    """A function with a cache: made anew with an empty one, but what the cache holds decides what it returns."""
     parameters = cached.cache_parameters()
     maker = Node("call", None, [walker.value(functools.lru_cache), (parameters["maxsize"], parameters["typed"])])
-    node.args = [maker, (walker.value(cached.__wrapped__),)]
+    node.args = [maker, (walker.value(cached.__wrapped__),), _digest_of_results(walker, cached)]
+
+
+_describing: list[Any] = []
+"""Caches whose results are being described: a result may lead back to the cache."""
+
+
+def _digest_of_results(walker: Walker, cached: Any) -> bytes:
+    """Return a digest of the arguments and results in a cache, whatever their order; empty if there are none."""
+    is_of_user = is_user_module(cached.__wrapped__.__module__)  # a package's caches are the package's business
+    if not (is_of_user and cached.cache_info().currsize) or any(cached is other for other in _describing):
+        return b""
+    _describing.append(cached)
+    try:
+        found = [canonical(walker.options, pair) for pair in _results_in(cached)]
+    finally:
+        _describing.pop()
+    if None in found:
+        raise CaptureError(f"the cache of {cached.__qualname__} holds what cannot be captured")
+    return digest(b"".join(sorted(filter(None, found))))
+
+
+def _results_in(cached: Any) -> list[tuple[Any, Any]]:
+    """Return what a cache holds: the key that Python makes of the arguments, and the result."""
+    held = gc.get_referents(cached)
+    by_key: dict[Any, Any] = next(each for each in held if type(each) is dict)
+    found = []
+    for key, result in by_key.items():
+        if type(result).__name__ == "_lru_list_elem":  # of a bounded cache, whose entries follow each other
+            at = next(n for n, each in enumerate(held) if each is key and held[n + 2] is type(result))
+            result = held[at + 1]
+        parts = tuple("a keyword follows" if type(part) is object else part for part in key) if _is_made(key) else key
+        found.append((parts, result))
+    return found
+
+
+def _is_made(key: Any) -> bool:
+    """Whether Python made a key of several arguments."""
+    return type(key) is tuple or type(key).__name__ == "_HashedSeq"
 
 
 @describes(

@@ -6,5 +6,4 @@ No code travels. A function is the place of its code in what both sides have, an
 - `writer.py`: the daemon's half
 - `making.py`: what the bytes may do; `reader.py`: the client's half, which does nothing else
 - `called_back.py`: the same for functions that the daemon calls here
-- `origin.py`: what only a trace knows, and the client has a token for
 """

@@ -46,7 +46,7 @@ class CalledBack(Remade):
     """
 
     def __init__(self, capture: Capture, made: bytes) -> None:
-        super().__init__(capture, made, _no_token)
+        super().__init__(capture, made)
 
     def _named(self, module: str, name: str) -> Any:
         found = super()._named(module, name)
@@ -69,7 +69,3 @@ def _pickled(name: str) -> bytes:
     """A name as captures have it, and not as a part of another, such as `call` in `pure_callback`."""
     data = name.encode()[:255]
     return pickle.SHORT_BINUNICODE + bytes((len(data),)) + data
-
-
-def _no_token(number: int) -> Any:
-    raise CaptureError("a callback holds what only its trace knows")

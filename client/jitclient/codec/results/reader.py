@@ -16,12 +16,12 @@ from jitclient.errors import CaptureError, ProtocolError
 
 
 class Remade:
-    """A capture, and what a trace of it made: both by their numbers. `opaque` gives what only that trace knows.
+    """A capture, and what a trace of it made: both by their numbers.
 
     CaptureError if this process cannot make it.
     """
 
-    def __init__(self, capture: Capture, made: bytes, opaque: Callable[[int], Any]) -> None:
+    def __init__(self, capture: Capture, made: bytes) -> None:
         self._capture = capture
         self._objects: list[Any] = []
         self._made: tuple[Any, ...] = ()
@@ -29,7 +29,6 @@ class Remade:
             **making.FINDERS,
             "held": capture.made_at,
             "named": self._named,
-            "opaque": opaque,
             "place": self._place,
         }
         try:

@@ -8,7 +8,6 @@ import collections
 import enum
 import functools
 import gc
-import itertools
 import sys
 import types
 import weakref
@@ -45,7 +44,6 @@ class Made:
         self._steps: list[Reduced] = []
         self._count = 0  # of the objects that the steps make
         self._known: dict[int, tuple[Any, values.Data]] = {}  # with the object: ids are only unique among living ones
-        self._opaque = itertools.count()
 
     def add(self, value: Any) -> Reference:
         """The number of a value, from now on."""
@@ -112,7 +110,7 @@ class Made:
         if number is not None:
             return Reduced("held", (number,))
         if _is_opaque(obj):
-            return Reduced("opaque", (next(self._opaque),))
+            raise CaptureError("its results hold a jaxpr, which only its trace has")
         describe = _DESCRIBERS.get(type(obj))
         if describe is not None:
             return describe(self, obj)

@@ -12,13 +12,13 @@ from jitclient.codec.user_code.names import VALUES
 from jitclient.digests import digest
 from jitclient.errors import CaptureError
 
-FORMAT = 7
+FORMAT = 8
 """Part of the context of every key: raise it whenever the same function gets other bytes."""
 
 COMPLETES = "+"
 """In front of the name of a step that completes an object made before."""
 
-NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "jit", "partial", "treedef", "of_client"})
+NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "cached", "jit", "partial", "treedef", "of_client"})
 """Objects that get an index that both sides know, after the extras."""
 
 SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap"}

@@ -1,6 +1,7 @@
 """Steps of a program that need nothing but their arguments: containers, instances, objects of numpy and JAX."""
 
 import importlib
+import sys
 import threading
 import typing
 import weakref
@@ -11,7 +12,7 @@ from typing import Any
 from jitclient.codec.reducers.jitted import rebuild_jit
 from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.registry import register_late
-from jitclient.errors import CaptureError, Incompatible
+from jitclient.errors import Incompatible
 
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:
@@ -114,8 +115,9 @@ def _device(platform: str, number: int) -> Any:
     return devices[number]
 
 
-def _opaque(program: str, number: int) -> Any:
-    raise CaptureError("it is given what only a trace knows, such as a jaxpr of `jax.vjp`")
+def _traceback() -> Any:
+    """JAX's own form of a traceback, which only describes where something was made: that of this place."""
+    return sys.modules["jaxlib._jax"].Traceback.get_traceback()
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -123,6 +125,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "array": numpy_array,
     "bare": object.__new__,
     "bytearray": bytearray,
+    "traceback": _traceback,
+    "cached": lambda maker, arguments, results: maker(*arguments),
     "call": lambda func, arguments: func(*arguments),
     "cell": CellType,
     "code": from_bytes,
@@ -138,7 +142,6 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "names": vars,
     "new": lambda cls, arguments, maker: (maker or cls).__new__(cls, *arguments),
     "object_array": _object_array,
-    "opaque": _opaque,
     "partial": lambda kind, func, args, keywords: kind(func, *args, **dict(keywords)),
     "prng_key": _prng_key,
     "set": set,

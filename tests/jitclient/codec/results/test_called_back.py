@@ -19,7 +19,7 @@ from jitclient.codec.results import places
 from jitclient.codec.results.called_back import CalledBack
 from jitclient.codec.results.writer import Made
 from jitclient.errors import CaptureError
-from jitserver.engine import callbacks
+from jitclient.tracing.callbacks import functions_of
 
 FIRST = Reference(0)
 
@@ -70,7 +70,6 @@ HOSTILE: dict[str, tuple[str, tuple[Reduced, ...]]] = {
     "code of a package that the capture does not use": (HAS_CODE, (made_at("json", "dumps"),)),
     "code of JAX that is no callback": (HAS_CODE, (made_at("jax._src.api", "jit"),)),
     "a function of the module of JAX's callbacks": (HAS_CODE, (made_at("jax._src.callback", "pure_callback"),)),
-    "what only a trace knows": ("only its trace knows", (partial(Reduced("opaque", (0,))),)),
 }
 
 
@@ -103,7 +102,7 @@ def test_a_daemons_callbacks_are_those_of_the_trace_in_this_process() -> None:
     loaded = load(CAPTURED.payload, ())
     traced = jax.jit(loaded.fn).trace(np.float32(1))
     made = Made(loaded)
-    for function in callbacks.functions_of(traced, traced.lower()):
+    for function in functions_of(traced, traced.lower()):
         made.add(function)
     [result] = CalledBack(CAPTURED, made.to_bytes()).object_at(-1)(np.float32(1))
     assert result == np.sin(np.float32(1))

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 import jitclient
-from jitclient.calls import client_trace
-from jitclient.calls.specialisation import Specialisation
-from jitclient.tracing.options import JitOptions
-from jitclient.trees import tree as jitclient_tree
+from jitclient.calls.own_trace import OwnTrace, Raised
 from jitclient.wire.messages import Spec
 
 COUNTED = ("traces", "compiles", "hits", "misses", "captures_loaded", "client_traces", "local_runs")
@@ -313,40 +312,22 @@ def test_the_key_of_a_function_with_declared_inputs() -> None:
     assert key == jitclient.function_key(jitclient.jit(reads, deps=["HOME"]))
 
 
-def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
-    import jax
-    import numpy as np
+def own_trace(fun: Callable[..., Any]) -> OwnTrace:
+    x = np.float32(1)
+    made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
+    made.run("cpu", [], None)
+    return made
 
+
+def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
     def calls_out(x: Any) -> Any:
         return jax.ffi.ffi_call("no_guarantee", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
     def fails(x: Any) -> Any:
         raise ValueError("of the user")
 
-    def of(fun: Callable[..., Any]) -> Specialisation:
-        _, shape = jitclient_tree.flatten(((np.float32(1),), {}))
-        return Specialisation(fun, fun.__name__, JitOptions(), None, shape, (Spec((), "float32"),), (), ())
-
-    with pytest.raises(jitclient.CaptureError, match="custom"):
-        client_trace.trace(of(calls_out), "cpu")
-    with pytest.raises(ValueError, match="of the user"):
-        client_trace.trace(of(fails), "cpu")
-
-
-IMPORTS_NO_JAX = """
-    import json, os, sys, jitclient
-
-    @jitclient.jit
-    def reads(x):
-        return x["b"] * float(os.environ["SCALE"]) + x["a"][0]
-
-    loaded = "jax" in sys.modules
-    print(json.dumps([loaded, *(float(reads({"b": 2.0, "a": (1.0, None)})) for _ in range(3))]))
-"""
-
-
-def test_a_first_trace_that_imports_jax_is_the_only_one(
-    own: Callable[..., Any], run_script: Callable[..., Any]
-) -> None:
-    assert run_script(IMPORTS_NO_JAX, env=own.env) == [False, 5, 5, 5]  # type: ignore[attr-defined]
-    assert own()["client_traces"] == 1
+    with pytest.raises(jitclient.CaptureError, match="calls the foreign function no_guarantee"):
+        own_trace(calls_out).exported("calls_out")
+    with pytest.raises(Raised) as raised:
+        own_trace(fails)
+    assert repr(raised.value.error) == "ValueError('of the user')"

@@ -1,0 +1,343 @@
+"""The caller's own trace of a function, as `jax.jit` makes it in this process. It decides which program a call runs.
+
+JAX flattens the arguments and the results here, not our trees, so that a mistake in these shows as a difference. The
+user's code runs once for each trace: JAX keeps the trace for a later run in this process.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import operator
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from jitclient import manifest
+from jitclient.codec import values
+from jitclient.codec.capture import Capture, capture
+from jitclient.digests import digest
+from jitclient.errors import CaptureError
+from jitclient.local_jax import backend_view
+from jitclient.local_jax.avals import abstract, spec_of_aval
+from jitclient.local_jax.own_jit import own_jit
+from jitclient.tracing.callbacks import callbacks_for_people, calls_back, functions_of
+from jitclient.tracing.evidence import evidence_of, order_free
+from jitclient.tracing.foreign import described, foreign_names, registered_by_program
+from jitclient.trees import tree
+from jitclient.wire.messages import DeviceInfo, Evidence, Spec
+
+_T = TypeVar("_T")
+
+_one_at_a_time = threading.Lock()
+_reads: weakref.WeakKeyDictionary[Any, manifest.Reads] = weakref.WeakKeyDictionary()
+"""What traces read, by their jaxprs, which JAX keeps as long as it keeps the traces."""
+
+_TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
+
+
+class Raised(BaseException):
+    """What the user's function raised while it was traced, on its way to the user.
+
+    No `except` of ours may take it for an error of ours: it may be of any class, ours included.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def raise_error(self) -> NoReturn:
+        """Raise the error itself, with the context that it had."""
+        error, context = self.error, self.error.__context__
+        try:
+            raise error
+        finally:
+            error.__context__ = context
+            del self, error, context  # the traceback leads back to this frame
+
+
+def unwrapped(call: Callable[[], _T]) -> _T:
+    """Return what a call returns, or raise what the user's function raised in it."""
+    try:
+        return call()
+    except Raised as raised:
+        raised.raise_error()
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """A program without effects, as serialized by `jax.export`, with its results, all in wire order."""
+
+    program: bytes
+    key: str  # digest of the program
+    results: tuple[Spec, ...]
+
+
+class OwnTrace:
+    """A function as this process traces it for one call.
+
+    Args:
+        jitted: returns the function under JAX's own `jit`.
+        arguments: returns the arguments of the call, positional ones and keywords, for that function.
+        dynamic: the arguments that are not static.
+        leaves: of these, as our trees flatten them.
+        specs: of the leaves.
+    """
+
+    def __init__(
+        self,
+        jitted: Callable[[], Any],
+        arguments: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]],
+        dynamic: Any,
+        leaves: Sequence[Any],
+        specs: Sequence[Spec],
+    ) -> None:
+        self._jitted = jitted
+        self._arguments = arguments
+        self._dynamic = dynamic
+        self._leaves = leaves
+        self._specs = specs
+        self._order: tuple[int, ...] | None = None
+        self._platform = ""
+        self._traced: Any = None
+        self._lowered: Any = None
+        self.seconds = 0.0
+        self.reads = manifest.Reads(unseen="it has not run")
+
+    def run(self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None) -> None:
+        """Trace the function, unless that is done, for a platform whose devices it sees.
+
+        `order` is that of the arguments' leaves on the wire; see `tree.leaf_order`.
+
+        Raises:
+            Raised: the function raised something.
+        """
+        self._platform, self._order = platform, order
+        if self._traced is None:
+            jitted, (args, kwargs) = self._jitted(), self._arguments()
+            with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
+                try:
+                    self._traced = type(jitted).trace(jitted, *args, **kwargs)  # it may have a field `trace`
+                    if len(self._traced.jaxpr.in_avals) > len(self._specs):
+                        jitted(*_filled(args), **_filled(kwargs))  # raises JAX's error for a leaked tracer
+                except BaseException as error:
+                    raise Raised(error) from None
+            self.reads = self._read(observation, bool(traces))
+
+    def _read(self, observation: manifest.Observation, is_traced: bool) -> manifest.Reads:
+        """Return what the trace read; if JAX has it from before, what it read then."""
+        jaxpr = getattr(self._traced.jaxpr, "jaxpr", self._traced.jaxpr)
+        known = _reads.get(jaxpr)
+        if known is None:
+            known = observation.reads() if is_traced else manifest.Reads(unseen="JAX traced it before")
+            _reads[jaxpr] = known
+        return known
+
+    # ---- all below is ours, and may fail without harm
+
+    def check_arguments(self) -> None:
+        """Check that JAX and our trees see the same leaves.
+
+        Raises:
+            CaptureError: they do not.
+        """
+        import jax
+
+        leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
+        if len(avals) > len(self._specs):
+            raise CaptureError("it uses a value of another trace")
+        same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
+        if not same or not all(map(_is_of, avals, self._specs)):
+            raise CaptureError("JAX flattens its arguments in another way")
+
+    def evidence(self, ref: values.Ref) -> Evidence:
+        """Return what the trace is compared by."""
+        traced, lowered = self._in_wire_order()
+        return evidence_of(traced, lowered, ref)
+
+    def order_free(self, ref: values.Ref) -> bytes:
+        """Return what the trace is compared by whatever its order; empty if it cannot be compared in that way."""
+        return order_free(self._in_wire_order()[0], ref)
+
+    def difference_of_results(self, results: Sequence[Spec], unflatten: Callable[[Sequence[Any]], Any]) -> str:
+        """Return how the results of a program differ from the own ones; empty if they are the same.
+
+        `unflatten` builds their tree as other processes do that find the program: leaves, nodes and static data.
+        """
+        import jax
+
+        if list(map(_weak, results)) != list(map(_weak, self.results())):
+            return "the types of the results differ"
+        numbers = list(range(len(results)))
+        theirs, mine = unflatten(numbers), self.unflatten()(numbers)
+        leaves, treedef = jax.tree.flatten(theirs)
+        if leaves != jax.tree.leaves(mine):
+            return "the order of the results differs"
+        with contextlib.suppress(Exception):  # static data may have any `__eq__`
+            if treedef == self._traced.out_tree:
+                return ""
+        if _captured(theirs) == _captured(mine):
+            return ""
+        return "the static data in the results differs"
+
+    def results(self) -> tuple[Spec, ...]:
+        """Return the specs of the results, in wire order."""
+        return tuple(tree.as_sent(list(map(spec_of_aval, self._traced.jaxpr.out_avals)), self._order_of_results()))
+
+    def unflatten(self) -> Callable[[Sequence[Any]], Any]:
+        """Return a function from results in wire order to their tree."""
+        treedef, order = self._traced.out_tree, self._order_of_results()
+        return treedef.unflatten if order is None else lambda leaves: treedef.unflatten(tree.as_here(leaves, order))
+
+    def structure(self) -> tree.Structure:
+        """Return the tree of the results, as it is sent."""
+        return tree.structure_of(self._traced.out_tree)
+
+    def callbacks(self) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+        """Return the functions that the program calls back, in the order of their slots."""
+        return functions_of(*self._in_wire_order())
+
+    def exported(self, name: str) -> Exported:
+        """Return the program for the daemon.
+
+        Raises:
+            CaptureError: it can run in this process only.
+            Incompatible: it needs more devices than the daemon has.
+        """
+        from jax import export
+
+        if calls_back(self._traced.jaxpr):
+            what = callbacks_for_people(self._traced.jaxpr)
+            raise CaptureError(f"it is traced in this process, where its callbacks stay: {what}")
+        if stays := self.why_it_stays():
+            raise CaptureError(stays)
+        results = self.results()
+        with _without_locations():
+            try:
+                function = own_jit(self._over_leaves(name))
+                exported = export.export(function, platforms=[self._platform])(*self._avals())
+                program = bytes(exported.serialize())
+            except Exception as error:  # effects, callbacks, custom calls without guarantee: each raises another type
+                raise CaptureError(f"its program cannot leave this process: {_first_sentence(error)}") from error
+        if exported.nr_devices > 1:
+            raise CaptureError(f"it is traced in this process, for {exported.nr_devices} of its devices")
+        return Exported(program, digest(program).hex(), results)
+
+    def why_it_stays(self) -> str:
+        """Return why only a process that has the code of its foreign functions can run the program, or ""."""
+        names = foreign_names(self._traced.jaxpr)
+        return f"it calls the {described(names)}, whose code is in this process" if names else ""
+
+    def is_foreign(self) -> bool:
+        """Whether the program calls foreign functions of the user's: the daemon may have others of these names."""
+        return bool(registered_by_program(self._traced.jaxpr, self._platform))
+
+    def _over_leaves(self, name: str) -> Callable[..., list[Any]]:
+        """Return what was traced as a function of leaves in wire order. The user's code does not run again."""
+        from jax.extend import core
+
+        traced, order, order_of_results = core.jaxpr_as_fun(self._traced.jaxpr), self._order, self._order_of_results()
+
+        def function(*leaves: Any) -> list[Any]:
+            return list(tree.as_sent(traced(*tree.as_here(leaves, order)), order_of_results))
+
+        function.__name__ = name
+        return function
+
+    def _avals(self) -> list[Any]:
+        return list(map(abstract, tree.as_sent(self._specs, self._order)))
+
+    def _in_wire_order(self) -> tuple[Any, Any]:
+        """Return what JAX traced and lowered, with arguments and results in wire order."""
+        if self._lowered is None:
+            traced = self._traced
+            if (self._order, self._order_of_results()) != (None, None):
+                traced = own_jit(self._over_leaves("function")).trace(*self._avals())
+            try:
+                self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))
+            except Warning as error:  # of JAX, which the program makes an error
+                raise Raised(error) from None
+        traced, lowered = self._lowered
+        return traced, lowered
+
+    def _order_of_results(self) -> tuple[int, ...] | None:
+        return tree.leaf_order(self.structure())
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error whose text goes on with advice and examples."""
+    return str(error).partition("\n")[0].partition(". ")[0]
+
+
+class _Counting(threading.local):
+    traces: list[str] | None = None
+
+
+_counting = _Counting()
+
+
+@contextlib.contextmanager
+def _counted_traces() -> Iterator[list[str]]:
+    """Yield a list of what this thread has JAX trace: nothing, if JAX has the trace from before."""
+    _listen()
+    before, _counting.traces = _counting.traces, []
+    try:
+        yield _counting.traces
+    finally:
+        _counting.traces = before
+
+
+@functools.cache
+def _listen() -> None:
+    from jax import monitoring
+
+    monitoring.register_event_duration_secs_listener(_note_event)
+
+
+def _note_event(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    if event == _TRACE_EVENT and _counting.traces is not None:
+        _counting.traces.append(str(kwargs.get("fun_name")))
+
+
+def _filled(arguments: Any) -> Any:
+    """Return arguments with zeros for arrays of which only shape and dtype are known."""
+    import jax
+
+    def filled(leaf: Any) -> Any:
+        return jax.numpy.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+
+    return jax.tree.map(filled, arguments)
+
+
+def _is_of(aval: Any, spec: Spec) -> bool:
+    found = spec_of_aval(aval)
+    return (found.shape, found.dtype, found.weak_type) == (spec.shape, spec.dtype, spec.weak_type)
+
+
+def _weak(spec: Spec) -> tuple[Any, ...]:
+    return spec.shape, spec.dtype, spec.weak_type
+
+
+def _captured(value: Any) -> str:
+    """Return a digest of a value with all that it holds."""
+    found: Capture = capture(_nothing, (value,), allow_ambient=True)
+    return found.key
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _without_locations() -> Iterator[None]:
+    """Keep file names and lines out of the exported program, so that moving code does not change it."""
+    import jax
+
+    name = "jax_traceback_in_locations_limit"  # of the whole process, hence the lock
+    with _one_at_a_time:
+        before = getattr(jax.config, name)
+        jax.config.update(name, 0)
+        try:
+            yield
+        finally:
+            jax.config.update(name, before)

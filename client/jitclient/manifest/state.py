@@ -1,0 +1,40 @@
+"""The state of packages in this process, as digests that are the same in every process of the same state."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitclient.digests import digest
+from jitclient.manifest.changes import without_counters
+from jitclient.manifest.definitions import Tree
+from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
+from jitclient.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
+
+
+def state_of(names: Iterable[str]) -> tuple[bytes, ...]:
+    """Return the digest of the data under each name. A package's module that is not loaded is imported."""
+    memo: Memo = {}
+    trees: dict[int, tuple[Any, Tree]] = {}  # many modules hold the same object
+    return tuple(_digest_at(name, trees, memo) for name in names)
+
+
+def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> bytes:
+    try:
+        value = resolve(name)
+        if value is ABSENT:
+            return ABSENT_DIGEST
+        if id(value) not in trees:
+            trees[id(value)] = value, tree_of(value, memo)
+        tree = trees[id(value)][1]
+        return digest_of_tree(without_counters(tree) if name.endswith(COUNTED) else tree)
+    except Exception:
+        return OPAQUE
+
+
+def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
+    """Return one digest of names and the digests of their data."""
+    return digest(b"".join(f"{name}={value.hex()};".encode() for name, value in zip(names, state, strict=True)))
+
+
+def is_exact(name: str, *digests: bytes) -> bool:
+    """Whether digests under a name describe all of its data: no cache, no counter, nothing that is opaque."""
+    return not name.endswith((CACHE, COUNTED)) and OPAQUE not in digests

@@ -1,0 +1,240 @@
+"""Packages with a state that traces read, in every place that a Python program keeps state in, and programs that change
+it: G is "" (nothing is changed), "5" or "6". `P` is the package, whose `op` is what the trace calls.
+
+As a script, with G in its environment: looks for the programs that other processes traced, then traces its own.
+"""
+
+import importlib
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jitclient.codec.user_code import names
+from jitclient.manifest import Reads, observed, state_of
+
+
+class State(NamedTuple):
+    """Where a package keeps state: the text of its modules, how a program changes it, and the program's function."""
+
+    init: str
+    change: str = ""
+    function: str = "def f(x): return P.op(x)"
+    core: str = ""
+
+
+SET_GAIN = "P.GAIN = float(G)"
+OF_CORE = "P.core.GAIN = float(G)"
+GAIN = "GAIN = 2.0\n"
+
+STATES = {
+    "constant": State("GAIN = 2.0\ndef op(x): return x * GAIN", SET_GAIN),
+    "constant of a submodule": State("from PKG import core\ndef op(x): return x * core.GAIN", OF_CORE, core=GAIN),
+    "set by a function": State(
+        "class _Config:\n    mode = 'mid'\nconfig = _Config()\n_GAINS = {'5': 5.0, 'mid': 2.0, '6': 6.0}\n"
+        "def set_mode(mode): config.mode = mode\ndef op(x): return x * _GAINS[config.mode]",
+        "P.set_mode(G)",
+    ),
+    "variable read at import": State("import os\nGAIN = float(os.environ.get('G') or 2)\ndef op(x): return x * GAIN"),
+    "table read at import": State("import os\nT = [float(os.environ.get('G') or 2)]\ndef op(x): return x * T[0]"),
+    "name with underscores": State(
+        "__conf = {'g': 2.0}\ndef config(g): __conf['g'] = g\ndef op(x): return x * __conf['g']", "P.config(float(G))"
+    ),
+    "registry": State(
+        "_R = {}\ndef register(name, value): _R[name] = value\ndef op(x): return x * _R.get('mine', 1.0)",
+        "P.register('mine', float(G))",
+    ),
+    "object as a default": State(
+        "class D:\n    gain = 2.0\nDEFAULTS = D()\ndef op(x, d=DEFAULTS): return x * d.gain",
+        "P.DEFAULTS.gain = float(G)",
+    ),
+    "cell of a closure": State(
+        "import os\ndef make(g):\n    def op(x): return x * g\n    return op\n"
+        "op = make(float(os.environ.get('G') or 2))"
+    ),
+    "thread local": State(
+        "import threading\ntls = threading.local(); tls.g = 2.0\ndef op(x): return x * tls.g", "P.tls.g = float(G)"
+    ),
+    "context variable": State(
+        "import contextvars\ncv = contextvars.ContextVar('g', default=2.0)\ndef op(x): return x * cv.get()",
+        "P.cv.set(float(G))",
+    ),
+    "getattr of a computed name": State(
+        "from PKG import core\nNAMES = ['GA', 'IN']\ndef op(x): return x * getattr(core, ''.join(NAMES))",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "import in the function": State(
+        "def op(x):\n    from PKG import core\n    return x * core.GAIN", f"import PKG.core; {OF_CORE}", core=GAIN
+    ),
+    "from-import in the function": State(
+        "def op(x):\n    from PKG.core import GAIN\n    return x * GAIN", f"import PKG.core; {OF_CORE}", core=GAIN
+    ),
+    "attribute of a class": State(
+        "class L:\n    g = 2.0\n    def __call__(self, x): return x * self.g\nl = L()\ndef op(x): return l(x)",
+        "P.L.g = float(G)",
+    ),
+    "attribute of a derived class": State(
+        "class B:\n    g = 2.0\n    def go(self, x): return x * self.g\nclass S(B): pass\ndef op(x): return S().go(x)",
+        "P.S.g = float(G)",
+    ),
+    "base of a user's class": State(
+        "class B:\n    g = 2.0\n    def go(self, x): return x * self.g\nclass S(B): pass",
+        "P.S.g = float(G)",
+        "class Mine(P.S): pass\ndef f(x): return Mine().go(x)",
+    ),
+    "function replaced by jax's": State(
+        "import jax.numpy as jnp\nact = jnp.sin\ndef op(x): return act(x)",
+        "import jax.numpy as jnp; P.act = jnp.tanh if G == '5' else jnp.cosh",
+    ),
+    "class replaced": State(
+        "class A:\n    def go(self, x): return x * 2\nclass B(A):\n    def go(self, x): return x * 5\n"
+        "class C(A):\n    def go(self, x): return x * 6\nUse = A\ndef op(x): return Use().go(x)",
+        "P.Use = P.B if G == '5' else P.C",
+    ),
+    "module replaced": State(
+        "import math as backend\ndef op(x): return x * backend.pi",
+        "import types; P.backend = types.ModuleType('mine'); P.backend.pi = float(G)",
+    ),
+    "lru_cache": State(
+        "import functools\nGAIN = 2.0\n@functools.lru_cache\ndef gain(): return GAIN\ndef op(x): return x * gain()",
+        "G == '5' and P.gain(); P.GAIN = 7.0",
+    ),
+    "cache without a limit": State(
+        "import functools\nGAIN = 2.0\n@functools.cache\ndef gain(): return GAIN\ndef op(x): return x * gain()",
+        "G == '5' and P.gain(); P.GAIN = 7.0",
+    ),
+    "jitted": State(
+        "import jax\nGAIN = 2.0\n@jax.jit\ndef op(x): return x * GAIN", "G == '5' and P.op(2.0); P.GAIN = 7.0"
+    ),
+    "weak registry": State(
+        "import weakref\nclass K: pass\nk = K()\nreg = weakref.WeakKeyDictionary({k: 2.0})\n"
+        "def op(x): return x * reg[k]",
+        "P.reg[P.k] = float(G)",
+    ),
+    "large list": State("T = [2.0] * 300000\ndef op(x): return x * T[-1]", "P.T[-1] = float(G)"),
+    "user's object in a registry": State(
+        "R = {}\ndef op(x): return x * R['c'].g if R else x",
+        "class Cfg: pass\nc = Cfg(); c.g = float(G); P.R['c'] = c",
+    ),
+    "user's function in a registry": State(
+        "R = []\ndef op(x): return R[0](x) if R else x", "K = float(G)\ndef mine(x): return x * K\nP.R.append(mine)"
+    ),
+    "msgspec struct": State(
+        "import msgspec\nclass C(msgspec.Struct):\n    g: float = 2.0\nc = C()\ndef op(x): return x * c.g",
+        "P.c.g = float(G)",
+    ),
+    "decorator of another module": State(
+        "from PKG import core\n@core.scaled\ndef op(x): return x",
+        "P.op.cfg(float(G))",
+        core="import functools\ndef scaled(fn):\n    box = [2.0]\n    @functools.wraps(fn)\n"
+        "    def w(x): return fn(x) * box[0]\n    w.cfg = lambda v: box.__setitem__(0, v)\n    return w",
+    ),
+    "attribute of a function": State("def op(x): return x * op.gain\nop.gain = 2.0", "P.op.gain = float(G)"),
+    "__getattr__ of a module": State(
+        "V = {'G': 2.0}\ndef __getattr__(n):\n    try: return V[n]\n    except KeyError: raise AttributeError(n)\n"
+        "import PKG as me\ndef op(x): return x * me.G",
+        "P.V['G'] = float(G)",
+    ),
+    "globals() of a computed name": State(
+        "GAIN = 2.0\nNAMES = ['GA', 'IN']\ndef op(x): return x * globals()[''.join(NAMES)]", SET_GAIN
+    ),
+    "threshold": State("LIMIT = 2\ndef op(x): return x if 3 > LIMIT else -x", "P.LIMIT = 1 if G == '5' else 10"),
+    "property and slots": State(
+        "class C:\n    __slots__ = ('_g',)\n    def __init__(self): self._g = 2.0\n    @property\n"
+        "    def g(self): return self._g\n    @g.setter\n    def g(self, v): self._g = v\nc = C()\n"
+        "def op(x): return x * c.g",
+        "P.c.g = float(G)",
+    ),
+    "defaults replaced": State("def op(x, g=2.0): return x * g", "P.op.__defaults__ = (float(G),)"),
+    "code replaced": State(
+        "def op(x): return x * 2.0\ndef five(x): return x * 5.0\ndef six(x): return x * 6.0",
+        "P.op.__code__ = (P.five if G == '5' else P.six).__code__",
+    ),
+    "constant of jax": State("import jax.numpy as jnp\ndef op(x): return x * jnp.pi", "jnp.pi = float(G)"),
+    "constant of the standard library": State("import math\ndef op(x): return x * math.tau", "math.tau = float(G)"),
+    "generator function": State(
+        "GAIN = [2.0]\ndef gen():\n    for v in GAIN: yield v\nclass It:\n    def __iter__(self): return gen()\n"
+        "def op(x): return x * sum(It())",
+        "P.GAIN[0] = float(G)",
+    ),
+    "metaclass": State(
+        "class M(type):\n    g = 2.0\n    @property\n    def gain(cls): return cls.g\nclass C(metaclass=M): pass\n"
+        "def op(x): return x * C.gain",
+        "P.M.g = float(G)",
+    ),
+    "setting read by user code": State("GAIN = 2.0", SET_GAIN, "def f(x): return x * P.GAIN"),
+    "object held by user code": State(
+        "class D:\n    pass\nconfig = D()\nconfig.gain = 2.0",
+        "P.config.gain = float(G)",
+        "c = P.config\ndef f(x): return x * c.gain",
+    ),
+    "array": State("import numpy as np\nA = np.ones(3) * 2\ndef op(x): return x * A[0]", "P.A[:] = float(G)"),
+    "frozen dataclass": State(
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    g: float = 2.0\nc = C()\n"
+        "def op(x): return x * c.g",
+        "P.c = P.C(float(G))",
+    ),
+    "set of strings": State(
+        "S = {'a', 'b', 'c'}\ndef op(x): return x * len(S)", "P.S.add(G)\nG == '6' and P.S.add('7')"
+    ),
+}
+
+
+def package_of(name: str) -> str:
+    return "mf_" + "".join(each if each.isalnum() else "_" for each in name)
+
+
+def write_packages(folder: Path) -> None:
+    """Puts the packages into a folder that counts as one for installed packages."""
+    for name, state in STATES.items():
+        package = folder / package_of(name)
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(state.init.replace("PKG", package.name) + "\n")
+        if state.core:
+            (package / "core.py").write_text(state.core + "\n")
+
+
+def program(name: str, g: str) -> dict[str, Any]:
+    """The globals of a program that has imported a package afresh and changed its state."""
+    for loaded in [each for each in sys.modules if each.partition(".")[0] == package_of(name)]:
+        del sys.modules[loaded]
+    names._constants.cache_clear()
+    os.environ["G"] = g
+    jnp.pi, math.tau = math.pi, 2 * math.pi
+    found = {"P": importlib.import_module(package_of(name)), "G": g, "jnp": jnp, "math": math, "__name__": "__main__"}
+    if g:
+        exec(STATES[name].change.replace("PKG", package_of(name)), found)
+    exec(STATES[name].function, found)
+    return found
+
+
+def traced(name: str, g: str) -> tuple[float, Reads]:
+    """What a program's function returns, and what it read."""
+    function = program(name, g)["f"]
+    with observed() as observation:
+        value = float(function(2.0))
+    return value, observation.reads()
+
+
+def looked_up(name: str, g: str, lists: Sequence[Sequence[str]]) -> list[tuple[bytes, ...]]:
+    """The state of a program, for several lists of names."""
+    program(name, g)
+    return [state_of(each) for each in lists]
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    given = json.loads(Path(sys.argv[2]).read_text())
+    found = {}
+    for each in STATES:
+        states = looked_up(each, os.environ["GIVEN"], given[each]) if each in given else []
+        result, read = traced(each, os.environ["GIVEN"])
+        own = {"value": result, "names": read.names, "state": [one.hex() for one in read.state], "drawn": read.drawn}
+        found[each] = {**own, "unseen": read.unseen, "states": [[one.hex() for one in state] for state in states]}
+    print(json.dumps(found))

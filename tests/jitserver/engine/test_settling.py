@@ -1,0 +1,109 @@
+"""Programs that are nobody's until the trace of a client agrees; in a process of their own, as they need an engine."""
+
+from collections.abc import Callable
+from typing import Any
+
+BEGIN = """
+    import json
+    from pathlib import Path
+
+    import jitclient
+    from jitclient.codec.capture import capture
+    from jitclient.errors import CaptureError
+    from jitclient.trees import tree
+    from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Signature, Spec
+    from jitserver.cache.memory import Memory
+    from jitserver.cache.store import Store
+    from jitserver.cache.tiers import Tiers
+    from jitserver.cache.write_behind import Writer
+    from jitserver.counters import Counters
+    from jitserver.crashes.journal import Journal
+    from jitserver.engine import keys
+    from jitserver.engine.programs import Programs
+
+    def asked(fun):
+        found = capture(fun)
+        structure = tree.encode(tree.structure_of(tree.flatten(((1.0,), {}))[1]))
+        signature = Signature(structure, (Spec((), "float32", True),), (), (), (), ())
+        return Prepare(Lookup(found.key, found.key, found.packages, signature), "f", ""), found.payload
+
+    def prepared(request, payload):
+        return programs.prepare(keys.call_key(request.lookup), request, payload, str)
+
+    programs = Programs(Counters(), Tiers(Memory(1 << 30, 1000), Store(Path(), 0), Writer(lambda: 0)), Journal())
+    request, payload = asked(lambda x: x + 1)
+    lookup = request.lookup
+"""
+
+
+def test_a_candidate_is_found_once_it_is_settled(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    first, made = prepared(request, payload)
+    again, made_again = prepared(request, payload)
+    before = programs.find(lookup, str)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    print(json.dumps([made, made_again, first is again, before, programs.find(lookup, str).entry is first]))
+    """
+    assert run_script(program) == [True, False, True, None, True]
+
+
+def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    import msgspec
+
+    def found(state):
+        known = msgspec.structs.replace(lookup, manifests=(Manifest(("package:GAIN",), state),))
+        hit = programs.find(known, str)
+        return None if hit is None else hit.level
+
+    prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"two"), state=(b"2",)))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    try:
+        refused = found(b"bad")
+    except CaptureError as error:
+        refused = str(error)
+    print(json.dumps([programs.find(lookup, str), found(b"two"), found(b"five"), refused]))
+    """
+    assert run_script(program) == [[["package:GAIN"]], "memory", None, "it differs"]
+
+
+def test_one_key_for_two_functions_gives_neither_the_others_program(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    keys.call_key = lambda lookup, real=keys.call_key(lookup): real
+    prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    other, payload_of_other = asked(lambda x: x + 2)
+    try:
+        told = prepared(other, payload_of_other)
+    except CaptureError as error:
+        told = str(error)
+    print(json.dumps([programs.find(lookup, str) is not None, programs.find(other.lookup, str), told]))
+    """
+    assert run_script(program) == [True, None, "another function has the same call key"]
+
+
+def test_clients_that_missed_together_compare_one_trace_whoever_is_the_first(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    prepared(request, payload)
+    compared = [bool(programs.order_free(lookup))]
+    programs.settle(Settle(lookup, "f", Manifest()))
+    compared.append(bool(programs.order_free(lookup)))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    print(json.dumps([*compared, bool(programs.order_free(lookup))]))
+    """
+    assert run_script(program) == [True, True, False]
+
+
+def test_the_traces_of_the_oldest_candidates_are_freed(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    from jitserver.engine import programs as module
+
+    module._MAX_CANDIDATES = 2
+    found = []
+    for n in range(3):
+        entry, _ = prepared(*asked(eval(f"lambda x: x * {{n}}")))
+        found.append(entry)
+    print(json.dumps([bool(entry.program.trace.digest) for entry in found]))
+    """
+    assert run_script(program) == [False, True, True]
