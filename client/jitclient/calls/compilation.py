@@ -181,7 +181,7 @@ class _Making:
             lookup = msgspec.structs.replace(lookup, unverified=True)
         log = CompileLog(wanted, identity.parts)
         manifest = None if compared else _EMPTY
-        beside = functools.partial(self._trace, identity.inputs) if compared else None
+        beside = functools.partial(self._trace_beside, identity) if compared else None
         if compared:
             self._backend()  # while the daemon traces, it would be asked over another connection
         try:
@@ -400,6 +400,12 @@ class _Making:
         self._own.seconds = time.perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(inputs):
             raise _InputsChangedError
+
+    def _trace_beside(self, identity: Identity) -> None:
+        """Run the own trace and lower it, while the daemon works."""
+        self._trace(identity.inputs)
+        with contextlib.suppress(Exception):  # the comparison meets it again, and says so
+            self._own.evidence(identity.captured.index_of)
 
     def _backend(self) -> tuple[str, Sequence[DeviceInfo]]:
         """Return the platform and the devices that the own trace sees. Asks the daemon once."""

@@ -101,6 +101,7 @@ class OwnTrace:
         self._platform = ""
         self._traced: Any = None
         self._lowered: Any = None
+        self._evidence: Evidence | None = None
         self.seconds = 0.0
         self.reads = manifest.Reads(unseen="it has not run")
 
@@ -152,8 +153,10 @@ class OwnTrace:
 
     def evidence(self, ref: values.Ref) -> Evidence:
         """Return what the trace is compared by."""
-        traced, lowered = self._in_wire_order()
-        return evidence_of(traced, lowered, ref)
+        if self._evidence is None:
+            traced, lowered = self._in_wire_order()
+            self._evidence = evidence_of(traced, lowered, ref)
+        return self._evidence
 
     def order_free(self, ref: values.Ref) -> bytes:
         """Return what the trace is compared by whatever its order; empty if it cannot be compared in that way."""
