@@ -7,12 +7,13 @@ from types import CodeType
 from typing import Any
 
 from jitclient.codec.user_code.bytecode import refs_of
-from jitclient.manifest.changes import only_grew, without_counters
+from jitclient.manifest.changes import only_grew
 from jitclient.manifest.definitions import Tree, bytes_of
 from jitclient.manifest.hooks import Started, hook_of_thread
 from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
 from jitclient.manifest.reads import counts, functions_below, names_read
-from jitclient.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, digest_of_tree, tree_of
+from jitclient.manifest.state import digest_under
+from jitclient.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
 
 
 @dataclass(frozen=True)
@@ -83,17 +84,18 @@ class Observation:
         drawn, memo = "", Memo()
         for name, before in sorted(self._before.items()):
             now = resolve(name)
-            if before is ABSENT:
-                if now is not ABSENT:  # made when it is first needed
-                    state[name + COUNTED] = ABSENT_DIGEST
+            after = ABSENT if now is ABSENT else tree_of(now, memo)
+            if before is ABSENT and after is not ABSENT:  # made when it was first needed
+                is_empty = digest_under(name, after) == ABSENT_DIGEST
+                state[name if is_empty else name + COUNTED] = ABSENT_DIGEST
+            elif before is ABSENT:
                 continue
-            after = tree_of(now, memo)
-            if before == TOO_LARGE:  # whether it is the same elsewhere cannot be known
+            elif before == TOO_LARGE:  # whether it is the same elsewhere cannot be known
                 drawn = drawn or name
             elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
-                state[name] = digest_of_tree(before)
+                state[name] = digest_under(name, before)
             elif only_grew(before, after):
-                state[name + COUNTED] = digest_of_tree(without_counters(before))
+                state[name + COUNTED] = digest_under(name + COUNTED, before)
             else:
                 drawn = drawn or name
         return Reads(tuple(sorted(state)), tuple(state[name] for name in sorted(state)), drawn)

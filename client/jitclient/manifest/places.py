@@ -73,6 +73,12 @@ def resolve(name: str) -> Any:
     return value
 
 
+def is_of_thread(name: str) -> bool:
+    """Whether a name leads to what each thread has for itself, and makes when it first needs it."""
+    owner, dot, _ = name.removesuffix(COUNTED).rpartition(".")
+    return bool(dot) and ":" in owner and issubclass(type(resolve(owner)), threading.local)
+
+
 def _module(name: str) -> Any:
     if name not in sys.modules and is_package(name):
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from jitclient.digests import digest
 from jitclient.manifest.changes import without_counters
 from jitclient.manifest.definitions import Tree
-from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
+from jitclient.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, resolve
 from jitclient.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
 
 
@@ -24,10 +24,18 @@ def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> byt
             return ABSENT_DIGEST
         if id(value) not in trees:
             trees[id(value)] = value, tree_of(value, memo)
-        tree = trees[id(value)][1]
-        return digest_of_tree(without_counters(tree) if name.endswith(COUNTED) else tree)
+        return digest_under(name, trees[id(value)][1])
     except Exception:
         return OPAQUE
+
+
+def digest_under(name: str, tree: Tree) -> bytes:
+    """Return the digest of a tree under a name."""
+    if name.endswith(COUNTED):
+        tree = without_counters(tree)
+    if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):  # empty: a thread that needs it would make it
+        return ABSENT_DIGEST
+    return digest_of_tree(tree)
 
 
 def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
