@@ -304,8 +304,15 @@ class Programs:
         built.mark = mark(RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.count(info.key, RUNNING) else ""
         entry = Entry(info, built, makeup)
-        entry.rest = lambda: built.rest(lambda: self._again(entry.key))
+        entry.rest = lambda: self._rest(entry)
         return entry
+
+    def _rest(self, entry: Entry) -> None:
+        base, built = entry.info.base, entry.program
+        candidate = self._candidates.get(base)
+        if candidate is not None and candidate.entry.program is built:  # settled again, it would wait for itself
+            self._forget(base)
+        built.rest(lambda: self._again(entry.key))
 
     def _again(self, key: str) -> Program:
         entry = self.entry_of(key)
