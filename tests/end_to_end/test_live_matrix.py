@@ -37,7 +37,7 @@ def call_all(folder, address, *flags, seed=0, verify=False):
     out = folder.with_name(f"{folder.name}.json")
     command = [sys.executable, "-P", str(HERE / "live_matrix_worker.py"), str(folder), str(out), *flags]
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.update(JITSERVER_ADDRESS=address, JITSERVER_VERIFY=str(int(verify)))
+    environment.update(JITSERVER_ADDRESS=address, JITSERVER_VERIFY="always" if verify else "new")
     done = subprocess.run(command, env=environment, check=False, timeout=600, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text())

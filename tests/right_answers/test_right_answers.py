@@ -62,7 +62,7 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
         seeded = sorted({case.partition(".")[0] for case in SEEDED})
         plain = {client: run("plain", seed, PROGRAMS, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"
-        more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": str(int(these.verifies)), **compiled}
+        more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": "always" if these.verifies else "new", **compiled}
         with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
             served = {client: run("served", seed, PROGRAMS, **more) for client, seed in clients.items()}
             return plain, served, [run("served", seed, PROGRAMS, *seeded, **more) for seed in these.then]
