@@ -144,8 +144,11 @@ class _Making:
             ProgramsDiffer: a stale program was found.
         """
         self._trace(identity.inputs)
-        here, there = self._own.evidence(identity.captured.index_of), prepared.evidence
-        if there.digest and here.digest != there.digest and not self._is_reordered(identity, there):
+        ref, there = identity.captured.index_of, prepared.evidence
+        in_order = self._own.evidence(ref).digest == there.digest
+        is_same = in_order or self._is_reordered(identity, there)
+        _, functions = self._remade(identity, prepared)
+        if there.digest and not (is_same and not self._own.difference_of_callbacks(functions, ref, in_order=in_order)):
             name = self._wanted.name
             raise ProgramsDiffer(
                 f"{name} found a program that its trace in this process does not give. Please report this, with the "
@@ -227,14 +230,17 @@ class _Making:
         structure, functions = self._remade(identity, prepared)
         ref = identity.captured.index_of
         difference, order_free = differs(own.evidence(ref), prepared.evidence), b""
-        if not difference:
-            functions = own.callbacks()
-        elif (mine := own.order_free(ref)) and mine == self._order_free_there(identity):
+        if difference and (mine := own.order_free(ref)) and mine == self._order_free_there(identity):
             difference, order_free = "", mine
-        difference = difference or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))
+        difference = (
+            difference
+            or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))
+            or own.difference_of_callbacks(functions, ref, in_order=not order_free)
+        )
         if difference:
             raise _DiffersError(f"the daemon traces another program: {difference}")
         self._settle(identity, order_free=order_free)
+        functions = functions if order_free else own.callbacks()
         return self._program(prepared, generation, after, identity.inputs, own.unflatten(), functions)
 
     def _refused(self, identity: Identity, why: str) -> CaptureError:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from jitclient import manifest
+from jitclient.calls.agreement import difference_of_functions, is_same_capture
 from jitclient.codec import values
-from jitclient.codec.capture import Capture, capture
 from jitclient.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
@@ -179,9 +179,16 @@ class OwnTrace:
         with contextlib.suppress(Exception):  # static data may have any `__eq__`
             if treedef == self._traced.out_tree:
                 return ""
-        if _captured(theirs) == _captured(mine):
-            return ""
-        return "the static data in the results differs"
+        return "" if is_same_capture(theirs, mine) else "the static data in the results differs"
+
+    def difference_of_callbacks(
+        self, functions: Sequence[Callable[..., Any]], ref: values.Ref, *, in_order: bool
+    ) -> str:
+        """Return how the functions that a program calls back differ from the own ones; empty if they are the same."""
+        names = self.evidence(ref).callbacks
+        if not in_order and len(set(names)) < len(names):
+            return "which of its callbacks is which depends on an order"
+        return difference_of_functions(self.callbacks(), functions, in_order=in_order)
 
     def results(self) -> tuple[Spec, ...]:
         """Return the specs of the results, in wire order."""
@@ -319,16 +326,6 @@ def _is_of(aval: Any, spec: Spec) -> bool:
 
 def _weak(spec: Spec) -> tuple[Any, ...]:
     return spec.shape, spec.dtype, spec.weak_type
-
-
-def _captured(value: Any) -> str:
-    """Return a digest of a value with all that it holds."""
-    found: Capture = capture(_nothing, (value,), allow_ambient=True)
-    return found.key
-
-
-def _nothing() -> None:
-    pass
 
 
 @contextlib.contextmanager

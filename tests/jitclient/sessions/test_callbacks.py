@@ -128,5 +128,5 @@ def test_two_processes_in_one_program_have_each_their_own_output(
     assert done.returncode == 0, done.stderr
     traced, asked, second, printed, result = done.stdout.splitlines()
     assert [traced, asked, printed, result] == ["traced", "first is asked 5.0", "printed 10.0", "11.0"]
-    assert json.loads(second) == [0, ["traced", "second is asked 6.0", "printed 12.0", "13.0"], ""]
+    assert json.loads(second) == [0, ["second is asked 6.0", "printed 12.0", "13.0"], ""]
     assert counts()["traces"] == before + 1

@@ -1,0 +1,89 @@
+"""Whether what a daemon's trace made is what the own trace made: the functions that a program calls back."""
+
+import functools
+from collections.abc import Sequence
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from jitclient.codec.capture import Capture, capture
+from jitclient.codec.reducers.attributes import attributes_of, layout_of, slots_of
+from jitclient.codec.user_code.code import canonical_code
+from jitclient.codec.user_code.names import content_of
+from jitclient.errors import CaptureError
+
+
+def difference_of_functions(here: Sequence[Any], there: Sequence[Any], *, in_order: bool) -> str:
+    """Return how the functions that two programs call back differ; empty if they are the same.
+
+    Where the order of the programs does not count, each function must have an equal one.
+    """
+    if len(here) != len(there):
+        return f"it calls {len(here)} functions back here, and {len(there)} on the daemon"
+    left = list(there)
+    for mine in here:
+        found = next((n for n, other in enumerate(left[:1] if in_order else left) if are_equal(mine, other)), None)
+        if found is None:
+            return f"another function is called back: {getattr(mine, '__qualname__', mine)!s:.80}"
+        del left[found]
+    return ""
+
+
+def are_equal(here: Any, there: Any) -> bool:
+    """Whether two objects, one of which was made again from its description, do the same.
+
+    Functions, and what they hold, are compared part by part, since what both sides hold may be of any kind. Other
+    objects are compared by their captures.
+    """
+    return _are_equal(here, there, set())
+
+
+def _are_equal(here: Any, there: Any, seen: set[tuple[int, int]]) -> bool:
+    if here is there or (id(here), id(there)) in seen:
+        return True
+    if type(here) is not type(there):
+        return False
+    parts_of = _PARTS.get(type(here)) or (_parts_of_jax if type(here).__module__.startswith("jax.") else None)
+    mine, others = (parts_of(here), parts_of(there)) if parts_of else (None, None)
+    if mine is None or others is None:
+        return is_same_capture(here, there)
+    seen.add((id(here), id(there)))
+    return len(mine) == len(others) and all(_are_equal(*both, seen) for both in zip(mine, others, strict=True))
+
+
+def is_same_capture(here: Any, there: Any) -> bool:
+    """Whether two objects are the same with all that they hold; False where that is not known."""
+    try:
+        return _key(here) == _key(there)
+    except CaptureError:
+        return False
+
+
+def _key(value: Any) -> str:
+    found: Capture = capture(_nothing, (value,), allow_ambient=True)
+    return found.key
+
+
+def _nothing() -> None:
+    pass
+
+
+def _function(func: FunctionType) -> list[Any]:
+    code, keywords = canonical_code(func.__code__).blob, func.__kwdefaults__
+    return [code, func.__globals__, func.__defaults__, keywords, *(func.__closure__ or ())]
+
+
+def _parts_of_jax(value: Any) -> list[Any] | None:
+    """Return what an object of JAX's Python code is made of; None for what may be something more."""
+    attributes, slots = attributes_of(value), slots_of(value)
+    return [attributes, slots] if layout_of(type(value)) is object and (attributes or slots) else None
+
+
+_PARTS: dict[type, Any] = {
+    FunctionType: _function,
+    CellType: lambda cell: [content_of(cell)],
+    MethodType: lambda method: [method.__func__, method.__self__],
+    functools.partial: lambda partial: [partial.func, partial.args, partial.keywords],
+    tuple: list,
+    list: list,
+    dict: lambda held: [*held, *held.values()],
+}
