@@ -1,5 +1,6 @@
 """Programs by call key: found in memory, loaded from the disk, or made, once for all waiting clients."""
 
+import collections
 import dataclasses
 import logging
 import threading
@@ -68,6 +69,7 @@ class Programs:
         self.cache = cache
         self.journal = journal
         self._candidates: dict[str, _Candidate] = {}  # by base key, the oldest first
+        self._waiting: collections.Counter[str] = collections.Counter()  # clients that have yet to settle them
         self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names of its manifests
         self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
         self._lock = threading.Lock()
@@ -122,15 +124,25 @@ class Programs:
         """
         self._refuse_crashing(key.text)
         if request.manifest is None:
-            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload, say))
+            entry, made = self._candidate_of(key, request, payload, say)
         else:
             key = key.under(request.manifest)
             entry, made = self._once.get(key.text, lambda: self._make(key, request, payload, say))
-        if entry.program.asked != _asked(request.lookup):
-            raise CaptureError("another function has the same call key")
+            _check_asked(entry, request.lookup)
         if not made:
             self._count_hit(entry)
         return entry, made
+
+    def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        with self._lock:
+            self._waiting[key.text] += 1
+        try:
+            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload, say))
+            _check_asked(entry, request.lookup)
+            return entry, made
+        except BaseException:
+            self._settled(key.text)
+            raise
 
     def order_free(self, lookup: Lookup) -> bytes:
         """Return the digest of a candidate's trace that does not depend on its order; empty if there is none."""
@@ -152,16 +164,23 @@ class Programs:
     def settle(self, settled: Settle) -> None:
         """Have others find the candidate of a lookup under a manifest; or refuse the manifest, if there is a reason."""
         base = keys.call_key(settled.lookup)
+        try:
+            self._settle(base, settled)
+        finally:
+            self._settled(base.text)
+
+    def _settle(self, base: CallKey, settled: Settle) -> None:
         key = base.under(settled.manifest)
         if settled.why:
             self._refuse(key.text, CaptureError(settled.why), settled.name)
             self._note_names(base.text, settled.manifest.names)
-            self._forget(base.text)
             return
         candidate = self._candidates.get(base.text)
         if candidate is None:
             return
-        if self.cache.memory.get(key.text) is not None:  # it is there already, also for a session after a restart
+        there = self.cache.memory.get(key.text)
+        if there is not None:  # of a client that missed as well, or of a session before a restart
+            _check_asked(there, settled.lookup)
             candidate.entry.info.key = key.text
             return
         self._agreed.update(zip(settled.manifest.names, settled.state, strict=False))
@@ -184,8 +203,16 @@ class Programs:
                 nbytes -= self._forget(next(iter(self._candidates)))
         return entry
 
+    def _settled(self, key: str) -> None:
+        """Note that one client waits no more. With the last one, the candidate and what it holds goes."""
+        with self._lock:
+            self._waiting[key] -= 1
+            if self._waiting[key] <= 0:
+                self._forget(key)
+
     def _forget(self, key: str) -> int:
         """Drop a candidate and its trace, if there is one; return the bytes of its capture."""
+        self._waiting.pop(key, None)
         candidate = self._candidates.pop(key, None)
         if candidate is None:
             return 0
@@ -433,6 +460,11 @@ def _asked(lookup: Lookup) -> bytes:
     another.
     """
     return digest(_encode(msgspec.structs.replace(lookup, locations=b"", manifests=())))
+
+
+def _check_asked(entry: Entry, lookup: Lookup) -> None:
+    if entry.program.asked != _asked(lookup):
+        raise CaptureError("another function has the same call key")
 
 
 def _key_of(request: Prepare) -> CallKey:

@@ -1,4 +1,4 @@
-"""A daemon that has answered a thousand captures keeps their modules to itself, and of them what its programs need."""
+"""A daemon that has answered a thousand captures keeps nothing of them but what JAX's registry keeps."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import pytest
 CAPTURES = 1000
 REGISTERED = 100  # of them have a class that JAX's registry keeps ...
 DEFINITIONS = 20  # ... of which so many are distinct
-CALLING = 50  # of them call back into Python, which needs no capture on the daemon
-CHECKED = 50  # of them are checked for NaNs while they run, and so need their captures as long as they are cached
+CALLING = 50  # of them call back into Python
+CHECKED = 50  # of them are checked for NaNs while they run
 
 MANY = f"""
     import json, sys, types
@@ -159,14 +159,13 @@ def test_a_thousand_captures_leave_nothing_behind(
     env = {"JITSERVER_ADDRESS": address}
     assert run_script(MANY, name="many.py", env=env) == [True, CAPTURES]
     until(lambda: counts(address)["sessions"] == 0, "the session to end")
-    until(lambda: look()["captures"] == CHECKED, "the disk to have what it takes, and the others to need theirs")
+    until(lambda: look()["captures"] == 0, "the disk to have what it takes")
     during = look()
     assert [name for name in during["imported"] if name.startswith("um_")] == []
-    assert during["classes"] == ["Pair"] * DEFINITIONS + ["Scale"] * CHECKED
+    assert during["classes"] == ["Pair"] * DEFINITIONS
     assert counts(address)["entries"] == CAPTURES
 
     cli("cache", "clear", env=env)
-    until(lambda: look()["captures"] == 0, "the cache to be empty")
     after = look()
     made = counts(address)
     assert made["traces"] == CAPTURES

@@ -71,20 +71,27 @@ def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., A
 def test_one_key_for_two_functions_gives_neither_the_others_program(run_script: Callable[..., Any]) -> None:
     program = f"""{BEGIN}
     keys.call_key = lambda lookup, real=keys.call_key(lookup): real
-    prepared(request, payload)
-    programs.settle(Settle(lookup, "f", Manifest()))
+    def told(call, *args):
+        try:
+            return call(*args)
+        except CaptureError as error:
+            return str(error)
+
     other, payload_of_other = asked(lambda x: x + 2)
-    try:
-        told = prepared(other, payload_of_other)
-    except CaptureError as error:
-        told = str(error)
-    print(json.dumps([programs.find(lookup, str) is not None, programs.find(other.lookup, str), told]))
+    prepared(request, payload)
+    before = told(prepared, other, payload_of_other)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    prepared(other, payload_of_other)
+    after = told(programs.settle, Settle(other.lookup, "f", Manifest()))
+    print(json.dumps([programs.find(lookup, str) is not None, programs.find(other.lookup, str), before, after]))
     """
-    assert run_script(program) == [True, None, "another function has the same call key"]
+    same = "another function has the same call key"
+    assert run_script(program) == [True, None, same, same]
 
 
 def test_clients_that_missed_together_compare_one_trace_whoever_is_the_first(run_script: Callable[..., Any]) -> None:
     program = f"""{BEGIN}
+    prepared(request, payload)
     prepared(request, payload)
     compared = [bool(programs.order_free(lookup))]
     programs.settle(Settle(lookup, "f", Manifest()))
