@@ -42,6 +42,8 @@ def _are_equal(here: Any, there: Any, seen: set[tuple[int, int]]) -> bool:
         return True
     if type(here) is not type(there):
         return False
+    if _is_stack(here) and _is_stack(there):
+        return True
     parts_of = _PARTS.get(type(here)) or (_parts_of_jax if type(here).__module__.startswith("jax.") else None)
     mine, others = (parts_of(here), parts_of(there)) if parts_of else (None, None)
     if mine is None or others is None:
@@ -56,6 +58,14 @@ def is_same_capture(here: Any, there: Any) -> bool:
         return _key(here) == _key(there)
     except CaptureError:
         return False
+
+
+def _is_stack(value: Any) -> bool:
+    """Whether a value tells where its trace was, as locations in a program's text do: `equinox.error_if` keeps that."""
+    if type(value) is not list or not all(isinstance(part, (str, bytes)) for part in value):
+        return False
+    texts = [part for part in value if isinstance(part, str)]
+    return bool(texts) and all(text.startswith('  File "') for text in texts)
 
 
 def _key(value: Any) -> str:

@@ -2,6 +2,9 @@
 
 import functools
 import queue
+import sys
+import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +93,17 @@ def test_what_cannot_be_captured_is_the_same_only_if_it_is_identical() -> None:
     held, other = queue.SimpleQueue[Any](), queue.SimpleQueue[Any]()
     assert are_equal(closed_over(held), closed_over(held))
     assert not are_equal(closed_over(held), closed_over(other))
+
+
+def test_where_a_trace_was_does_not_count() -> None:
+    def here() -> list[str]:
+        return traceback.format_tb(types.TracebackType(None, sys._getframe(1), 0, 1))
+
+    def other() -> list[str]:
+        return here()
+
+    assert are_equal(closed_over(here()), closed_over(other()))
+    assert not are_equal(closed_over(["first"]), closed_over(["second"]))
 
 
 def test_what_refers_to_itself_has_an_end() -> None:
