@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+from jitclient.manifest.garbage import is_collected
+
 Started = Callable[[CodeType, dict[str, Any]], None]
 """Hears of each code object that begins to run, with its globals; of some more than once."""
 
@@ -69,7 +71,7 @@ class _TraceFunction:
 
     def _hear(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if id(code) not in self._heard and event == "call":
+        if id(code) not in self._heard and event == "call" and not is_collected():
             self._heard[id(code)] = code
             for listener in self._listeners:
                 listener(code, frame.f_globals)
@@ -121,7 +123,7 @@ class _Monitoring:
 
     def _hear(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
-        if listeners is None:  # another thread: the one that listens has not heard of this code
+        if listeners is None or is_collected():  # who listens has not heard of this code
             return None
         names = sys._getframe(1).f_globals
         for listener in listeners:

@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any
 
 from jitclient.codec.user_code.bytecode import refs_of
+from jitclient.manifest import garbage
 from jitclient.manifest.changes import only_grew
 from jitclient.manifest.definitions import Tree, bytes_of
 from jitclient.manifest.hooks import Started, hook_of_thread
@@ -107,7 +108,8 @@ def observed() -> Iterator[Observation]:
     observation, hook = Observation(), hook_of_thread()
     observation.unseen = refused = _tried(hook.add, observation)
     try:
-        yield observation
+        with garbage.noted():
+            yield observation
     finally:
         if not refused:
             observation.unseen = _tried(hook.remove, observation) or observation.unseen

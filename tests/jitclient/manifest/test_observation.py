@@ -1,6 +1,7 @@
 """What is observed of a trace, what it changed, and that it neither fails nor disturbs anything."""
 
 import cProfile
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -49,6 +50,34 @@ def test_reads_are_names_and_the_state_under_them(package: Write) -> None:
     one.GAIN = 4.0
     assert reads.state[0] != state_of(reads.names)[0]
     assert together(reads.names, reads.state) != together(reads.names, state_of(reads.names))
+
+
+@pytest.mark.parametrize("by", ["callback", "finalizer"])
+def test_what_runs_while_garbage_is_collected_reads_nothing(package: Write, by: str) -> None:
+    one = package(
+        "GAIN, seen = 2.0, []\n"
+        "def op(x): return x * GAIN\n"
+        "def callback(phase, info): seen.append(op(len(seen)))\n"
+        "class Held:\n"
+        "    def __del__(self): callback('', {})\n"
+    )
+
+    def function() -> None:
+        if by == "finalizer":
+            held = one.Held()
+            held.itself = held
+            del held
+        gc.collect()
+
+    if by == "callback":
+        gc.callbacks.append(one.callback)
+    try:
+        assert [name for name in reads_of(function).names if "op" in name or "GAIN" in name] == []
+        assert "mf_one:GAIN" in reads_of(lambda: (function(), one.op(1.0))).names
+    finally:
+        if by == "callback":
+            gc.callbacks.remove(one.callback)
+    assert one.seen
 
 
 def test_jax_alone_reads_nothing() -> None:
