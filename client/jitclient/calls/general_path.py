@@ -212,6 +212,7 @@ class GeneralPath:
             dynamic,
             call.leaves,
             key[1],
+            self._options.of_program(),
         )
 
     def _program_at(self, session: Session, key: _Key, call: SplitCall) -> Program:

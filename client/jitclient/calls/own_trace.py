@@ -10,7 +10,8 @@ import functools
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 from jitclient import manifest
@@ -32,6 +33,8 @@ _T = TypeVar("_T")
 _one_at_a_time = threading.Lock()
 _reads: weakref.WeakKeyDictionary[Any, manifest.Reads] = weakref.WeakKeyDictionary()
 """What traces read, by their jaxprs, which JAX keeps as long as it keeps the traces."""
+
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 _TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
 
@@ -82,6 +85,7 @@ class OwnTrace:
         dynamic: the arguments that are not static.
         leaves: of these, as our trees flatten them.
         specs: of the leaves.
+        options: keywords of `jit` for the program, without those about arguments and devices.
     """
 
     def __init__(
@@ -91,12 +95,14 @@ class OwnTrace:
         dynamic: Any,
         leaves: Sequence[Any],
         specs: Sequence[Spec],
+        options: Mapping[str, Any] = _NO_OPTIONS,
     ) -> None:
         self._jitted = jitted
         self._arguments = arguments
         self._dynamic = dynamic
         self._leaves = leaves
         self._specs = specs
+        self._options = options
         self._order: tuple[int, ...] | None = None
         self._platform = ""
         self._traced: Any = None
@@ -254,6 +260,13 @@ class OwnTrace:
         function.__name__ = name
         return function
 
+    def _donated(self) -> tuple[int, ...]:
+        """Return the positions of donated leaves in wire order."""
+        import jax
+
+        told = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
+        return tuple([number for number, donated in enumerate(tree.as_sent(told, self._order)) if donated])
+
     def _avals(self) -> list[Any]:
         return list(map(abstract, tree.as_sent(self._specs, self._order)))
 
@@ -262,7 +275,8 @@ class OwnTrace:
         if self._lowered is None:
             traced = self._traced
             if (self._order, self._order_of_results()) != (None, None):
-                traced = own_jit(self._over_leaves("function")).trace(*self._avals())
+                function = own_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
+                traced = function.trace(*self._avals())
             try:
                 self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))
             except Warning as error:  # of JAX, which the program makes an error

@@ -11,6 +11,8 @@ import pytest
 
 import jitclient
 from jitclient.calls.own_trace import OwnTrace, Raised
+from jitclient.codec import values
+from jitclient.tracing.evidence import evidence_of
 from jitclient.wire.messages import Spec
 
 COUNTED = ("traces", "compiles", "hits", "misses", "captures_loaded", "client_traces", "local_runs")
@@ -317,6 +319,16 @@ def own_trace(fun: Callable[..., Any]) -> OwnTrace:
     made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
     made.run("cpu", [], None)
     return made
+
+
+def test_the_order_on_the_wire_changes_nothing_else() -> None:
+    x, y, z = (np.ones(n, np.float32) for n in (1, 2, 3))
+    specs = tuple(Spec(each.shape, "float32") for each in (x, y, z))
+    jitted = jax.jit(lambda a, b, c: (a * 2, b), donate_argnums=0, keep_unused=True)
+    made = OwnTrace(lambda: jitted, lambda: ((x, y, z), {}), ((x, y, z), {}), [x, y, z], specs, {"keep_unused": True})
+    made.run("cpu", [], (2, 1, 0))
+    traced = jax.jit(lambda c, b, a: [a * 2, b], donate_argnums=2, keep_unused=True).trace(z, y, x)
+    assert made.evidence(values.nothing) == evidence_of(traced, traced.lower(), values.nothing)
 
 
 def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:

@@ -14,6 +14,7 @@ WARM = [
     "case_distribution_in_a_closure",
     "case_masked_distribution",
     "case_named_tuple_as_a_node_of_its_own",
+    "case_donated_distribution",
 ]
 
 
