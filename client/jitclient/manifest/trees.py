@@ -11,6 +11,7 @@ import gc
 import itertools
 import random
 import re
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -44,6 +45,7 @@ TOO_LARGE = ("opaque", "too large")
 _MAX_PARTS = 20_000
 _MAX_WEAK = 20
 _MAX_DEPTH = 60
+_MIN_ID = 1 << 24
 
 _HANDLES = frozenset(
     {
@@ -108,6 +110,7 @@ class _Walk:
         self._n_parts = 0
         self._kept: list[Any] = []  # so that no other object comes to have its id
         self._depth = 0
+        self._modules: dict[int, str] | None = None  # by id
 
     def tree(self, value: Any) -> Tree:
         kind = type(value)
@@ -180,7 +183,15 @@ class _Walk:
         return tuple(map(self.tree, values))
 
     def _dict(self, value: Any) -> Tree:
-        return ("dict", *((self.tree(key), self.tree(held)) for key, held in self._held(value, _items)))
+        return ("dict", *((self._key(key), self.tree(held)) for key, held in self._held(value, _items)))
+
+    def _key(self, key: Any) -> Tree:
+        """Describe a key of a dictionary. The id of a module, which differs in each process, stands for the module."""
+        if type(key) is not int or key < _MIN_ID:
+            return self.tree(key)
+        if self._modules is None:
+            self._modules = {id(module): name for name, module in sys.modules.copy().items()}
+        return ("id of", self._modules[key]) if key in self._modules else key
 
     def _list(self, value: Any) -> Tree:
         return ("list", *map(self.tree, self._held(value, list)))

@@ -33,6 +33,9 @@ OF_CORE = "P.core.GAIN = float(G)"
 GAIN = "GAIN = 2.0\n"
 
 STATES = {
+    "table by the id of a module": State(
+        "import math\nTABLE = {id(math): 2.0}\ndef op(x): return x * TABLE[id(math)]", "P.TABLE[id(P.math)] = float(G)"
+    ),
     "constant": State("GAIN = 2.0\ndef op(x): return x * GAIN", SET_GAIN),
     "constant of a submodule": State("from PKG import core\ndef op(x): return x * core.GAIN", OF_CORE, core=GAIN),
     "set by a function": State(
