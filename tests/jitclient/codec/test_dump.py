@@ -230,25 +230,6 @@ def test_deep_structures(write):
         capture(module.too_deep)
 
 
-def test_reducers_of_jitclient_are_honoured(write):
-    module = write(
-        um_remote="""
-        from jitclient.codec.reducers.jitted import rebuild_jit
-        def body(x, n):
-            return x * n
-        class Remote:
-            def __reduce__(self):
-                return rebuild_jit, (body, {"static_argnums": 1})
-        inner = Remote()
-        def fn(x):
-            return inner(x, 3)
-        """
-    )
-    import jax.numpy as jnp
-
-    assert float(load(capture(module.fn).payload).fn(jnp.float32(2))) == 6.0
-
-
 def test_capturing_imports_no_jax():
     program = """
 import sys

@@ -19,9 +19,8 @@ from jitclient.codec.plain import COMPOUND, is_plain
 from jitclient.codec.user_code.ownership import has_private_globals, is_user_class
 from jitclient.digests import digest
 
-_FIELDS_SET = "__pydantic_fields_set__"
-_NAMED = {_FIELDS_SET: "model_fields_set"}
-"""Where the state of a pydantic model has a set, and the name by which code reads it."""
+_PROPERTIES = {"__pydantic_fields_set__": "model_fields_set"}
+"""Attributes that have sets, and the property by which code reads each: those of pydantic's models."""
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -174,12 +173,9 @@ def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
             yield from ((None, fill.args) for fill in node.fills)
         case "new" if isinstance(node.obj, dataclasses.Field):
             yield from ((node.obj.name, value) for fill in node.fills for _, value in _state(fill))
-        case "new" if is_user_class(type(node.obj)):
+        case "new" | "bare" if is_user_class(type(node.obj)):
             for fill in node.fills:
-                yield from _pairs(_state(fill)) if fill.op == "state" else [(None, fill.args)]
-        case "dict" if type(node.obj.get(_FIELDS_SET)) is set:
-            for fill in node.fills:
-                yield from ((_NAMED.get(name), value) for name, value in _pairs(fill.args[0]))
+                yield from _attributes(_state(fill)) if fill.op == "state" else [(None, fill.args)]
         case "set" | "frozenset":
             yield from ()
         case _:
@@ -202,6 +198,13 @@ def _slots_of_function(node: Node) -> Iterator[tuple[Any, Value]]:
 
 def _state(fill: Fill) -> list[Value]:
     return [pair for pairs in fill.args for pair in pairs] if fill.op == "state" else []
+
+
+def _attributes(pairs: list[Value]) -> Iterator[tuple[Any, Value]]:
+    for name, value in _pairs(pairs):
+        yield name, value
+        if name in _PROPERTIES:
+            yield _PROPERTIES[name], value
 
 
 def _pairs(pairs: list[Value]) -> Iterator[tuple[Any, Value]]:

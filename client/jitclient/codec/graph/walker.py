@@ -72,7 +72,6 @@ class Walker:
         self.packages: set[str] = set()
         self.caches: set[int] = set()
         self.keyed_by_address: set[int] = set()  # what an installed class keeps to itself: maybe a cache, by `id`
-        self.room = 1_000_000  # how much may be looked after while copies are made
         self.namespaces: dict[int, Node] = {}
         self.bindings: dict[Any, Node] = {}
         self.codes: dict[bytes, Node] = {}

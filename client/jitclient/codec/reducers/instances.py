@@ -16,11 +16,13 @@ from jitclient.codec.reducers.attributes import (
     without_caches,
 )
 from jitclient.codec.reducers.functions import state_of
-from jitclient.codec.reducers.own_pickles import Parts, is_own_hash, maker_of, remaking, says_itself
+from jitclient.codec.reducers.pickles import Parts, maker_of, reduced, says_itself
 from jitclient.codec.user_code.installed import is_user_module
 from jitclient.codec.user_code.libraries import is_settings, lasting_state, made_again
 from jitclient.codec.user_code.ownership import is_user_class
 from jitclient.errors import CaptureError
+
+_SMALL = 2**32  # a number that is its own hash
 
 _ORDERLESS = "flax.nnx."
 """A library that puts the attributes of its objects in order whenever it touches them."""
@@ -40,39 +42,44 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
 
 
 def _describe(walker: Walker, node: Node, obj: Any) -> None:
-    if not is_user_class(type(obj)):
+    cls = type(obj)
+    if not is_user_class(cls):
         walker.leaves_caches_empty(dict_of(obj).values())
-    is_known = is_known_by_its_base(type(obj))
-    parts, lost = (None, None) if is_known and not says_itself(type(obj)) else remaking(walker, obj)
-    if is_known or lost is not None:
-        _describe_by_state(walker, node, obj, lost or frozenset())
-    elif isinstance(parts, str):
+    is_kept = says_itself(cls) and not _keeps_its_hash(obj)
+    if is_kept or is_known_by_its_base(cls):
+        _describe_by_state(walker, node, obj, lenient=is_kept)
+        return
+    parts = reduced(obj)
+    if isinstance(parts, str):
         module = pickle.whichmodule(obj, parts)  # type: ignore[attr-defined]
         if is_user_module(module):
             raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
         node.op, node.args = "call", [walker.value(getattr), (Reduced("module", (module,)), parts)]
-    elif parts is not None:
+    else:
         _describe_by_parts(walker, node, obj, parts)
 
 
-def _describe_by_state(walker: Walker, node: Node, obj: Any, lost: frozenset[str]) -> None:
+def _keeps_its_hash(obj: Any) -> bool:
+    """Whether an object keeps its hash, which is another one in the next process: only its class can make it again."""
+    numbers = [value for value in {**attributes_of(obj), **slots_of(obj)}.values() if type(value) is int]
+    try:
+        return any(abs(value) > _SMALL and value == hash(obj) for value in numbers)
+    except Exception:  # it is the user's code: what it may raise is anything
+        return False
+
+
+def _describe_by_state(walker: Walker, node: Node, obj: Any, *, lenient: bool) -> None:
     """An object by what it is: what its class made in C keeps, and its attributes.
 
-    Those that pickling loses may be of no use elsewhere: what cannot be captured of them fails when it is used.
+    Where its class says how it is pickled, some may be of no use elsewhere: what cannot be captured of these (they are
+    `lenient`) fails when it is used. What the class leaves out of its pickles may be needed, and is part of the key.
     """
     make_base(walker, node, obj)
     attributes, slots = _in_order(obj, state_of(attributes_of(obj))), slots_of(obj)
-    kept = {name: value for name, value in attributes.items() if name not in lost}
-    kept_slots = {name: value for name, value in slots.items() if name not in lost}
-    if kept or kept_slots:
-        node.fill("state", walker.pairs(kept), walker.pairs(kept_slots))
-    if not is_user_class(type(obj)):
-        walker.keyed_by_address.update(id(attributes[name]) for name in lost if name in attributes)
-    for name in sorted(lost):
-        if name in attributes and not is_own_hash(obj, attributes[name]):
-            node.fill("state", walker.pairs({name: attributes[name]}), [], lenient=True)
-        elif name in slots and not is_own_hash(obj, slots[name]):
-            node.fill("state", [], walker.pairs({name: slots[name]}), lenient=True)
+    if lenient and not is_user_class(type(obj)):
+        walker.keyed_by_address.update(map(id, attributes.values()))
+    if attributes or slots:
+        node.fill("state", walker.pairs(attributes), walker.pairs(slots), lenient=lenient)
 
 
 def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> None:

@@ -1,4 +1,4 @@
-"""Objects whose class says itself how they are pickled: the client looks whether they come back, and does no harm."""
+"""Objects whose class says itself how they are pickled are taken as they are, and none of its code runs."""
 
 import random
 
@@ -8,7 +8,7 @@ from jitclient.codec.capture import capture, load
 from jitclient.errors import CaptureError
 
 
-def test_to_look_whether_an_object_comes_back_changes_nothing(write):
+def test_to_capture_an_object_changes_nothing(write):
     module = write(
         um_harm="""
         MADE = []
