@@ -28,6 +28,7 @@ class Schedule:
         self._making: set[Node] = set()
         self._completed: set[Node] = set()
         self._settled: set[Node] = set()
+        self._leads: dict[Node, list[Node]] = {}
         self._waiting: deque[tuple[Node, Fill]] = deque()
         self._incomplete: deque[Node] = deque()
 
@@ -87,9 +88,15 @@ class Schedule:
                 continue
             seen.add(node)
             self._complete(node)
-            todo += node.leads_to()
+            todo += self._led_to(node)
         if not self._making and not self._waiting:
             self._settled |= seen
+
+    def _led_to(self, node: Node) -> list[Node]:
+        """Return what an object leads to, now that it is made: nothing is added to it any more."""
+        if node not in self._leads:
+            self._leads[node] = node.leads_to()
+        return self._leads[node]
 
     def _try_fill(self, node: Node, fill: Fill) -> bool:
         children = nodes_in(fill.args)
