@@ -5,6 +5,7 @@ Each has `rows(effort)`, which measures and gives one `Row` after the other.
 
 NAMES = (
     "first_call",
+    "own_trace",
     "restart",
     "small_call",
     "pipelined",

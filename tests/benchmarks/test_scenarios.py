@@ -19,6 +19,7 @@ TOP = Path(__file__).parents[2]
 EXTRA = {"tutorial": "cloudpickle", "Ray actor": "ray", "Dask actor": "distributed", "cloudpickle": "cloudpickle"}
 COMPARED = {
     "first_call": {"JAX's disk cache", "plain jax.jit"},
+    "own_trace": {"without the own trace", "plain jax.jit"},
     "restart": {"JAX's disk cache"},
     "small_call": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "pipelined": {"plain jax.jit", "Ray actor"},
