@@ -84,8 +84,10 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
         Raised: the function raised something while this process traced it.
     """
     for _ in range(_ATTEMPTS):
-        with contextlib.suppress(_InputsChangedError):
+        try:
             return _Making(session, wanted, capture, own).program()
+        except _InputsChangedError:
+            own.forget()
     raise CaptureError("its declared inputs change while it is traced")
 
 
@@ -98,6 +100,7 @@ class _Making:
         self._capture = capture
         self._own = own
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
+        self._key = ""  # of the capture of the function alone
         self._note = ""  # for the user, once the own trace is on the daemon
 
     def program(self) -> Program:
@@ -106,6 +109,7 @@ class _Making:
         try:
             with _ours():
                 base = self._capture()
+                self._key = base.key
                 identity = identify(self._wanted, base)
                 found = self._found(identity)
         except CaptureError as error:
@@ -277,6 +281,7 @@ class _Making:
         except CaptureError as error:
             raise _DiffersError(f"{_CHANGES} what it captures: {error}") from error
         if not is_same:
+            self._own.note_change((base.key, stamp_of(identity.inputs)))
             raise _DiffersError(f"{_CHANGES} what it captures")
         return base
 
@@ -347,14 +352,14 @@ class _Making:
                 signature = signature_of(wanted, None)
                 log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
                 lookup = Lookup(exported.key, "", (), signature)
-                made = self._sent(lookup, exported, tree.UNKNOWN, log, self._current(watched), inputs)
+                made = self._sent(lookup, exported, tree.UNKNOWN, log, self._current(watched, inputs), inputs)
         except CaptureError as error:
             raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
         if self._note:
             warn(self._note)
         return made
 
-    def _current(self, watched: Capture | None) -> Capture | None:
+    def _current(self, watched: Capture | None, inputs: tuple[Input, ...]) -> Capture | None:
         """Return a capture that notices later changes; None where the trace itself changes what is captured."""
         if watched is None:
             return None
@@ -362,7 +367,10 @@ class _Making:
             now = self._capture()
         except CaptureError:
             return None
-        return now if now.key == watched.key else None
+        if now.key == watched.key:
+            return now
+        self._own.note_change((now.key, stamp_of(inputs)))
+        return None
 
     def _exported(self) -> Exported:
         check_carried(self._wanted.context)
@@ -402,7 +410,7 @@ class _Making:
         wanted = self._wanted
         platform, devices = self._backend()
         start = time.perf_counter()
-        self._own.run(platform, devices, wanted.order)
+        self._own.run(platform, devices, wanted.order, (self._key, stamp_of(inputs)))
         self._own.seconds = time.perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(inputs):
             raise _InputsChangedError

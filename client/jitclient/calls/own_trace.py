@@ -10,8 +10,8 @@ import functools
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NoReturn, TypeVar
 
 from jitclient import manifest
@@ -31,8 +31,8 @@ from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 _T = TypeVar("_T")
 
 _one_at_a_time = threading.Lock()
-_reads: weakref.WeakKeyDictionary[Any, manifest.Reads] = weakref.WeakKeyDictionary()
-"""What traces read, by their jaxprs, which JAX keeps as long as it keeps the traces."""
+_reads: weakref.WeakKeyDictionary[Any, tuple[manifest.Reads, Hashable]] = weakref.WeakKeyDictionary()
+"""What traces read and what the function depended on, by their jaxprs, which JAX keeps as long as the traces."""
 
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -105,40 +105,62 @@ class OwnTrace:
         self._options = options
         self._order: tuple[int, ...] | None = None
         self._platform = ""
+        self._sees_own_devices = True
         self._traced: Any = None
         self._lowered: Any = None
         self._evidence: Evidence | None = None
         self.seconds = 0.0
         self.reads = manifest.Reads(unseen="it has not run")
 
-    def run(self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None) -> None:
+    def run(
+        self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None, depends: Hashable
+    ) -> None:
         """Trace the function, unless that is done, for a platform whose devices it sees.
 
-        `order` is that of the arguments' leaves on the wire; see `tree.leaf_order`.
+        Args:
+            platform: for which it is lowered.
+            devices: those that it sees, if they are not this process's own.
+            order: of the arguments' leaves on the wire; see `tree.leaf_order`.
+            depends: what the function depends on now. A trace that JAX has from before is used if it was the same then.
 
         Raises:
             Raised: the function raised something.
         """
-        self._platform, self._order = platform, order
+        self._platform, self._order, self._sees_own_devices = platform, order, not devices
         if self._traced is None:
             jitted, (args, kwargs) = self._jitted(), self._arguments()
-            with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
-                try:
-                    self._traced = type(jitted).trace(jitted, *args, **kwargs)  # it may have a field `trace`
-                    if len(self._traced.jaxpr.in_avals) > len(self._specs):
-                        jitted(*_filled(args), **_filled(kwargs))  # raises JAX's error for a leaked tracer
-                except BaseException as error:
-                    raise Raised(error) from None
-            self.reads = self._read(observation, bool(traces))
+            if not self._is_traced(jitted, args, kwargs, devices, depends):
+                jitted.clear_cache()
+                self._is_traced(jitted, args, kwargs, devices, depends)
 
-    def _read(self, observation: manifest.Observation, is_traced: bool) -> manifest.Reads:
-        """Return what the trace read; if JAX has it from before, what it read then."""
-        jaxpr = getattr(self._traced.jaxpr, "jaxpr", self._traced.jaxpr)
-        known = _reads.get(jaxpr)
-        if known is None:
-            known = observation.reads() if is_traced else manifest.Reads(unseen="JAX traced it before")
-            _reads[jaxpr] = known
-        return known
+    def _is_traced(
+        self, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: Sequence[DeviceInfo], depends: Hashable
+    ) -> bool:
+        """Trace the function; return False if JAX gave a trace from before that is of no use."""
+        with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
+            try:
+                self._traced = type(jitted).trace(jitted, *args, **kwargs)  # it may have a field `trace`
+                if len(self._traced.jaxpr.in_avals) > len(self._specs):
+                    jitted(*_filled(args), **_filled(kwargs))  # raises JAX's error for a leaked tracer
+            except BaseException as error:
+                raise Raised(error) from None
+        code = _code_of(jitted)  # JAX reports a trace, too, if only the wrapper is new to it
+        is_new = bool(traces) and (code is None or observation.has_run(code))
+        if is_new:
+            _reads[self._jaxpr()] = observation.reads(), depends
+        self.reads, then = _reads.get(self._jaxpr(), (manifest.Reads(unseen="JAX traced it before"), None))
+        return is_new or then == depends
+
+    def forget(self) -> None:
+        """Forget the trace, which is not to be used."""
+        self._traced = self._lowered = self._evidence = None
+
+    def note_change(self, depends: Hashable) -> None:
+        """Note what the function depends on after the trace, which changed it: as in JAX, that makes no other trace."""
+        _reads[self._jaxpr()] = self.reads, depends
+
+    def _jaxpr(self) -> Any:
+        return getattr(self._traced.jaxpr, "jaxpr", self._traced.jaxpr)
 
     # ---- all below is ours, and may fail without harm
 
@@ -279,8 +301,10 @@ class OwnTrace:
                 traced = function.trace(*self._avals())
             try:
                 self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))
-            except Warning as error:  # of JAX, which the program makes an error
-                raise Raised(error) from None
+            except Exception as error:
+                if isinstance(error, Warning) or (traced is self._traced and self._sees_own_devices):
+                    raise Raised(error) from None  # JAX refuses the program, or warns where warnings are errors
+                raise
         traced, lowered = self._lowered
         return traced, lowered
 
@@ -309,6 +333,14 @@ def _counted_traces() -> Iterator[list[str]]:
         yield _counting.traces
     finally:
         _counting.traces = before
+
+
+def _code_of(jitted: Any) -> CodeType | None:
+    """Return the code that runs when a jitted function is traced; None where that is not known."""
+    fun = getattr(jitted, "__wrapped__", None)
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__func__", fun).__code__ if isinstance(fun, (FunctionType, MethodType)) else None
 
 
 @functools.cache

@@ -38,12 +38,14 @@ class Observation:
 
     def __init__(self) -> None:
         self.unseen = ""
+        self._started: set[int] = set()  # the ids of all code, which lives as long as the traced function
         self._before: dict[str, Tree] = {}
         self._first: First = {}
         self._code: dict[int, tuple[CodeType, dict[str, Any]]] = {}
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Note what `code`, which begins to run with these globals, will read."""
+        self._started.add(id(code))
         try:
             if not self.unseen and id(code) not in self._code and counts(code, names):
                 self._code[id(code)] = code, names
@@ -56,6 +58,10 @@ class Observation:
         for name in names_read(code, names) - self._before.keys():
             value = resolve(name)
             self._before[name] = ABSENT if value is ABSENT else tree_of(value, memo, self._first)
+
+    def has_run(self, code: CodeType) -> bool:
+        """Whether code ran; True where that is not known."""
+        return bool(self.unseen) or id(code) in self._started
 
     def reads(self) -> Reads:
         """Return what the trace read, once it is over."""

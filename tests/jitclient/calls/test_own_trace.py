@@ -317,7 +317,7 @@ def test_the_key_of_a_function_with_declared_inputs() -> None:
 def own_trace(fun: Callable[..., Any]) -> OwnTrace:
     x = np.float32(1)
     made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
-    made.run("cpu", [], None)
+    made.run("cpu", [], None, "")
     return made
 
 
@@ -326,7 +326,7 @@ def test_the_order_on_the_wire_changes_nothing_else() -> None:
     specs = tuple(Spec(each.shape, "float32") for each in (x, y, z))
     jitted = jax.jit(lambda a, b, c: (a * 2, b), donate_argnums=0, keep_unused=True)
     made = OwnTrace(lambda: jitted, lambda: ((x, y, z), {}), ((x, y, z), {}), [x, y, z], specs, {"keep_unused": True})
-    made.run("cpu", [], (2, 1, 0))
+    made.run("cpu", [], (2, 1, 0), "")
     traced = jax.jit(lambda c, b, a: [a * 2, b], donate_argnums=2, keep_unused=True).trace(z, y, x)
     assert made.evidence(values.nothing) == evidence_of(traced, traced.lower(), values.nothing)
 

@@ -71,5 +71,5 @@ def _text(fun, platform, infos):
     own = OwnTrace(
         lambda: jax.jit(lambda x: fun(x)), lambda: arguments, arguments, arguments[0], (Spec((), "float32"),)
     )
-    own.run(platform, infos, None)
+    own.run(platform, infos, None, "")
     return str(export.deserialize(bytearray(own.exported("scaled").program)).mlir_module())
