@@ -134,7 +134,12 @@ class OwnTrace:
                 self._is_traced(jitted, args, kwargs, devices, depends)
 
     def _is_traced(
-        self, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: Sequence[DeviceInfo], depends: Hashable
+        self,
+        jitted: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        devices: Sequence[DeviceInfo],
+        depends: Hashable,
     ) -> bool:
         """Trace the function; return False if JAX gave a trace from before that is of no use."""
         with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:

@@ -12,11 +12,13 @@ depends on its hash seed, in plain JAX as well.
 import itertools
 import re
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 from jitclient.codec import values
+from jitclient.codec.user_code.ownership import has_private_globals, is_user_function
 from jitclient.digests import digest
-from jitclient.tracing.callbacks import callback_names
+from jitclient.tracing.callbacks import callback_names, name_of_function
 from jitclient.tracing.jaxpr_digest import order_free_digest
 from jitclient.wire.messages import Evidence
 
@@ -38,11 +40,17 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
 
 
 def order_free(traced: Any, ref: values.Ref) -> bytes:
-    """Return a digest of a trace that does not depend on its order; empty if it cannot be compared in that way."""
+    """Return a digest of a trace that does not depend on its order; empty if it cannot be compared in that way.
+
+    Functions of the user's that the trace made, which are callbacks, count by their code.
+    """
 
     def describe(value: Any) -> bytes | None:
         index = ref(value)
-        return None if index is None else b"captured %d" % index
+        if index is not None:
+            return b"captured %d" % index
+        is_users = type(value) is FunctionType and (is_user_function(value) or has_private_globals(value))
+        return name_of_function(value, ref).encode() if is_users else None
 
     return order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
 
