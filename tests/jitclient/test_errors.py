@@ -339,7 +339,6 @@ def test_the_lines_of_an_error_are_those_of_the_source_as_it_is_now(
     (callback, trace), running, tracing = run_script("\n\n\n\n" + MOVED, name="elsewhere.py")
     after = counts()
     assert after["hits"] - before["hits"] == 1
-    assert after["captures_loaded"] == before["captures_loaded"], "the trace failed before, and is the client's"
     assert any(f'elsewhere.py", line {callback}, in fails' in line for line in running), running
     assert any(frame.endswith(f"elsewhere.py:{trace}") for frame in tracing), tracing
     assert not any(str(tmp_path / "program.py") in line for line in running + tracing)

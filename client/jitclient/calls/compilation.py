@@ -300,7 +300,7 @@ class _Making:
         assert why is not None
         self._trace(identity.inputs)
         with _ours():
-            return self._shared(identity, why)
+            return self._shared(identity, why if identity.order else None)
 
     def _explained(self, identity: Identity, difference: str) -> Program:
         """Return the program of the own trace, for other processes too if the state of packages explains it.
@@ -320,8 +320,11 @@ class _Making:
             difference = str(error)
         raise self._refused(identity, difference)
 
-    def _shared(self, identity: Identity, why: CaptureError) -> Program:
-        """Have the daemon compile what this process traced; other processes find it by the function's own key."""
+    def _shared(self, identity: Identity, why: CaptureError | None) -> Program:
+        """Have the daemon compile what this process traced; other processes find it by the function's own key.
+
+        `why` is told instead of what differs from other programs.
+        """
         self._own.check_arguments()
         exported, reads = self._exported(), self._own.reads
         if reads.unseen:

@@ -1,6 +1,7 @@
 """The general path: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -305,7 +306,10 @@ class GeneralPath:
         if self._jitted is None:
             if self._has_static_leaves:
                 static_leaves.register()
-            self._jitted = own_jit(self._fun, **self._options.given())
+            with warnings.catch_warnings():
+                if self._options.about_devices():  # the user has heard of them when the function was decorated
+                    warnings.simplefilter("ignore")
+                self._jitted = own_jit(self._fun, **self._options.given())
         return self._jitted
 
     def _jitted_under(self, settings: context.Context) -> Any:

@@ -248,6 +248,7 @@ def described(tree: Any) -> Any:
 
 
 def outcome(fun: Callable[[Any], Any], jit: Any) -> Any:
+    jax.clear_caches()  # what was traced already warns no more
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -84,12 +84,12 @@ SCALE = float(os.environ.get("UM_SCALE", 0)) + time.time()
 COUNTED = ("value", "traces", "hits", "client_traces", "local_runs")
 PROGRAM = f"""
 import json, numpy as np, jitclient, um_reads
-from jitclient.sessions.handshake import ask
-from jitclient.settings import settings
+from jitclient.sessions import process
 from jitclient.wire.messages import Status, Verb
 
 def counts():
-    status = ask(settings(), Verb.STATUS, None, Status)
+    process.session().send_report()
+    status = process.session().ask(Verb.STATUS, None, Status)
     return [getattr(status, name) for name in {COUNTED[1:]}]
 
 def called(number):
