@@ -26,6 +26,7 @@ from jitclient.codec.capture import Capture
 from jitclient.codec.results.called_back import CalledBack
 from jitclient.codec.results.reader import Remade
 from jitclient.errors import (
+    AmbientInput,
     ArrayLost,
     CaptureError,
     CrashesDaemon,
@@ -198,6 +199,8 @@ class _Making:
             if not compared and not _has_jax():
                 raise failed.error from None
             self._trace(identity.inputs)
+            if isinstance(failed.error, AmbientInput):
+                raise self._refused(identity, str(failed)) from None
             return self._explained(identity, str(failed))
         if not compared:
             log.report(session, lookup, prepared)
@@ -288,7 +291,7 @@ class _Making:
     def _is_explained(self) -> bool:
         """Whether the daemon has other data in installed packages, which the own trace read."""
         reads = self._own.reads
-        if reads.unseen or reads.drawn or not reads.names:
+        if reads.unseen or reads.drawn or reads.ambient or not reads.names:
             return False
         return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
 

@@ -12,7 +12,7 @@ from jitclient.manifest.changes import only_grew
 from jitclient.manifest.definitions import Tree, bytes_of
 from jitclient.manifest.hooks import Started, hook_of_thread
 from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
-from jitclient.manifest.reads import counts, functions_below, names_read
+from jitclient.manifest.reads import ambient_of, counts, functions_below, names_read
 from jitclient.manifest.state import digest_under
 from jitclient.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
 
@@ -29,6 +29,8 @@ class Reads:
     """The name of data that the trace changed and later traces depend on, such as a generator of random numbers, or of
     data that is too large to be compared: the function must be traced in each process.
     """
+    ambient: str = ""
+    """What code that ran may have read from outside: a clock, a file. The daemon's trace finds out whether it has."""
     unseen: str = ""
     """Why the trace could not be observed."""
 
@@ -38,6 +40,7 @@ class Observation:
 
     def __init__(self) -> None:
         self.unseen = ""
+        self._ambient = ""
         self._started: set[int] = set()  # the ids of all code, which lives as long as the traced function
         self._before: dict[str, Tree] = {}
         self._first: First = {}
@@ -55,6 +58,7 @@ class Observation:
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
         memo: Memo = {}
+        self._ambient = self._ambient or ambient_of(code, names)
         for name in names_read(code, names) - self._before.keys():
             value = resolve(name)
             self._before[name] = ABSENT if value is ABSENT else tree_of(value, memo, self._first)
@@ -105,7 +109,7 @@ class Observation:
                 state[name + COUNTED] = digest_under(name + COUNTED, before)
             else:
                 drawn = drawn or name
-        return Reads(tuple(sorted(state)), tuple(state[name] for name in sorted(state)), drawn)
+        return Reads(tuple(sorted(state)), tuple(state[name] for name in sorted(state)), drawn, self._ambient)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from jitclient.codec.ambient.inputs import ambient_name
 from jitclient.codec.plain import is_plain
 from jitclient.codec.user_code.bytecode import Chain, refs_of
 from jitclient.codec.user_code.names import constant_home
@@ -63,6 +64,19 @@ def names_read(code: CodeType, names: Names) -> set[str]:
     if is_package(names.get("__name__")):
         found |= _names_of_definition(code, names)
     return found
+
+
+def ambient_of(code: CodeType, names: Names) -> str:
+    """The name of an input from outside that `code` refers to, or ""."""
+    for name, chains in refs_of(code).globals.items():
+        for chain in chains:
+            value = names.get(name, ABSENT)
+            for part in (*chain, None):
+                is_known = value is not ABSENT and is_foundation(module_of(type(value)))  # runs no code of a package
+                if is_known and (found := ambient_name(value)) is not None:
+                    return found
+                value = ABSENT if value is ABSENT or part is None else attribute(value, part)
+    return ""
 
 
 def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from jitclient.codec.plain import ATOMS, is_plain
 from jitclient.codec.tracers import is_tracer
+from jitclient.codec.user_code.installed import OURS
 from jitclient.codec.user_code.names import MISSING
 from jitclient.digests import digest
 from jitclient.manifest.definitions import FIELDS, Describe, Tree, bytes_of, class_tree, function_tree
@@ -165,6 +166,10 @@ class _Walk:
         if any("__next__" in vars(base) for base in mro(kind)) and is_foundation(module_of(kind)):
             return self._iterator(value)
         top = module_of(kind).partition(".")[0]
+        if module_of(kind) == "flax.ids":  # numbers of a counter, of use only to tell objects apart
+            return ("fresh", name_of(kind))
+        if top in OURS:  # what a jitted function knows of its programs is no state of anything
+            return self._wrapper(value)
         if top in FOUNDATIONS:
             return self._of_foundation(value)
         if top in _HANDLES:
