@@ -65,7 +65,7 @@ def first(live):
 
 @pytest.fixture(scope="module")
 def again(live, first):
-    return live("moved/again")
+    return live("moved/again", "--compared")  # what ran in JAX before is state of packages, too: as in the first
 
 
 @pytest.fixture(scope="module")
