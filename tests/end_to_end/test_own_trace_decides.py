@@ -205,3 +205,58 @@ def test_what_a_program_sets_in_a_package_is_seen_in_any_order(own_daemon: tuple
     for gain in ({"GAIN": "6"}, {}, {"GAIN": "5"}, {"GAIN": "6"}):
         assert run(program, "error", **gain) == float(gain.get("GAIN", 2)) + 1
     assert since() == {"traces": 0, "compiles": 0, "client_traces": 0, "local_runs": 0, "hits": 4}
+
+
+KEPT = """
+    import json, jax, scaling, JIT
+    from JIT import jit
+
+    GAIN, state = 2.0, {"calls": 0}
+
+    class Model:
+        scale = 2.5
+
+        def apply(self, x): return x * self.scale
+
+    def of_a_global(x): return x * GAIN
+
+    def of_a_package(x): return scaling.scaled(x)
+
+    def counts(x):
+        state["calls"] += 1
+        return x * state["calls"]
+
+    model = Model()
+    found = [[float(jit(f)(1.0)) for f in (of_a_global, model.apply, of_a_package)]]
+    GAIN, model.scale, scaling.GAIN = 3.0, 4.0, 5.0
+    found.append([float(jit(f)(1.0)) for f in (of_a_global, model.apply, of_a_package)])
+    found.append([float(jit(counts)(1.0)) for _ in range(3)])
+    print(json.dumps(found))
+"""
+
+
+def test_a_trace_that_jax_has_from_before_counts_if_nothing_has_changed(own_daemon: tuple[Run, Counts]) -> None:
+    run, since = own_daemon
+    expected = [[2.0, 2.5, 2.0], [3.0, 4.0, 5.0], [1.0] * 3]
+    assert run(KEPT.replace("JIT", "jitclient"), "error") == expected
+    since()
+    assert run(KEPT.replace("JIT", "jitclient"), "error", PYTHONHASHSEED="7") == expected
+    assert since()["traces"] == 0
+    assert run(KEPT.replace("import JIT", "import jitclient").replace("from JIT", "from jax")) != expected, "as in JAX"
+
+
+def test_a_trace_of_jax_alone_says_nothing_of_what_it_read(own_daemon: tuple[Run, Counts]) -> None:
+    run, since = own_daemon
+    program = """
+        import json, jax, scaling, jitclient
+
+        def f(x): return scaling.scaled(x)
+
+        scaling.GAIN = NUMBER
+        jax.jit(f)(1.0)
+        print(json.dumps(float(jitclient.jit(f)(1.0))))
+    """
+    assert [run(program.replace("NUMBER", number)) for number in ("5.0", "6.0")] == [5, 6]
+    since()
+    assert run(program.replace("NUMBER", "5.0"), "error") == 5
+    assert since()["hits"] == 1

@@ -154,7 +154,11 @@ class OwnTrace:
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
         self.reads, then = _reads.get(self._jaxpr(), (manifest.Reads(unseen="JAX traced it before"), None))
-        return is_new or then == depends
+        return is_new or (then == depends and self._reads_the_same())
+
+    def _reads_the_same(self) -> bool:
+        """Whether packages hold what they held when JAX traced the function, but for what the trace itself advanced."""
+        return bool(self.reads.drawn) or manifest.state_of(self.reads.names) == self.reads.state
 
     def forget(self) -> None:
         """Forget the trace, which is not to be used."""
