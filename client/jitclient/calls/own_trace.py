@@ -22,6 +22,7 @@ from jitclient.errors import CaptureError
 from jitclient.local_jax import backend_view
 from jitclient.local_jax.avals import abstract, spec_of_aval
 from jitclient.local_jax.own_jit import own_jit
+from jitclient.manifest.places import is_foundation
 from jitclient.tracing.callbacks import callbacks_for_people, calls_back, functions_of
 from jitclient.tracing.evidence import evidence_of, order_free
 from jitclient.tracing.foreign import described, foreign_names, registered_by_program
@@ -150,7 +151,7 @@ class OwnTrace:
             except BaseException as error:
                 raise Raised(error) from None
         code = _code_of(jitted)  # JAX reports a trace, too, if only the wrapper is new to it
-        is_new = bool(traces) and (code is None or observation.has_run(code))
+        is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
         self.reads, then = _reads.get(self._jaxpr(), (manifest.Reads(unseen="JAX traced it before"), None))
@@ -344,12 +345,18 @@ def _counted_traces() -> Iterator[list[str]]:
         _counting.traces = before
 
 
-def _code_of(jitted: Any) -> CodeType | None:
-    """Return the code that runs when a jitted function is traced; None where that is not known."""
-    fun = getattr(jitted, "__wrapped__", None)
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    return getattr(fun, "__func__", fun).__code__ if isinstance(fun, (FunctionType, MethodType)) else None
+def _code_of(fun: Any) -> CodeType | None:
+    """Return the code that runs when a jitted function is traced; None if that is no user's and no package's."""
+    while fun is not None and not isinstance(fun, FunctionType):
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif isinstance(fun, MethodType):
+            fun = fun.__func__
+        elif is_foundation(type(fun).__module__) or type(fun).__module__.startswith("jitclient."):
+            fun = getattr(fun, "__wrapped__", None)
+        else:
+            fun = type(fun).__call__ if callable(fun) else None
+    return None if fun is None or is_foundation(fun.__module__) else fun.__code__
 
 
 @functools.cache

@@ -1,5 +1,7 @@
 """What no capture can hold is traced in the client, and its program runs on the daemon; else it runs here."""
 
+import functools
+import operator
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.calls.own_trace import OwnTrace, Raised
+from jitclient.calls.own_trace import OwnTrace, Raised, _code_of
 from jitclient.codec import values
 from jitclient.tracing.evidence import evidence_of
 from jitclient.wire.messages import Spec
@@ -319,6 +321,32 @@ def own_trace(fun: Callable[..., Any]) -> OwnTrace:
     made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
     made.run("cpu", [], None, "")
     return made
+
+
+def test_which_code_shows_that_jax_traced_a_function() -> None:
+    def fun(x: Any) -> Any:
+        return x
+
+    class Called:
+        def __call__(self, x: Any) -> Any:
+            return x
+
+        def method(self, x: Any) -> Any:
+            return x
+
+    expected: list[tuple[Any, Any]] = [
+        (fun, fun),
+        (functools.partial(fun), fun),
+        (jax.jit(fun), fun),
+        (jitclient.jit(functools.partial(fun)), fun),
+        (Called(), Called.__call__),
+        (Called().method, Called.method),
+        (jax.custom_jvp(fun), fun),
+    ]
+    for given, code in expected:
+        assert _code_of(jax.jit(given)) is code.__code__, given
+    for given in (jax.numpy.sin, len, Called, np.add, operator.itemgetter(0)):
+        assert _code_of(jax.jit(given)) is None, given
 
 
 def test_the_order_on_the_wire_changes_nothing_else() -> None:
