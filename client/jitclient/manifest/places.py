@@ -45,7 +45,9 @@ def is_package(module: object) -> bool:
     if not isinstance(module, str):
         return False
     top = module.partition(".")[0]
-    return top not in _NEEDED_BY_US and top not in OURS and not is_foundation(top) and package_of(top) is not None
+    if top in _NEEDED_BY_US or top in OURS or is_foundation(top):
+        return False
+    return package_of(top) is not None and not is_user_module(module)  # a namespace may have modules of both kinds
 
 
 @functools.cache
