@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -492,7 +493,16 @@ def _ours() -> Iterator[None]:
         raise CaptureError(f"jitserver failed ({what:.300}). Please report this") from error
 
 
+_forked: list[bool] = []
+"""Not empty in a child that was forked from a process with jax, whose threads are gone: a trace may wait for them."""
+
+os.register_at_fork(after_in_child=lambda: _forked.append(True) if "jax" in sys.modules else None)
+
+
 def _has_jax() -> bool:
+    """Whether this process can trace functions itself."""
+    if _forked:
+        return False
     try:
         return importlib.util.find_spec("jax") is not None
     except (ImportError, ValueError):
