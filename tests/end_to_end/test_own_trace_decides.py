@@ -262,3 +262,30 @@ def test_a_trace_of_jax_alone_says_nothing_of_what_it_read(own_daemon: tuple[Run
     since()
     assert run(program.replace("NUMBER", "5.0"), "error") == 5
     assert since()["hits"] == 1
+
+
+def test_a_child_forked_from_a_process_with_jax_traces_nothing(own_daemon: tuple[Run, Counts]) -> None:
+    run, since = own_daemon
+    program = """
+        import json, os, jax, jitclient
+
+        traced = []
+
+        @jitclient.jit
+        def f(x): return x * 2.0
+
+        @jitclient.jit
+        def of_child(x):
+            traced.append(1)
+            return x * 3.0
+
+        first = float(f(1.0))
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.write(writing, json.dumps([float(f(2.0)), float(of_child(1.0)), len(traced)]).encode())
+            os._exit(0)
+        os.wait()
+        print(json.dumps([first, json.loads(os.read(reading, 100))]))
+    """
+    assert run(program, "error") == [2.0, [4.0, 3.0, 0]]
+    assert since()["traces"] == 2
