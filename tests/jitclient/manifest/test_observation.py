@@ -2,6 +2,7 @@
 
 import cProfile
 import gc
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from jitclient.codec.user_code import installed
+from jitclient.codec.user_code.installed import package_of
 from jitclient.manifest import Reads, observed, state_of, together
 from jitclient.manifest.places import COUNTED
 
@@ -359,3 +361,21 @@ def test_a_module_that_fails_to_be_imported_is_absent(package: Write) -> None:
     file = next(Path(each) / "mf_one.py" for each in sys.path if (Path(each) / "mf_one.py").exists())
     file.write_text("raise SystemExit(3)")
     assert state_of(["mf_one:GAIN"]) == state_of(["mf_nowhere:GAIN"])
+
+
+def test_in_a_namespace_that_a_package_shares_the_file_of_a_module_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, text in (("mine", "GAIN = 2.0\ndef op(x): return x * GAIN"), ("site-packages", "OTHER = 1")):
+        (tmp_path / folder / "mf_space").mkdir(parents=True)
+        (tmp_path / folder / "mf_space" / f"{folder[:4]}.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path / folder)  # the package's comes first then
+    module = importlib.import_module("mf_space.mine")
+    try:
+        assert package_of("mf_space") == "mf_space"
+        assert reads_of(module.op, 1.0).names == ()
+    finally:
+        for name in ("mf_space.mine", "mf_space"):
+            sys.modules.pop(name, None)
+        for function in (installed.is_user_module, installed.package_of):
+            function.cache_clear()
