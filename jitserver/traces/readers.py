@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from jitclient.codec.ambient.inputs import message_of, note_read, reads, unnoted
+from jitclient.codec.ambient.known_inputs import MARKS
 from jitclient.codec.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
 from jitserver.traces.stand_ins import StandIn, put, telling
 
@@ -65,7 +66,7 @@ def _reader() -> str:
         elif package in sys.stdlib_module_names or module in _BETWEEN:
             continue
         else:
-            reader = "" if package in _OWN or module in _MARKS else package
+            reader = "" if package in _OWN or module in MARKS else package
         return "" if not reader or is_below(_OF_NO_CONSEQUENCE) else reader
     return ""
 
@@ -133,4 +134,3 @@ _OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
     "warnings",
 }
 _OWN = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})
-_MARKS = frozenset({"equinox._jit"})  # it marks its frames with random bytes, to find them in tracebacks

@@ -49,6 +49,6 @@ def test_no_other_thread_takes_part(case: str, counted: dict[str, list[float]]) 
 
 @pytest.mark.usefixtures("daemon")
 def test_nor_where_the_program_has_no_jax(run_script: Callable[..., Any]) -> None:
-    found = run_script(CLIENT.read_text())
+    found = run_script(CLIENT.read_text(), env={"JITSERVER_VERIFY": "off"})  # an own trace imports jax
     assert found.keys() == MOST_WITHOUT_JAX.keys()
     assert all(0 < found[case] <= most for case, most in MOST_WITHOUT_JAX.items()), found

@@ -1,4 +1,4 @@
-"""What a trace leaves behind in captured objects is not seen by the next one: the key says all there is."""
+"""What a trace leaves behind in captured objects is seen by no other process: each traces such a function itself."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,8 +34,9 @@ PROGRAM = """
 """
 
 
+@pytest.mark.usefixtures("shared_daemon")
 @pytest.mark.parametrize("fails", ["", "raise ValueError(str(total))"])
-def test_another_shape_from_another_process(daemon: str, run_script: Callable[..., Any], fails: str) -> None:
+def test_another_shape_from_another_process(run_script: Callable[..., Any], fails: str) -> None:
     program = PROGRAM.format(fails=fails or "pass")
     expected = "1" if fails else 111.0
     assert run_script(program, "2") == expected

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -35,6 +34,7 @@ from jitclient.errors import (
     ProgramsDiffer,
     SessionBusy,
 )
+from jitclient.local_jax import forked
 from jitclient.local_jax.context import check_carried, on_mesh
 from jitclient.manifest import together
 from jitclient.notices import labels, progress
@@ -493,15 +493,9 @@ def _ours() -> Iterator[None]:
         raise CaptureError(f"jitserver failed ({what:.300}). Please report this") from error
 
 
-_forked: list[bool] = []
-"""Not empty in a child that was forked from a process with jax, whose threads are gone: a trace may wait for them."""
-
-os.register_at_fork(after_in_child=lambda: _forked.append(True) if "jax" in sys.modules else None)
-
-
 def _has_jax() -> bool:
     """Whether this process can trace functions itself."""
-    if _forked:
+    if forked.has_no_threads():
         return False
     try:
         return importlib.util.find_spec("jax") is not None

@@ -1,7 +1,7 @@
 """All that this package and the daemon use of what is not public in jax.
 
 No other module imports it. A version of jax may lack any of it: each function says what it does then. All but
-`has_backend` and those for plugins import jax.
+`has_backend`, `backends` and those for plugins import jax.
 """
 
 import contextlib
@@ -24,6 +24,12 @@ def _get(path: str, default: Any = None) -> Any:
 def has_backend() -> bool:
     """Whether jax has begun to compute, or may have, where it does not say."""
     return "jax" in sys.modules and bool(_get("xla_bridge.backends_are_initialized", lambda: True)())
+
+
+def backends() -> list[Any]:
+    """The backends that jax has begun, by which it computes; none where it does not say."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    return list(getattr(bridge, "_backends", {}).values())
 
 
 def mesh_of_block() -> Any:

@@ -1,5 +1,6 @@
 """The names of data that code reads: of an installed package's own modules, and of those that user code refers to."""
 
+import builtins
 import functools
 import importlib.util
 import sys
@@ -9,8 +10,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from jitclient.codec.ambient.inputs import ambient_name
+from jitclient.codec.ambient.known_inputs import MARKS, OF_NO_CONSEQUENCE
 from jitclient.codec.plain import is_plain
-from jitclient.codec.user_code.bytecode import Chain, refs_of
+from jitclient.codec.user_code.bytecode import Chain, own_refs_of, refs_of
 from jitclient.codec.user_code.names import constant_home
 from jitclient.manifest.definitions import is_class_data, is_data
 from jitclient.manifest.places import (
@@ -67,13 +69,16 @@ def names_read(code: CodeType, names: Names) -> set[str]:
 
 
 def ambient_of(code: CodeType, names: Names) -> str:
-    """The name of an input from outside that `code` refers to, or ""."""
-    for name, chains in refs_of(code).globals.items():
+    """The name of an input from outside of the interpreter that `code` refers to, or ""."""
+    if names.get("__name__") in MARKS:
+        return ""
+    for name, chains in own_refs_of(code).globals.items():
         for chain in chains:
-            value = names.get(name, ABSENT)
+            value = names.get(name, vars(builtins).get(name, ABSENT))
             for part in (*chain, None):
                 is_known = value is not ABSENT and is_foundation(module_of(type(value)))  # runs no code of a package
-                if is_known and (found := ambient_name(value)) is not None:
+                found = ambient_name(value) if is_known else None
+                if found is not None and found not in OF_NO_CONSEQUENCE:
                     return found
                 value = ABSENT if value is ABSENT or part is None else attribute(value, part)
     return ""

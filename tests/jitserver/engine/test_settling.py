@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 BEGIN = """
     import json
     from pathlib import Path
@@ -114,3 +116,53 @@ def test_the_traces_of_the_oldest_candidates_are_freed(run_script: Callable[...,
     print(json.dumps([bool(entry.program.trace.digest) for entry in found]))
     """
     assert run_script(program) == [False, True, True]
+
+
+def test_a_generator_that_changed_once_is_no_reason_to_fail(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    from jitclient.errors import AmbientInput
+    from jitserver.engine import programs as module
+    from jitserver.engine.failures import TraceFailed
+    from jitserver.traces import ambient
+
+    def changes(times, real=module.program.from_capture):
+        def from_capture(*arguments):
+            nonlocal times
+            times -= 1
+            if times >= 0:
+                raise AmbientInput(ambient.OF_GENERATORS)
+            return real(*arguments)
+        return from_capture
+
+    module.program.from_capture = changes(2)
+    try:
+        prepared(request, payload)
+        failed = False
+    except TraceFailed:
+        failed = True
+    module.program.from_capture = changes(1)
+    _, made = prepared(request, payload)
+    print(json.dumps([failed, made, programs.counters.traces]))
+    """
+    assert run_script(program) == [True, True, 4]
+
+
+@pytest.mark.parametrize("prefix", ["", "f"])
+def test_refusals_are_removed_with_the_programs(run_script: Callable[..., Any], prefix: str) -> None:
+    program = f"""{BEGIN}
+    def refuses():
+        try:
+            programs.find(lookup, str)
+        except CaptureError:
+            return True
+        return False
+
+    prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest(), "it differs"))
+    found = [refuses()]
+    for prefix in ("other", {prefix!r}):
+        programs.remove(prefix)
+        found.append(refuses())
+    print(json.dumps(found))
+    """
+    assert run_script(program) == [True, True, False]

@@ -67,6 +67,16 @@ KINDS = {
 }
 """Classes whose instances are ambient, and what an instance is called."""
 
+_INTERPRETER = (
+    "gc importlib importlib.machinery importlib.util inspect linecache pkgutil sys threading tracemalloc weakref"
+)
+
+OF_NO_CONSEQUENCE = frozenset(
+    {"hash", "id", "__import__"}
+    | {f"{module}.{name}" for module in _INTERPRETER.split() for name in NAMED[module].split()}
+)
+"""Names of what packages read of the interpreter itself, to find their way or to tell people something."""
+
 DIFFERENT_IN_EACH_PROCESS = frozenset({"hash", "id"})
 """Builtins that are ambient for some arguments, and in some places: captured code has others (`steps/sandbox.py`)."""
 
@@ -75,3 +85,6 @@ GENERATORS = {"random": "_inst", "numpy.random.mtrand": "_rand"}
 
 CLOCKS = {"datetime": {"now", "today", "utcnow", "fromtimestamp"}, "date": {"today", "fromtimestamp"}}
 """Class of `datetime` -> its methods that tell the time, or the local form of one."""
+
+MARKS = frozenset({"equinox._jit"})
+"""Modules of packages that mark their frames with random bytes, to find them in tracebacks: no trace depends on it."""

@@ -19,7 +19,7 @@ _IGNORED = frozenset({"CACHE", "PRECALL", "EXTENDED_ARG"})
 
 @dataclass
 class Refs:
-    """What a code object, with those nested in it, reads by name."""
+    """What a code object reads by name."""
 
     globals: dict[str, set[Chain]] = field(default_factory=dict)
     """Global name -> the chains of attributes read from it; an empty chain: it escapes."""
@@ -37,8 +37,21 @@ class Refs:
         """Whether it imports relatively, and so depends on the name of its package."""
         return any(level for _, level, _ in self.imports)
 
+    def add(self, other: "Refs") -> None:
+        """Read what `other` reads, too."""
+        for name, chains in other.globals.items():
+            self.globals.setdefault(name, set()).update(chains)
+        self.imports += other.imports
+        self.words |= other.words
+        self.dynamic |= other.dynamic
+        self.writes_globals |= other.writes_globals
+        self.writes_cells |= other.writes_cells
 
-_known: dict[int, tuple[CodeType, Refs]] = {}  # keeps the code alive, so that no other comes to have its id
+
+_Known = dict[int, tuple[CodeType, Refs]]  # keeps the code alive, so that no other comes to have its id
+
+_known: _Known = {}
+_known_own: _Known = {}
 
 
 def refs_of(code: CodeType) -> Refs:
@@ -46,9 +59,18 @@ def refs_of(code: CodeType) -> Refs:
     if id(code) not in _known:
         refs = Refs()
         for inner in nested(code):
-            _read(inner, refs)
+            refs.add(own_refs_of(inner))
         _known[id(code)] = code, refs
     return _known[id(code)][1]
+
+
+def own_refs_of(code: CodeType) -> Refs:
+    """What `code` reads by name without those nested in it, which may never run."""
+    if id(code) not in _known_own:
+        refs = Refs()
+        _read(code, refs)
+        _known_own[id(code)] = code, refs
+    return _known_own[id(code)][1]
 
 
 def instructions(code: CodeType) -> list[dis.Instruction]:
