@@ -4,7 +4,9 @@ The tests run with JITSERVER_FALLBACK=error, so that nothing runs locally by acc
 traces and local runs are checked after every test that uses it.
 """
 
+import collections
 import contextlib
+import faulthandler
 import gc
 import itertools
 import json
@@ -28,6 +30,7 @@ from .outcomes import record_outcomes
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
 START_SECONDS = 60
+TEARDOWN_SECONDS = 180
 _numbers = itertools.count()
 
 
@@ -94,7 +97,8 @@ FAULTS = Path(__file__).parent / "faults"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out of the core what starts processes, but for the first test of each file about faults.
 
-    The marks `core` and `slow` come before this rule.
+    The marks `core` and `slow` come before this rule. The files that may take long come first, so that no worker has
+    one of them at the end, when the others have nothing left to do.
     """
     families = set()
     for item in items:
@@ -105,12 +109,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             families.add(item.path)
         else:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=_weights(items).__getitem__, reverse=True)
+
+
+def _weights(items: list[pytest.Item]) -> dict[pytest.Item, tuple[float, int]]:
+    """For each test, what its file may cost: the longest timeout of its tests that have one, and their number."""
+    timeouts: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        timeouts[item.path] = max(timeouts.get(item.path, 0), mark.args[0] if mark else 0)
+    numbers = collections.Counter(item.path for item in items)
+    return {item: (timeouts[item.path], numbers[item.path]) for item in items}
 
 
 def pytest_collection_finish() -> None:
     """Spares each garbage collection the objects of the libraries and of pytest, which stay anyway."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Ends a process whose test does not come to an end, rather than all tests: a timeout strikes once in a test."""
+    faulthandler.dump_traceback_later(TEARDOWN_SECONDS, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def new_cache_dir() -> str:

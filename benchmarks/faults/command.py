@@ -34,7 +34,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, as_json: b
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     kinds = calls or (("open", "mmap", "connect", "recvmsg") if quick else tuple(CALLS))
     every: dict[str, Callable[[Path], Iterator[Result]]] = {
-        "sweep": lambda folder: sweep(folder, 25 if quick else 1, kinds),
+        "sweep": lambda folder: sweep(folder, 60 if quick else 1, kinds),
         "signals": lambda folder: signals(folder, 2 if quick else 50),
         "flips": lambda folder: flips(folder, 2 if quick else 1000),
         "soak": lambda folder: soak(folder, 400 if quick else 10_000),

@@ -51,6 +51,7 @@ def test_what_goes_wrong_is_counted(end: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "part", [["sweep", "--call", "connect", "--call", "recvmsg", "--call", "read"], ["signals"], ["flips"]]
 )

@@ -288,6 +288,7 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self.pid = self.process.pid
 
@@ -308,6 +309,12 @@ class Client:
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
+
+    def kill_all(self) -> None:
+        """Kills it and the children that it forked, which hold its pipes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.communicate()
 
     def ends(self) -> str:
         """Waits for its clean end; returns what it wrote to standard error."""
@@ -340,5 +347,4 @@ def start_client(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     yield start
     for client in started:
-        client.process.kill()
-        client.process.communicate()
+        client.kill_all()
