@@ -1,35 +1,81 @@
-"""What a trace changed of the data that it read: counters and caches, or values that later traces depend on."""
+"""What a trace changed of the data that it read: counters and caches, or values that later traces depend on.
 
+Counters and caches are left out of a comparison where they are in a description, so that all beside them counts. A
+program that is found is not traced, and fills no cache: so what caches hold differs from run to run.
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jitclient.manifest.definitions import FIELDS, Tree, bytes_of
 
-_UNCOUNTED = frozenset({"again", "dict", "list", "opaque", "set", "weak"})
-"""Kinds of what may be a cache. Its contents are left out once a trace has added to it."""
+Place = tuple[int, ...]
+"""Where a part of a description is: the positions that lead to it."""
+
+_CHANGING = frozenset({"opaque", "weak"})
+_ROWS = frozenset({"dict", FIELDS})
+_SET = (bool, bytes, complex, float, str)
+_ALL = "*"
 
 
-def only_grew(before: Tree, after: Tree) -> bool:
-    """Whether only counters and caches differ: integers, and containers that still have all that they had."""
-    if issubclass(type(before), int):
-        return issubclass(type(after), int)
-    if before is None:  # made when it is first needed
-        return after is None or type(after) is tuple
-    if type(before) is not tuple or type(after) is not tuple:
-        return bytes_of(before) == bytes_of(after)
+class _OtherError(Exception):
+    """More than counters and caches differ."""
+
+
+def grown(before: Tree, after: Tree) -> list[Place] | None:
+    """Return where counters and caches are that differ: integers, and containers that have more than they had.
+
+    None if anything else differs.
+    """
+    try:
+        return list(_grown(before, after, ()))
+    except _OtherError:
+        return None
+
+
+def _grown(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
+    if issubclass(type(before), int) and issubclass(type(after), int):
+        yield from () if before == after else (place,)
+    elif (
+        before is None and type(after) is tuple
+    ):  # made when it is first needed; elsewhere, the program may have set it
+        yield from ()
+    elif type(before) is not tuple or type(after) is not tuple:
+        _require(bytes_of(before) == bytes_of(after))
+    else:
+        _require(before[0] == after[0])
+        yield from _parts_grown(before, after, place)
+
+
+def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) -> Iterator[Place]:
     kind, *held = before
-    if kind != after[0]:
-        return False
-    if kind in ("again", "opaque", "weak"):
-        return True
-    if kind in ("dict", FIELDS):
-        return _rows_grew(before, after)
-    if kind == "set":
-        return set(held) <= set(after)
-    if kind == "list" and len(after) > len(before):
-        after = after[: len(before)]
-    if kind == "advancing":
-        return (_is_count(before) and _is_count(after)) or bytes_of(before) == bytes_of(after)
-    return len(before) == len(after) and all(map(only_grew, held, after[1:]))
+    if kind == "again":  # `without` leaves out all of these
+        return
+    if kind in _CHANGING or (_is_count(before) and _is_count(after)):
+        yield from () if bytes_of(before) == bytes_of(after) else (place,)
+    elif kind == "advancing":
+        _require(bytes_of(before) == bytes_of(after))
+    elif kind == "set":
+        _require(set(held) <= set(after))
+        yield from () if len(before) == len(after) else (place,)
+    else:
+        if kind in _ROWS:
+            rows = {bytes_of(key): value for key, value in after[1:]}
+            _require(all(bytes_of(key) in rows for key, _ in held))
+            pairs = [((n, 1), value, rows[bytes_of(key)]) for n, (key, value) in enumerate(held, 1)]
+        else:
+            _require(len(before) == len(after) or (kind == "list" and len(before) < len(after)))
+            pairs = [((n,), one, other) for n, (one, other) in enumerate(zip(held, after[1:], strict=False), 1)]
+        parts = [found for where, one, other in pairs for found in _grown(one, other, (*place, *where))]
+        has_more = kind != FIELDS and len(after) > len(
+            before
+        )  # an object's new attribute leaves the others as they are
+        yield from [place] if has_more else parts
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _OtherError
 
 
 def _is_count(tree: Tree) -> bool:
@@ -37,22 +83,33 @@ def _is_count(tree: Tree) -> bool:
     return tuple(tree[:2]) == ("advancing", "count")
 
 
-def _rows_grew(before: Tree, after: Tree) -> bool:
-    rows: dict[bytes, Any] = {bytes_of(key): value for key, value in after[1:]}
-    return all(bytes_of(key) in rows and only_grew(value, rows[bytes_of(key)]) for key, value in before[1:])
-
-
-def without_counters(tree: Tree) -> Tree:
-    """A description without integers, and without the contents of containers."""
-    if issubclass(type(tree), int):
-        return ("integer",)
-    if type(tree) is not tuple:
-        return tree
+def without(tree: Tree, places: Iterable[Place]) -> Tree:
+    """A description without what is at some places, and without the numbers of objects that come again."""
+    places = list(places)
+    if () in places:
+        return ("grown", *sorted(_settings(tree)))
+    if type(tree) is not tuple or tree[0] == "again":
+        return tree[:1] if type(tree) is tuple else tree
     kind, *held = tree
-    if kind in _UNCOUNTED:
-        return (kind,)
-    if _is_count(tree):
-        return tree[:2]
-    if kind == FIELDS:
-        return (kind, *((name, without_counters(value)) for name, value in held))
-    return (kind, *map(without_counters, held))
+    below = [[place[1:] for place in places if place[0] == n] for n in range(1, len(tree))]
+    if kind in _ROWS:
+        values = [[place[1:] for place in row] for row in below]
+        return (kind, *((without(k, ()), without(v, there)) for (k, v), there in zip(held, values, strict=True)))
+    return (kind, *map(without, held, below))
+
+
+def _settings(tree: Tree) -> Iterator[bytes]:
+    """What the program may have put into a dictionary that a trace fills, too: values that need no trace."""
+    if type(tree) is tuple and tree[0] == "dict":
+        yield from (bytes_of(row) for row in tree[1:] if type(row[0]) is str and type(row[1]) in _SET)
+
+
+def written(places: Iterable[Place]) -> str:
+    """Places as text."""
+    return ",".join(".".join(map(str, place)) or _ALL for place in places)
+
+
+def places_in(text: str) -> list[Place]:
+    """The places that are written in a text."""
+    found = text.split(",") if text else []
+    return [() if place == _ALL else tuple(map(int, place.split("."))) for place in found]

@@ -8,7 +8,7 @@ from typing import Any
 
 from jitclient.codec.user_code.bytecode import refs_of
 from jitclient.manifest import garbage
-from jitclient.manifest.changes import only_grew
+from jitclient.manifest.changes import grown, written
 from jitclient.manifest.definitions import Tree, bytes_of
 from jitclient.manifest.hooks import Started, hook_of_thread
 from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
@@ -105,8 +105,9 @@ class Observation:
                 drawn = drawn or name
             elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
                 state[name] = digest_under(name, before)
-            elif only_grew(before, after):
-                state[name + COUNTED] = digest_under(name + COUNTED, before)
+            elif (changing := grown(before, after)) is not None:
+                counted = name + COUNTED + written(changing)
+                state[counted] = digest_under(counted, before)
             else:
                 drawn = drawn or name
         return Reads(tuple(sorted(state)), tuple(state[name] for name in sorted(state)), drawn, self._ambient)

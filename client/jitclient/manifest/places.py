@@ -27,7 +27,7 @@ MODULES = "__modules__"
 """The last part of a name: which modules the globals of a module are."""
 
 COUNTED = "~"
-"""The end of a name: its value without counters and caches, which a trace changes."""
+"""Begins the end of a name, which says where in its value are counters and caches, which a trace changes."""
 
 _OF_C = (GetSetDescriptorType, MemberDescriptorType)
 _BOUND = (FunctionType, staticmethod, classmethod)
@@ -65,7 +65,7 @@ def is_users(module: object) -> bool:
 
 def resolve(name: str) -> Any:
     """Return the value that a name leads to, or ABSENT. Imports the module if it is a package's."""
-    module, _, path = name.removesuffix(COUNTED).partition(":")
+    module, _, path = name.partition(COUNTED)[0].partition(":")
     value: Any = _module(module)
     for part in path.split(".") if path else ():
         computed = _COMPUTED.get(part)
@@ -77,7 +77,7 @@ def resolve(name: str) -> Any:
 
 def is_of_thread(name: str) -> bool:
     """Whether a name leads to what each thread has for itself, and makes when it first needs it."""
-    owner, dot, _ = name.removesuffix(COUNTED).rpartition(".")
+    owner, dot, _ = name.partition(COUNTED)[0].rpartition(".")
     return bool(dot) and ":" in owner and issubclass(type(resolve(owner)), threading.local)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitclient.digests import digest
-from jitclient.manifest.changes import without_counters
+from jitclient.manifest.changes import places_in, without
 from jitclient.manifest.definitions import Tree
 from jitclient.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, resolve
 from jitclient.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
@@ -31,8 +31,9 @@ def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> byt
 
 def digest_under(name: str, tree: Tree) -> bytes:
     """Return the digest of a tree under a name."""
-    if name.endswith(COUNTED):
-        tree = without_counters(tree)
+    _, is_counted, changing = name.partition(COUNTED)
+    if is_counted:
+        tree = without(tree, places_in(changing))
     if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):  # empty: a thread that needs it would make it
         return ABSENT_DIGEST
     return digest_of_tree(tree)
@@ -45,4 +46,4 @@ def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
 
 def is_exact(name: str, *digests: bytes) -> bool:
     """Whether digests under a name describe all of its data: no cache, no counter, nothing that is opaque."""
-    return not name.endswith((CACHE, COUNTED)) and OPAQUE not in digests
+    return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests

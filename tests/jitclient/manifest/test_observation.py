@@ -4,6 +4,7 @@ import cProfile
 import gc
 import importlib
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     monkeypatch.syspath_prepend(folder)
 
     def write(text: str) -> Any:
-        (folder / "mf_one.py").write_text(text)
+        (folder / "mf_one.py").write_text(textwrap.dedent(text))
         return __import__("mf_one")
 
     yield write
@@ -177,7 +178,7 @@ def test_counters_and_caches_do_not_count(package: Write, text: str) -> None:
     one = package(text)
     first = reads_of(one.op)
     assert not first.drawn
-    assert any(name.startswith("mf_one:d") and name.endswith(COUNTED) for name in first.names)
+    assert any(name.startswith("mf_one:d") and COUNTED in name for name in first.names)
     assert reads_of(one.op) == first
 
 
@@ -186,6 +187,63 @@ def test_settings_beside_a_counter_count(package: Write) -> None:
     reads = reads_of(one.op)
     assert reads.state == state_of(reads.names)
     one.d.gain = 3.0
+    assert reads.state != state_of(reads.names)
+
+
+BESIDE = {
+    "a dictionary beside a cache": (
+        "d.held, d.options = {}, {'gain': 2.0}",
+        "o.held[len(o.held)] = object()",
+        "d.options['gain'] = 3.0",
+    ),
+    "a list beside a log": ("d.log, d.layers = [], [1.0]", "o.log.append('traced')", "d.layers.append(2.0)"),
+    "what the program adds to a dictionary that a trace fills": (
+        "d.options = {}",
+        "o.options.setdefault('gain', 2.0)",
+        "d.options['gain'] = 3.0",
+    ),
+    "what a trace makes when it first needs it": (
+        "d.config = None",
+        "o.config = o.config or Config()",
+        "d.config = Config(3.0)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("held", "grows", "changes"), BESIDE.values(), ids=BESIDE)
+def test_all_beside_what_a_trace_changes_counts(package: Write, held: str, grows: str, changes: str) -> None:
+    one = package(f"""
+        class Config:
+            def __init__(self, gain=2.0): self.gain = gain
+        class C: pass
+        def op(): return grow(d)
+        def grow(o): {grows}
+        def begin():
+            global d
+            d = C()
+            {held}
+        begin()
+    """)
+    reads = reads_of(one.op)
+    assert any(COUNTED in name for name in reads.names)
+    one.begin()  # as in the next process, where nothing is traced
+    assert reads.state == state_of(reads.names)
+    exec(changes, vars(one))
+    assert reads.state != state_of(reads.names)
+
+
+def test_a_registration_beside_the_cache_of_a_generic_function_counts(package: Write) -> None:
+    one = package("""
+        import functools
+        @functools.singledispatch
+        def op(x=1.0): return x
+        def call(): return op(1.0)
+    """)
+    reads = reads_of(one.call)
+    assert any(name.startswith("mf_one:op") and COUNTED in name for name in reads.names)
+    reads_of(one.call)
+    assert reads.state == state_of(reads.names)
+    one.op.register(int, lambda x: -x)
     assert reads.state != state_of(reads.names)
 
 
