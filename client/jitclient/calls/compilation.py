@@ -22,6 +22,7 @@ from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec import values
+from jitclient.codec.ambient.patches import look_through
 from jitclient.codec.capture import Capture
 from jitclient.codec.results.called_back import CalledBack
 from jitclient.codec.results.reader import Remade
@@ -36,7 +37,7 @@ from jitclient.errors import (
 )
 from jitclient.local_jax import forked
 from jitclient.local_jax.context import check_carried, on_mesh
-from jitclient.manifest import together
+from jitclient.manifest import has, together
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions import programs
@@ -290,10 +291,16 @@ class _Making:
             raise _DiffersError(f"{_CHANGES} what it captures")
         return base
 
-    def _is_explained(self) -> bool:
-        """Whether the daemon has other data in installed packages, which the own trace read."""
+    def _is_explained(self, identity: Identity) -> bool:
+        """Whether the daemon has other data in installed packages, which the own trace read.
+
+        Nothing is, if it may as well be code of the user's that was put on a package where the manifest does not look.
+        """
         reads = self._own.reads
         if reads.unseen or reads.drawn or reads.ambient or not reads.names:
+            return False
+        packages = {*identity.captured.packages, *(name.partition(":")[0].partition(".")[0] for name in reads.names)}
+        if not all(has(reads.names, *place) for package in packages for place in look_through(package)):
             return False
         return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
 
@@ -317,7 +324,7 @@ class _Making:
             with _ours():
                 if stays := self._own.why_it_stays():
                     raise _DiffersError(stays)
-                if self._is_explained():
+                if self._is_explained(identity):
                     return self._shared(identity, CaptureError("the program set what installed packages hold"))
         except CaptureError as error:
             difference = f"{difference}; {error}"

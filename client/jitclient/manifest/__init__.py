@@ -12,6 +12,6 @@ No code of the user's or of packages runs for any of it, but for the import of a
 """
 
 from jitclient.manifest.observation import Observation, Reads, observed
-from jitclient.manifest.state import is_exact, state_of, together
+from jitclient.manifest.state import has, is_exact, state_of, together
 
-__all__ = ["Observation", "Reads", "is_exact", "observed", "state_of", "together"]
+__all__ = ["Observation", "Reads", "has", "is_exact", "observed", "state_of", "together"]

@@ -59,6 +59,7 @@ def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) 
         _require(set(held) <= set(after))
         yield from () if len(before) == len(after) else (place,)
     else:
+        pairs: list[tuple[Place, Tree, Tree]]
         if kind in _ROWS:
             rows = {bytes_of(key): value for key, value in after[1:]}
             _require(all(bytes_of(key) in rows for key, _ in held))

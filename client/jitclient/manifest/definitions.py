@@ -8,6 +8,7 @@ from typing import Any
 from jitclient.codec.user_code.bytecode import refs_of
 from jitclient.codec.user_code.code import canonical_code
 from jitclient.codec.user_code.names import MISSING, content_of
+from jitclient.codec.user_code.ownership import functions_in
 from jitclient.digests import digest
 from jitclient.manifest.places import bases_of, class_dict, is_computed, is_foundation, is_users, module_of, name_of
 
@@ -80,8 +81,12 @@ def class_tree(cls: type, describe: Describe) -> Tree:
     module, name = module_of(cls), name_of(cls)
     if is_foundation(module):
         return ("class", module, name)
-    wanted = _is_users_data if is_users(module) else is_class_data
-    held = {attribute: value for attribute, value in class_dict(cls).items() if wanted(attribute, value)}
+    code = _CODE if is_users(module) else ()
+    held = {
+        attribute: value
+        for attribute, value in class_dict(cls).items()
+        if type(value) in code or is_class_data(attribute, value) or _is_put_there(value, module)
+    }
     rows = (FIELDS, *((attribute, describe(held[attribute])) for attribute in sorted(held)))
     above = [base for base in (*bases_of(cls), type(cls)) if not is_foundation(module_of(base))]
     return ("class", "" if is_users(module) else module, name, rows, *map(describe, above))
@@ -95,8 +100,10 @@ def is_class_data(name: str, value: Any) -> bool:
     return is_data(value) and not is_computed(value)
 
 
-def _is_users_data(name: str, value: Any) -> bool:
-    return is_class_data(name, value) or type(value) in _CODE
+def _is_put_there(value: Any, module: str) -> bool:
+    """Whether code that a class of a package holds is of another one, or of the user's."""
+    tops = (str(function.__module__).partition(".")[0] for function in functions_in(value))
+    return any(top != module.partition(".")[0] for top in tops)
 
 
 def is_data(value: Any) -> bool:

@@ -47,3 +47,10 @@ def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
 def is_exact(name: str, *digests: bytes) -> bool:
     """Whether digests under a name describe all of its data: no cache, no counter, nothing that is opaque."""
     return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests
+
+
+def has(names: Iterable[str], module: str, path: str) -> bool:
+    """Whether what a module holds under a path of attributes is under one of the names, or within what is."""
+    parts = path.split(".")
+    above = {f"{module}:{'.'.join(parts[:end])}" for end in range(1, len(parts) + 1)}
+    return any(name.partition(COUNTED)[0] in above for name in names)

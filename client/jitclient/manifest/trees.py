@@ -102,9 +102,10 @@ First = dict[int, tuple[Any, Any]]
 class _Walk:
     """The description of one value. An object that comes again is a number there, as is a definition with objects."""
 
-    def __init__(self, memo: Memo, first: First | None) -> None:
+    def __init__(self, memo: Memo, first: First | None, weak: frozenset[int] = frozenset()) -> None:
         self._memo = memo
         self._first = first
+        self._weak_around = weak  # the ids of weak containers around
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self._n_references = 0  # to objects with a number, and to definitions that are not complete
@@ -211,8 +212,15 @@ class _Walk:
         held = fields_of(value).get("data", ())
         if len(held) > _MAX_WEAK:
             return ("opaque", "weak")
+        if id(value) in self._weak_around:
+            return ("again", None)
         rows = held.items() if type(held) is dict else [(each, None) for each in list(held)]
-        return ("weak", *sorted(bytes_of(tuple(map(self.tree, row))) for row in list(rows)))
+        # Most are caches. What is in one that grows must not be missing where it was described before.
+        around = self._weak_around | {id(value)}
+        return (
+            "weak",
+            *sorted(bytes_of(tuple(map(_Walk(self._memo, self._first, around).tree, row))) for row in list(rows)),
+        )
 
     def _reference(self, value: Any) -> Tree:
         return ("reference", self.tree(value()))

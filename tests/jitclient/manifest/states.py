@@ -183,6 +183,46 @@ STATES = {
         "def op(x): return x * c.g",
         "P.c = P.C(float(G))",
     ),
+    "user's function in place of one": State(
+        "def inner(x): return x * 2\ndef op(x): return inner(x)",
+        "K = float(G)\ndef mine(x): return x * K\nP.inner = mine",
+    ),
+    "user's function in a partial in place of one": State(
+        "def inner(x): return x * 2\ndef op(x): return inner(x)",
+        "import functools\ndef mine(k, x): return x * k\nP.inner = functools.partial(mine, float(G))",
+    ),
+    "user's function in place of a method": State(
+        "class C:\n    def go(self, x): return x * 2\ndef op(x): return C().go(x)",
+        "K = float(G)\ndef mine(self, x): return x * K\nP.C.go = mine",
+    ),
+    **{
+        f"user's function in place of a method, in a {wrapper}": State(
+            "class C:\n    def go(self, x): return x * 2\ndef op(x): return C().go(x)",
+            f"import functools\nK = float(G)\ndef mine(*given): return given[-1] * K\nP.C.go = {wrapper}(mine)",
+        )
+        for wrapper in ("staticmethod", "classmethod", "functools.partialmethod")
+    },
+    **{
+        f"user's function in place of one, in a {wrapper}": State(
+            "def inner(x): return x * 2\ndef op(x): return inner(x)",
+            f"import functools, jax\nK = float(G)\ndef mine(x): return x * K\nP.inner = {wrapper}(mine)",
+        )
+        for wrapper in ("functools.lru_cache", "jax.jit", "jax.checkpoint")
+    },
+    "user's function in a cached property": State(
+        "import functools\nclass C:\n    @functools.cached_property\n    def g(self): return 2.0\n"
+        "def op(x): return x * C().g",
+        "K = float(G)\ndef mine(self): return K\nvars(P.C)['g'].func = mine",
+    ),
+    "user's function in a generic one": State(
+        "import functools\n@functools.singledispatch\ndef of(k, x): return x * 2\ndef op(x): return of(1.0, x)",
+        "K = float(G)\ndef mine(k, x): return x * K\nP.of.register(float, mine)",
+    ),
+    "option beside a cache": State(
+        "class C: pass\nc = C()\nc.made, c.options = {}, {'g': 2.0}\ndef op(x):\n"
+        "    c.made[len(c.made)] = object()\n    return x * c.options['g']",
+        "P.c.options['g'] = float(G)",
+    ),
     "set of strings": State(
         "S = {'a', 'b', 'c'}\ndef op(x): return x * len(S)", "P.S.add(G)\nG == '6' and P.S.add('7')"
     ),

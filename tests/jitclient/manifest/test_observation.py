@@ -14,7 +14,7 @@ import pytest
 
 from jitclient.codec.user_code import installed
 from jitclient.codec.user_code.installed import package_of
-from jitclient.manifest import Reads, observed, state_of, together
+from jitclient.manifest import Reads, has, observed, state_of, together
 from jitclient.manifest.places import COUNTED
 
 Write = Callable[[str], Any]
@@ -437,3 +437,11 @@ def test_in_a_namespace_that_a_package_shares_the_file_of_a_module_decides(
             sys.modules.pop(name, None)
         for function in (installed.is_user_module, installed.package_of):
             function.cache_clear()
+
+
+def test_a_manifest_has_what_is_within_what_it_names() -> None:
+    names = ("one:gain", "one.part:Layer~4.1", "one:options.mode")
+    assert has(names, "one", "gain")
+    assert has(names, "one.part", "Layer.apply")
+    assert not has(names, "one", "options")
+    assert not has(names, "one", "Layer.apply")
