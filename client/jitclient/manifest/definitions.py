@@ -1,7 +1,9 @@
 """Functions and classes as plain tuples: what identifies them in every process, and the settings that they carry."""
 
+import functools
 import marshal
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -22,6 +24,9 @@ Describe = Callable[[Any], Tree]
 
 _CODE = (FunctionType, staticmethod, classmethod, property)
 _MEMBERS = (MemberDescriptorType, GetSetDescriptorType)
+_REWRITABLE = (functools.cached_property, functools.partialmethod)
+_MAX_CLASSES = 10_000
+_described_of: dict[int, tuple[type, list[Any], tuple[str, ...]]] = {}  # keeps the class alive, as below
 _codes: dict[int, tuple[CodeType, bytes]] = {}  # keeps the code alive, so that no other comes to have its id
 
 
@@ -81,15 +86,26 @@ def class_tree(cls: type, describe: Describe) -> Tree:
     module, name = module_of(cls), name_of(cls)
     if is_foundation(module):
         return ("class", module, name)
-    code = _CODE if is_users(module) else ()
-    held = {
-        attribute: value
-        for attribute, value in class_dict(cls).items()
-        if type(value) in code or is_class_data(attribute, value) or _is_put_there(value, module)
-    }
-    rows = (FIELDS, *((attribute, describe(held[attribute])) for attribute in sorted(held)))
+    held = class_dict(cls)
+    rows = (FIELDS, *((attribute, describe(held[attribute])) for attribute in _described(cls, held, module)))
     above = [base for base in (*bases_of(cls), type(cls)) if not is_foundation(module_of(base))]
     return ("class", "" if is_users(module) else module, name, rows, *map(describe, above))
+
+
+def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ...]:
+    """The names of a class's attributes that count, found once while it holds the same objects."""
+    known = _described_of.get(id(cls))
+    if known is None or len(known[1]) != len(held) or not all(map(operator.is_, known[1], held.values())):
+        code, top = _CODE if is_users(module) else (), module.partition(".")[0]
+        names = sorted(
+            name
+            for name, value in held.items()
+            if type(value) in code or is_class_data(name, value) or _is_put_there(value, top)
+        )
+        if len(_described_of) >= _MAX_CLASSES:
+            _described_of.clear()
+        known = _described_of[id(cls)] = cls, list(held.values()), tuple(names)
+    return known[2]
 
 
 def is_class_data(name: str, value: Any) -> bool:
@@ -100,10 +116,11 @@ def is_class_data(name: str, value: Any) -> bool:
     return is_data(value) and not is_computed(value)
 
 
-def _is_put_there(value: Any, module: str) -> bool:
-    """Whether code that a class of a package holds is of another one, or of the user's."""
-    tops = (str(function.__module__).partition(".")[0] for function in functions_in(value))
-    return any(top != module.partition(".")[0] for top in tops)
+def _is_put_there(value: Any, top: str) -> bool:
+    """Whether code that a class of a package holds is of another one or of the user's, or may come to be."""
+    if type(value) is FunctionType:
+        return str(value.__module__).partition(".")[0] != top
+    return type(value) in _REWRITABLE or any(_is_put_there(function, top) for function in functions_in(value))
 
 
 def is_data(value: Any) -> bool:

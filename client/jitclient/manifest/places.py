@@ -65,14 +65,20 @@ def is_users(module: object) -> bool:
 
 def resolve(name: str) -> Any:
     """Return the value that a name leads to, or ABSENT. Imports the module if it is a package's."""
-    module, _, path = name.partition(COUNTED)[0].partition(":")
+    module, parts = _parts_of(name)
     value: Any = _module(module)
-    for part in path.split(".") if path else ():
+    for part in parts:
         computed = _COMPUTED.get(part)
         value = computed(value) if computed is not None else attribute(value, part)
         if value is ABSENT:
             break
     return value
+
+
+@functools.lru_cache(maxsize=10_000)
+def _parts_of(name: str) -> tuple[str, tuple[str, ...]]:
+    module, _, path = name.partition(COUNTED)[0].partition(":")
+    return module, tuple(path.split(".")) if path else ()
 
 
 def is_of_thread(name: str) -> bool:
