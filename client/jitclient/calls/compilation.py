@@ -155,8 +155,11 @@ class _Making:
         ref, there = identity.captured.index_of, prepared.evidence
         in_order = self._own.evidence(ref).digest == there.digest
         is_same = in_order or self._is_reordered(identity, there)
-        _, functions = self._remade(identity, prepared)
-        if there.digest and not (is_same and not self._own.difference_of_callbacks(functions, ref, in_order=in_order)):
+        structure, functions = self._remade(identity, prepared)
+        differs_otherwise = self._own.difference_of_results(
+            prepared.results, tree.unflattener_of_sent(structure)
+        ) or self._own.difference_of_callbacks(functions, ref, in_order=in_order)
+        if there.digest and not (is_same and not differs_otherwise):
             name = self._wanted.name
             raise ProgramsDiffer(
                 f"{name} found a program that its trace in this process does not give. Please report this, with the "

@@ -8,7 +8,7 @@ from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptor
 from typing import Any
 
 from jitclient.codec.user_code.bytecode import refs_of
-from jitclient.codec.user_code.code import canonical_code
+from jitclient.codec.user_code.code import Kept, canonical_code
 from jitclient.codec.user_code.names import MISSING, content_of
 from jitclient.codec.user_code.ownership import functions_in
 from jitclient.digests import digest
@@ -56,7 +56,12 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
     names = function.__globals__
     held.append(("globals", [names[each] for each in sorted(refs_of(code).globals) if each in names]))
     # an edit that only moves it to another line counts for nothing
-    return ("function", name, digest(canonical_code(code).blob), (FIELDS, *((p, describe(v)) for p, v in held if v)))
+    return (
+        "function",
+        name,
+        digest(canonical_code(code, Kept(locals=True)).blob),
+        (FIELDS, *((p, describe(v)) for p, v in held if v)),
+    )
 
 
 def code_digest(code: CodeType) -> bytes:

@@ -8,6 +8,7 @@ import sys
 import typing
 import weakref
 
+import numpy as np
 import pytest
 
 from jitclient.codec.capture import capture, load
@@ -238,3 +239,32 @@ def test_what_code_changes_as_a_class_is_made_again_is_put_back(write):
         """
     )
     assert load(capture(module.fn).payload).fn() == module.fn() == (1, ["Color"], {0: "Color"}, {0})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda numbers: numbers,
+        lambda numbers: numbers.T,
+        lambda numbers: numbers[::2, 1:],
+        lambda numbers: numbers[::-1, ::-2],
+        lambda numbers: np.asfortranarray(numbers),
+        lambda numbers: np.broadcast_to(numbers[:1], (5, 6)),
+        lambda numbers: numbers.reshape(2, 3, 4).transpose(1, 2, 0),
+    ],
+)
+def test_an_array_lies_in_memory_as_it_did(make):
+    array = make(np.arange(24.0).reshape(4, 6))
+    again = load(capture(lambda: array).payload).fn()
+    assert again.shape == array.shape
+    assert again.tolist() == array.tolist()
+    assert again.strides == array.strides
+    assert again.flags.writeable == array.flags.writeable
+
+
+def test_an_array_with_large_gaps_lies_in_their_order():
+    array = np.zeros((3, 2000, 2000), np.float32)[:, :, 0].T
+    array[1, 2] = 7
+    again = load(capture(lambda: array).payload).fn()
+    assert again.tolist() == array.tolist()
+    assert again.strides == (4, 8000)

@@ -96,6 +96,34 @@ DIFFERENT = {
         f"{NP}K = np.ones((2, 2))\ndef fn(x): return K",
         f"{NP}K = np.ones((2, 2), order='F')\ndef fn(x): return K",
     ),
+    "array_gaps": (
+        f"{NP}K = np.ones(3)\ndef fn(x): return K",
+        f"{NP}K = np.ones(6)[::2]\ndef fn(x): return K",
+    ),
+    "array_backwards": (
+        f"{NP}K = np.ones(3)\ndef fn(x): return K",
+        f"{NP}K = np.ones(3)[::-1]\ndef fn(x): return K",
+    ),
+    "array_of_objects_order": (
+        f"{NP}K = np.array([[1, None], [2, 3]])\ndef fn(x): return K",
+        f"{NP}K = np.array([[1, None], [2, 3]], order='F')\ndef fn(x): return K",
+    ),
+    **{
+        f"local_name_{number}": tuple(text.replace("NAME", name) for name in ("alpha", "beta"))
+        for number, text in enumerate(
+            [
+                "def fn(x):\n NAME = x\n return locals()",
+                "L = locals\ndef fn(x):\n NAME = x\n return L()",
+                "def names(f): return f.__code__.co_freevars\n"
+                "def fn(x):\n NAME = x\n def inner(): return NAME\n return names(inner)",
+                "import operator\nNAMES = operator.attrgetter('__code__.co_freevars')\n"
+                "def fn(x):\n NAME = x\n def inner(): return NAME\n return NAMES(inner)",
+                "import inspect\ndef fn(x):\n NAME = x\n def f(): return NAME\n return inspect.getclosurevars(f)",
+                "def fn(x):\n NAME = x\n try: raise ValueError\n"
+                " except ValueError as e: return e.__traceback__.tb_frame.f_locals",
+            ]
+        )
+    },
     "array_byte_order": (
         f"{NP}K = np.ones(2, '<f4')\ndef fn(x): return K",
         f"{NP}K = np.ones(2, '>f4')\ndef fn(x): return K",

@@ -2,12 +2,20 @@
 
 import contextlib
 import decimal
+import warnings
 
 import numpy as np
 import pytest
 
 from jitclient.codec.ambient import process_state
 from jitclient.errors import CaptureError
+
+
+@pytest.fixture(autouse=True)
+def no_filters():
+    with warnings.catch_warnings():
+        warnings.resetwarnings()  # pytest's make errors of warnings
+        yield
 
 
 def entered(state):
@@ -43,3 +51,15 @@ def test_what_was_set_is_the_same_elsewhere():
 def test_a_function_cannot_be_carried(setting):
     with setting(), pytest.raises(CaptureError, match="function of this process"):
         process_state.current()
+
+
+def test_filters_of_warnings_count_if_some_make_errors():
+    warnings.simplefilter("ignore", UserWarning)
+    assert process_state.current() == ()
+    warnings.filterwarnings("error", "old", module="package")
+    [(name, filters)] = process_state.current()
+    assert name == "warnings"
+    assert [action for action, *_ in filters] == ["error", "ignore"]
+    assert process_state.current() == ((name, filters),)
+    warnings.filterwarnings("error", "new", module="package")
+    assert process_state.current() != ((name, filters),)

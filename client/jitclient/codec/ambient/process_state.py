@@ -1,10 +1,12 @@
-"""State of the caller's process that a trace obeys without reading it: how numpy and `decimal` compute and print.
+"""State of the caller's process that a trace obeys without reading it: how numpy and `decimal` compute and print, and
+which warnings are errors.
 
 It is carried to whoever traces. What is as Python and numpy have it where nobody sets it is left out.
 """
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +38,7 @@ def current() -> State:
         "numpy_errors": _differing(dict(np.geterr()), _ERRORS),
         "numpy_printing": _differing(dict(np.get_printoptions()), _PRINTING),
         "decimal_context": _decimal() if "decimal" in sys.modules else (),
+        "warnings": _warnings(),
     }
     return tuple((name, value) for name, value in found.items() if value)
 
@@ -62,6 +65,21 @@ def _of_decimal(context: Any) -> tuple[Any, ...]:
     return *(getattr(context, name) for name in _ARITHMETIC), tuple(traps)
 
 
+def _warnings() -> tuple[Any, ...]:
+    """The filters of warnings, if some make errors of them: what others do, no trace notices."""
+    filters = list(warnings.filters)
+    if not any(action == "error" for action, *_ in filters):
+        return ()
+    return tuple(
+        (action, _pattern(message), str(kind), _pattern(module), line)
+        for action, message, kind, module, line in filters
+    )
+
+
+def _pattern(given: Any) -> str:
+    return str(getattr(given, "pattern", given or ""))
+
+
 def _decimal_as(values: tuple[Any, ...]) -> contextlib.AbstractContextManager[Any]:
     import decimal
 
@@ -74,5 +92,6 @@ ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "decimal_context": _decimal_as,
     "numpy_errors": lambda values: np.errstate(**dict(values)),
     "numpy_printing": lambda values: np.printoptions(**dict(values)),
+    "warnings": lambda values: contextlib.nullcontext(),  # of all threads, so that only the own trace obeys them
 }
 """What gives a thread the state of another process, by name."""

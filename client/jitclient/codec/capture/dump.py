@@ -26,6 +26,16 @@ _OPTIONS = {
     "docs": frozenset({"__doc__", "getdoc"}),
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
     "qualnames": frozenset({"__qualname__"}),
+    "locals": frozenset(
+        {
+            *("dir", "eval", "exec", "locals", "vars"),
+            *("__code__", "ag_code", "co_cellvars", "co_freevars", "co_varnames", "cr_code", "gi_code"),
+            *("ag_frame", "cr_frame", "f_back", "f_locals", "gi_frame", "tb_frame"),
+            *("_getframe", "currentframe", "getframeinfo", "stack", "trace", "walk_stack", "walk_tb"),
+            *("Bytecode", "attrgetter", "dis", "get_instructions"),
+            *("getclosurevars", "getcoroutinelocals", "getgeneratorlocals", "getinnerframes", "getouterframes"),
+        }
+    ),
 }
 """What is captured only if some code in reach uses one of these words."""
 

@@ -119,14 +119,14 @@ class Texts:
 def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
     import numpy as np
 
-    dtype, shape, data, _, by_column = item.args
+    dtype, shape, data, _, strides = item.args
     spec, text = f"[{','.join(map(str, shape))}]", digest(data)[:4].hex()
     if type(dtype) is not Reduced or dtype.maker != "dtype":
         return f"array{spec} {text}"
     found = np.frombuffer(data, dtype_of(*dtype.args))
     if found.size <= _MOST_SHOWN:
-        text = str(found.reshape(shape, order="F" if by_column else "C").tolist())
-    return f"{found.dtype.name}{spec} {text}"
+        text = str(found.reshape(shape).tolist())
+    return f"{found.dtype.name}{spec} {text}{f' with strides {tuple(strides)}' if strides else ''}"
 
 
 def _scalar_text(item: Item) -> str | None:

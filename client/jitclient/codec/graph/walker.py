@@ -14,7 +14,7 @@ from jitclient.codec.ambient.inputs import ambient_name, message_of
 from jitclient.codec.graph.nodes import Node, Value, type_name
 from jitclient.codec.graph.watch import Watch
 from jitclient.codec.plain import ATOMS, PLAIN, Reduced, is_plain
-from jitclient.codec.user_code.code import canonical_code
+from jitclient.codec.user_code.code import Kept, canonical_code
 from jitclient.codec.user_code.installed import package_of
 from jitclient.codec.user_code.names import Home, holder_of, home_of
 from jitclient.errors import AmbientInput, CaptureError
@@ -58,7 +58,7 @@ def describes_as(
 class Walker:
     """Turns objects into nodes, each object once.
 
-    `options` name what is captured only because some code in reach reads it: "docs",
+    `options` name what is captured only because some code in reach reads it: "docs", "locals",
     "annotations" and "qualnames". The walk finds out whether that is so; `capture/dump.py` then walks again.
     """
 
@@ -111,6 +111,7 @@ class Walker:
     def installed(self, home: Home) -> Value:
         """What stands for an object of an installed module."""
         self.uses_package(home[0])
+        self.words.add(home[1])  # user code may have given it another name
         return Reduced("installed", home)
 
     def by_reference(self, obj: Any) -> Value:
@@ -169,7 +170,7 @@ class Walker:
 
     def code(self, func_code: Any) -> Node:
         """The node of a code object: equal code is one node."""
-        blob = canonical_code(func_code, "docs" in self.options).blob
+        blob = canonical_code(func_code, Kept("docs" in self.options, "locals" in self.options)).blob
         return self.codes.setdefault(blob, Node("code", func_code, [blob]))
 
     def _fail(self, node: Node, error: Exception) -> Node:

@@ -32,15 +32,23 @@ def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
     return Node("array", array, [walker.value(array.dtype), list(array.shape), *content_of_array(array)])
 
 
-def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, bool]:
-    """The bytes of an array, whether it can be written to, and whether it lies column by column."""
-    by_column = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
-    return array.tobytes("F" if by_column else "C"), bool(array.flags.writeable), by_column
+def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, tuple[int, ...]]:
+    """The bytes of an array row by row, whether it can be written to, and its strides if it lies in memory otherwise.
+
+    What numpy computes may depend on them, in the last bit.
+    """
+    return array.tobytes(), bool(array.flags.writeable), _strides_of(array)
+
+
+def _strides_of(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    if array.flags.c_contiguous:
+        return ()
+    return tuple(stride if size > 1 else 0 for size, stride in zip(array.shape, array.strides, strict=True))
 
 
 @describes_as("object_array")
 def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> None:
-    node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()]]
+    node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()], _strides_of(array)]
 
 
 def describe_dtype(walker: Walker, dtype: Any) -> Value:

@@ -180,10 +180,12 @@ def _tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
     return tuple.__new__(cls, _check(items, tuple))
 
 
-def _array(kind: np.dtype[Any], shape: tuple[int, ...], data: bytes, is_writeable: bool, by_column: bool) -> Any:
-    if not is_plain((shape, data, is_writeable, by_column)):
+def _array(
+    kind: np.dtype[Any], shape: tuple[int, ...], data: bytes, is_writeable: bool, strides: tuple[int, ...]
+) -> Any:
+    if not is_plain((shape, data, is_writeable, strides)):
         raise CaptureError("an array of what is not plain")
-    return make_values.numpy_array(_check_dtype(kind), shape, data, is_writeable, by_column)
+    return make_values.numpy_array(_check_dtype(kind), shape, data, is_writeable, strides)
 
 
 def _fresh_id() -> Any:

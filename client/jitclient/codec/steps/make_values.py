@@ -14,6 +14,8 @@ from jitclient.codec.unpickler import from_bytes
 from jitclient.codec.user_code.registry import register_late
 from jitclient.errors import Incompatible
 
+_MOST_SPANNED = 16 << 20  # bytes of memory that an array with gaps may span
+
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:
     if attributes:
@@ -55,23 +57,38 @@ def _typed_dict(name: str, fields: Any, required: list[str]) -> Any:
     return make(name, types)
 
 
-def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: bool, by_column: bool) -> Any:
-    """An array of numpy's, out of its bytes."""
+def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: bool, strides: Sequence[int]) -> Any:
+    """An array of numpy's, out of its bytes; it lies in memory row by row if there are no strides."""
     import numpy as np
 
-    order: Any = "F" if by_column else "C"
-    array = np.frombuffer(data, dtype).reshape(shape, order=order).copy(order)
+    array = _laid_out(np.frombuffer(data, dtype).reshape(shape), strides)
     array.flags.writeable = is_writeable
     return array
 
 
-def _object_array(shape: list[int], items: Any) -> Any:
+def _laid_out(array: Any, strides: Sequence[int]) -> Any:
+    """A copy of an array with these strides, or in their order if there are large gaps."""
+    import numpy as np
+
+    if not strides:
+        return array.copy("C")
+    ends = [(size - 1) * stride for size, stride in zip(array.shape, strides, strict=True)]
+    span = sum(map(abs, ends)) + array.itemsize
+    if span > max(_MOST_SPANNED, 2 * array.nbytes) or array.dtype.hasobject:
+        axes = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
+        return array.transpose(axes).copy("C").transpose(np.argsort(axes))
+    made: Any = np.ndarray(array.shape, array.dtype, bytearray(span), -sum(min(end, 0) for end in ends), strides)
+    made[...] = array
+    return made
+
+
+def _object_array(shape: list[int], items: Any, strides: Sequence[int]) -> Any:
     import numpy as np
 
     array = np.empty(len(items), object)
     for position, item in enumerate(items):
         array[position] = item
-    return array.reshape(shape)
+    return _laid_out(array.reshape(shape), strides)
 
 
 def jax_array(numbers: Any, is_weak: bool, sharding: Any = None) -> Any:

@@ -12,9 +12,6 @@ from jitclient.codec.plain import is_plain
 from jitclient.codec.user_code.libraries import lasting
 from jitclient.errors import CaptureError
 
-_FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir", "_getframe", "currentframe", "stack"})
-"""Code that uses one of these may read the names of local variables, so they stay."""
-
 _NOWHERE = "<captured>"
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING of Python 3.14
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
@@ -40,31 +37,39 @@ class Canonical(NamedTuple):
         return tuple(_location(lasting(code)) for code in self.codes)
 
 
-_known: dict[tuple[int, bool], Canonical] = {}  # each keeps its code alive, so that no other comes to have its id
+class Kept(NamedTuple):
+    """What people wrote for people that stays in a canonical form, because some code may read it."""
+
+    docs: bool = False
+    locals: bool = False  # the names of local variables
 
 
-def canonical_code(code: CodeType, keep_docs: bool = False) -> Canonical:
+_NOTHING = Kept()
+_known: dict[tuple[int, Kept], Canonical] = {}  # each keeps its code alive, so that no other comes to have its id
+
+
+def canonical_code(code: CodeType, kept: Kept = _NOTHING) -> Canonical:
     """The canonical form of `code`; depends on nothing else, so it is made once per process."""
-    known = _known.get((id(code), keep_docs))
+    known = _known.get((id(code), kept))
     if known is None:
         codes: list[CodeType] = []
-        blob = to_bytes(_body(code, keep_docs, codes))
-        known = _known[id(code), keep_docs] = Canonical(blob, tuple(codes))
+        blob = to_bytes(_body(code, kept, codes))
+        known = _known[id(code), kept] = Canonical(blob, tuple(codes))
     return known
 
 
-def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
+def _body(code: CodeType, kept: Kept, codes: list[CodeType]) -> list[Any]:
     codes.append(code)
     code = lasting(code)
-    new_name = _renamed_locals(code)
-    bytecode, consts = _numbered_constants(code, keep_docs)
+    new_name = {} if kept.locals else _renamed_locals(code)
+    bytecode, consts = _numbered_constants(code, kept.docs)
 
     def renamed(names: tuple[str, ...]) -> list[str]:
         return [new_name.get(name, name) for name in names]
 
     def constant(value: Any) -> Any:
         if isinstance(value, CodeType):
-            return [_body(value, keep_docs, codes)]
+            return [_body(value, kept, codes)]
         if not is_plain(value) and type(value) is not slice:
             raise CaptureError(f"{code.co_qualname} has a constant that no source has: a {type(value).__qualname__}")
         return value
@@ -88,12 +93,12 @@ def _body(code: CodeType, keep_docs: bool, codes: list[CodeType]) -> list[Any]:
 
 
 def _renamed_locals(code: CodeType) -> dict[str, str]:
-    """New names for local variables whose names cannot be read; arguments keep theirs.
+    """New names for local variables; arguments keep theirs.
 
     Bodies of classes and modules look names up at run time, and `super()` looks for a free
     variable called `__class__`.
     """
-    if not code.co_flags & inspect.CO_OPTIMIZED or _FRAME_READERS & set(code.co_names):
+    if not code.co_flags & inspect.CO_OPTIMIZED:
         return {}
     n_arguments = code.co_argcount + code.co_kwonlyargcount
     n_arguments += bool(code.co_flags & inspect.CO_VARARGS)
