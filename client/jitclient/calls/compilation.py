@@ -37,7 +37,7 @@ from jitclient.errors import (
 )
 from jitclient.local_jax import forked
 from jitclient.local_jax.context import check_carried, on_mesh
-from jitclient.manifest import has, together
+from jitclient.manifest import has, packages_of, together
 from jitclient.notices import labels, progress
 from jitclient.notices.warned import warn
 from jitclient.sessions import programs
@@ -302,7 +302,7 @@ class _Making:
         reads = self._own.reads
         if reads.unseen or reads.drawn or reads.ambient or not reads.names:
             return False
-        packages = {*identity.captured.packages, *(name.partition(":")[0].partition(".")[0] for name in reads.names)}
+        packages = packages_of(reads.names).union(identity.captured.packages)
         if not all(has(reads.names, *place) for package in packages for place in look_through(package)):
             return False
         return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))

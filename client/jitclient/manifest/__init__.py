@@ -8,10 +8,10 @@ digests; a process whose packages are in another state does not get that program
   trace may change without its counting
 - look-ups: `state.py`
 
-No code of the user's or of packages runs for any of it, but for the import of a module that a name needs.
+No code of the user's or of packages runs for any of it, but for the import of a module that the trace has imported.
 """
 
 from jitclient.manifest.observation import Observation, Reads, observed
-from jitclient.manifest.state import has, is_exact, state_of, together
+from jitclient.manifest.state import has, is_exact, packages_of, state_of, together
 
-__all__ = ["Observation", "Reads", "has", "is_exact", "observed", "state_of", "together"]
+__all__ = ["Observation", "Reads", "has", "is_exact", "observed", "packages_of", "state_of", "together"]

@@ -14,7 +14,7 @@ Place = tuple[int, ...]
 
 _CHANGING = frozenset({"opaque", "weak"})
 _ROWS = frozenset({"dict", FIELDS})
-_SET = (bool, bytes, complex, float, str)
+_PLAIN = (bool, bytes, complex, float, int, str)
 _ALL = "*"
 
 
@@ -71,7 +71,7 @@ def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) 
         has_more = kind != FIELDS and len(after) > len(
             before
         )  # an object's new attribute leaves the others as they are
-        yield from [place] if has_more else parts
+        yield from [place, *parts] if has_more else parts
 
 
 def _require(holds: bool) -> None:
@@ -88,7 +88,7 @@ def without(tree: Tree, places: Iterable[Place]) -> Tree:
     """A description without what is at some places, and without the numbers of objects that come again."""
     places = list(places)
     if () in places:
-        return ("grown", *sorted(_settings(tree)))
+        return ("grown", *sorted(_settings(tree, {place[0] for place in places if place})))
     if type(tree) is not tuple or tree[0] == "again":
         return tree[:1] if type(tree) is tuple else tree
     kind, *held = tree
@@ -99,10 +99,11 @@ def without(tree: Tree, places: Iterable[Place]) -> Tree:
     return (kind, *map(without, held, below))
 
 
-def _settings(tree: Tree) -> Iterator[bytes]:
-    """What the program may have put into a dictionary that a trace fills, too: values that need no trace."""
+def _settings(tree: Tree, changed: set[int]) -> Iterator[bytes]:
+    """What the program may have put into a dictionary that a trace fills, too: plain values under names."""
     if type(tree) is tuple and tree[0] == "dict":
-        yield from (bytes_of(row) for row in tree[1:] if type(row[0]) is str and type(row[1]) in _SET)
+        rows = [row for n, row in enumerate(tree[1:], 1) if n not in changed]
+        yield from (bytes_of(row) for row in rows if type(row[0]) is str and type(row[1]) in _PLAIN)
 
 
 def written(places: Iterable[Place]) -> str:

@@ -101,11 +101,15 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
     """The names of a class's attributes that count, found once while it holds the same objects."""
     known = _described_of.get(id(cls))
     if known is None or len(known[1]) != len(held) or not all(map(operator.is_, known[1], held.values())):
-        code, top = _CODE if is_users(module) else (), module.partition(".")[0]
+        is_whole = is_users(module) or "<locals>" in name_of(cls)  # no name leads to its methods
+        code, top, inner = _CODE if is_whole else (), module.partition(".")[0], f"{name_of(cls)}."
         names = sorted(
             name
             for name, value in held.items()
-            if type(value) in code or is_class_data(name, value) or _is_put_there(value, top)
+            if type(value) in code
+            or is_class_data(name, value)
+            or _is_put_there(value, top)
+            or (issubclass(type(value), type) and name_of(value).startswith(inner))
         )
         if len(_described_of) >= _MAX_CLASSES:
             _described_of.clear()

@@ -1,6 +1,7 @@
 """What one trace reads of installed packages, observed while it runs."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -11,7 +12,7 @@ from jitclient.manifest import garbage
 from jitclient.manifest.changes import grown, written
 from jitclient.manifest.definitions import Tree, bytes_of
 from jitclient.manifest.hooks import Started, hook_of_thread
-from jitclient.manifest.places import ABSENT, CACHE, COUNTED, resolve
+from jitclient.manifest.places import ABSENT, CACHE, COUNTED, IMPORTED, resolve
 from jitclient.manifest.reads import ambient_of, counts, functions_below, names_read
 from jitclient.manifest.state import digest_under
 from jitclient.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
@@ -41,6 +42,7 @@ class Observation:
     def __init__(self) -> None:
         self.unseen = ""
         self._ambient = ""
+        self._loaded = frozenset(sys.modules)  # before the trace
         self._started: set[int] = set()  # the ids of all code, which lives as long as the traced function
         self._before: dict[str, Tree] = {}
         self._first: First = {}
@@ -110,7 +112,11 @@ class Observation:
                 state[counted] = digest_under(counted, before)
             else:
                 drawn = drawn or name
-        return Reads(tuple(sorted(state)), tuple(state[name] for name in sorted(state)), drawn, self._ambient)
+        told = {self._named(name): value for name, value in state.items()}
+        return Reads(tuple(sorted(told)), tuple(told[name] for name in sorted(told)), drawn, self._ambient)
+
+    def _named(self, name: str) -> str:
+        return name if name.partition(":")[0] in self._loaded else IMPORTED + name
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Where data lies: names such as "module:path.of.attributes", followed without running any code of a package."""
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -28,6 +29,9 @@ MODULES = "__modules__"
 
 COUNTED = "~"
 """Begins the end of a name, which says where in its value are counters and caches, which a trace changes."""
+
+IMPORTED = "+"
+"""Begins a name whose module the trace has imported, as it would in each process."""
 
 _OF_C = (GetSetDescriptorType, MemberDescriptorType)
 _BOUND = (FunctionType, staticmethod, classmethod)
@@ -64,9 +68,11 @@ def is_users(module: object) -> bool:
 
 
 def resolve(name: str) -> Any:
-    """Return the value that a name leads to, or ABSENT. Imports the module if it is a package's."""
+    """Return the value that a name leads to, or ABSENT. Imports the module only if the trace did."""
     module, parts = _parts_of(name)
-    value: Any = _module(module)
+    if name.startswith(IMPORTED):
+        _import(module)
+    value: Any = sys.modules.get(module, ABSENT)
     for part in parts:
         computed = _COMPUTED.get(part)
         value = computed(value) if computed is not None else attribute(value, part)
@@ -75,25 +81,27 @@ def resolve(name: str) -> Any:
     return value
 
 
+def plain_name(name: str) -> str:
+    """A name without what is said of its value."""
+    return name.partition(COUNTED)[0].removeprefix(IMPORTED)
+
+
 @functools.lru_cache(maxsize=10_000)
 def _parts_of(name: str) -> tuple[str, tuple[str, ...]]:
-    module, _, path = name.partition(COUNTED)[0].partition(":")
+    module, _, path = plain_name(name).partition(":")
     return module, tuple(path.split(".")) if path else ()
 
 
 def is_of_thread(name: str) -> bool:
     """Whether a name leads to what each thread has for itself, and makes when it first needs it."""
-    owner, dot, _ = name.partition(COUNTED)[0].rpartition(".")
+    owner, dot, _ = plain_name(name).rpartition(".")
     return bool(dot) and ":" in owner and issubclass(type(resolve(owner)), threading.local)
 
 
-def _module(name: str) -> Any:
+def _import(name: str) -> None:
     if name not in sys.modules and is_package(name):
-        try:
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
-        except (Exception, SystemExit):
-            return ABSENT
-    return sys.modules.get(name, ABSENT)
 
 
 def attribute(value: Any, name: str) -> Any:

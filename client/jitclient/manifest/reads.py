@@ -12,7 +12,7 @@ from typing import Any
 from jitclient.codec.ambient.inputs import ambient_name
 from jitclient.codec.ambient.known_inputs import MARKS, OF_NO_CONSEQUENCE
 from jitclient.codec.plain import is_plain
-from jitclient.codec.user_code.bytecode import Chain, own_refs_of, refs_of
+from jitclient.codec.user_code.bytecode import Chain, nested, own_refs_of, refs_of
 from jitclient.codec.user_code.names import constant_home
 from jitclient.manifest.definitions import is_class_data, is_data
 from jitclient.manifest.places import (
@@ -35,6 +35,7 @@ Names = dict[str, Any]
 """The globals of a module."""
 
 _NAMESPACE_READERS = frozenset({"getattr", "hasattr", "vars", "globals", "locals", "eval", "exec", "dir", "__dict__"})
+_MODULE_READERS = frozenset({"__import__", "import_module", "modules", "resolve_name"})
 _KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "custom_vjp"})
 """Types of functions whose code JAX or Python need not run again."""
 
@@ -53,15 +54,18 @@ def _is_observed(module: str) -> bool:
     return not is_finder and not is_foundation(module) and (is_package(module) or is_users(module))
 
 
-def names_read(code: CodeType, names: Names) -> set[str]:
-    """The names of what `code`, which runs with these globals, reads of installed packages."""
+def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset()) -> set[str]:
+    """The names of what `code`, which runs with these globals, reads of installed packages.
+
+    `within` has the ids of the functions with kept traces that it is below.
+    """
     found: set[str] = set()
     for name, chains in refs_of(code).globals.items():
         for chain in chains:
             place, value = _end_of(names, name, chain)
             if place:
                 found.add(place)
-                found |= _names_below(place, value)
+                found |= _names_below(place, value, within)
     found |= _names_of_modules(code, names)
     if is_package(names.get("__name__")):
         found |= _names_of_definition(code, names)
@@ -88,12 +92,13 @@ def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
     """Follow attributes to data of a package: its name, or "" where it is none, and the value."""
     value = names.get(name, ABSENT)
     place = _place_of_global(names, name, value)
-    for part in chain:
+    for part, after in zip(chain, (*chain[1:], ""), strict=False):
         below = attribute(value, part)
         is_module = issubclass(type(value), ModuleType)
         if below is ABSENT and place and issubclass(type(value), threading.local):
             return f"{place}.{part}", below  # each thread makes it when it first needs it
-        if below is ABSENT or not (is_module or (place and is_data(below))):
+        has_data = type(below) is FunctionType and after in fields_of(below)
+        if below is ABSENT or not (is_module or (place and (has_data or is_data(below)))):
             break
         place = f"{_name(value)}:{part}" if is_module and _is_installed(value) else place and f"{place}.{part}"
         value = below
@@ -135,13 +140,13 @@ def _is_code_of_foundation(place: str, value: Any) -> bool:
     return is_foundation(place.partition(":")[0]) and not is_plain(value)
 
 
-def _names_below(place: str, value: Any) -> set[str]:
+def _names_below(place: str, value: Any, within: frozenset[int]) -> set[str]:
     """What is read below a function whose trace or results may be kept, and its cache if that is any state."""
-    if type(value).__name__ not in _KEPT_TRACES:
+    if type(value).__name__ not in _KEPT_TRACES or id(value) in within:
         return set()
     found: set[str] = set()
     for function in functions_below(value):
-        found |= names_read(function.__code__, function.__globals__)
+        found |= names_read(function.__code__, function.__globals__, within | {id(value)})
     if any(is_data(resolve(name)) for name in found):
         found.add(f"{place}.{CACHE}")
     return found
@@ -181,10 +186,23 @@ def _names_of_modules(code: CodeType, names: Names) -> set[str]:
     found = {f"{_name(each)}:{name}" for each in whole for name, value in _data_of(each)}
     return found | {
         f"{_name(each)}:{name}"
-        for each in imported
+        for each in _with_submodules(imported, refs.words)
         for name in refs.words & fields_of(each).keys()
         if not is_of_python(name) and not issubclass(type(fields_of(each)[name]), ModuleType)
     }
+
+
+def _with_submodules(modules: list[ModuleType], words: set[str]) -> list[ModuleType]:
+    """Modules of packages, and those that these hold under one of the words."""
+    found = {id(each): each for each in modules}
+    todo = list(modules)
+    while todo:
+        held = fields_of(todo.pop())
+        below = [held[word] for word in words & held.keys() if issubclass(type(held[word]), ModuleType)]
+        new = [each for each in below if id(each) not in found and is_package(fields_of(each).get("__name__"))]
+        found.update((id(each), each) for each in new)
+        todo += new
+    return list(found.values())
 
 
 def _name(module: Any) -> str:
@@ -200,7 +218,12 @@ def _data_of(module: Any) -> list[tuple[str, Any]]:
 
 
 def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
-    """The modules of packages that code imports in its body, if they are loaded."""
+    """The modules of packages that code imports in its body, or looks up by a constant, if they are loaded."""
+    if not _MODULE_READERS.isdisjoint(refs_of(code).words):
+        consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
+        own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
+        told = {const.partition(":")[0] for const in consts} | own
+        yield from (sys.modules[name] for name in sorted(told) if name in sys.modules and is_package(name))
     for name, level, wanted in refs_of(code).imports:
         full = f"{'.' * level}{name}"
         try:

@@ -6,12 +6,12 @@ from typing import Any
 from jitclient.digests import digest
 from jitclient.manifest.changes import places_in, without
 from jitclient.manifest.definitions import Tree
-from jitclient.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, resolve
+from jitclient.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, plain_name, resolve
 from jitclient.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
 
 
 def state_of(names: Iterable[str]) -> tuple[bytes, ...]:
-    """Return the digest of the data under each name. A package's module that is not loaded is imported."""
+    """Return the digest of the data under each name."""
     memo: Memo = {}
     trees: dict[int, tuple[Any, Tree]] = {}  # many modules hold the same object
     return tuple(_digest_at(name, trees, memo) for name in names)
@@ -49,8 +49,13 @@ def is_exact(name: str, *digests: bytes) -> bool:
     return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests
 
 
+def packages_of(names: Iterable[str]) -> set[str]:
+    """Return the packages in which names begin."""
+    return {plain_name(name).partition(":")[0].partition(".")[0] for name in names}
+
+
 def has(names: Iterable[str], module: str, path: str) -> bool:
     """Whether what a module holds under a path of attributes is under one of the names, or within what is."""
     parts = path.split(".")
     above = {f"{module}:{'.'.join(parts[:end])}" for end in range(1, len(parts) + 1)}
-    return any(name.partition(COUNTED)[0] in above for name in names)
+    return any(plain_name(name) in above for name in names)

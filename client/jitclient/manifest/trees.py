@@ -3,6 +3,7 @@
 No code of the user's or of a package runs for it. What cannot be described is a leaf of the kind "opaque".
 """
 
+import array
 import collections
 import contextvars
 import enum
@@ -28,6 +29,8 @@ from jitclient.manifest.places import (
     attribute,
     fields_of,
     is_foundation,
+    is_of_python,
+    is_package,
     module_of,
     mro,
     name_of,
@@ -209,12 +212,11 @@ class _Walk:
         return ("set", *sorted(bytes_of(self.tree(each)) for each in self._held(value, list)))
 
     def _weak(self, value: Any) -> Tree:
-        held = fields_of(value).get("data", ())
-        if len(held) > _MAX_WEAK:
-            return ("opaque", "weak")
+        rows = self._held(value, _weak_rows)
+        if len(rows) > _MAX_WEAK:
+            return ("weak", "many")
         if id(value) in self._weak_around:
             return ("again", None)
-        rows = held.items() if type(held) is dict else [(each, None) for each in list(held)]
         # Most are caches. What is in one that grows must not be missing where it was described before.
         around = self._weak_around | {id(value)}
         return (
@@ -226,8 +228,11 @@ class _Walk:
         return ("reference", self.tree(value()))
 
     def _module(self, value: Any) -> Tree:
-        name = fields_of(value).get("__name__")
-        return ("module", name if type(name) is str else "")
+        """Describe a module that an object holds, whose code may read its constants by that."""
+        held = fields_of(value)
+        name = held.get("__name__")
+        rows = self._held(value, _plain_items) if is_package(name) else []
+        return ("module", name if type(name) is str else "", (FIELDS, *rows))
 
     def _method(self, value: Any) -> Tree:
         return ("method", self.tree(value.__func__), self.tree(value.__self__))
@@ -253,6 +258,10 @@ class _Walk:
 
     def _pattern(self, value: Any) -> Tree:
         return ("pattern", self.tree(value.pattern), value.flags)
+
+    def _buffer(self, value: Any) -> Tree:
+        view = memoryview(value)
+        return ("buffer", name_of(type(value)), view.format, str(view.shape), digest(view.tobytes()))
 
     def _slice(self, value: Any) -> Tree:
         return ("slice", *self._all(value.start, value.stop, value.step))
@@ -303,7 +312,8 @@ class _Walk:
         held = value if type(value) is np.ndarray else np.asarray(value)
         if held.dtype.hasobject:
             return ("objects", str(held.shape), *self._all(*held.ravel().tolist()))
-        return ("array", name_of(type(value)), str(held.dtype), str(held.shape), digest(held.tobytes()))
+        own = self.tree(fields_of(value)) if type(value) is not np.ndarray and isinstance(value, np.ndarray) else None
+        return ("array", name_of(type(value)), str(held.dtype), str(held.shape), digest(held.tobytes()), own)
 
     def _object(self, value: Any) -> Tree:
         kind = type(value)
@@ -320,6 +330,16 @@ class _Walk:
         return None if fields_of(value) or not issubclass(kind, BaseException) else ("opaque", name_of(kind))
 
 
+def _plain_items(module: Any) -> list[tuple[str, Any]]:
+    items = list(fields_of(module).items())
+    return sorted((name, held) for name, held in items if type(held) in ATOMS and not is_of_python(name))
+
+
+def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
+    held = fields_of(value).get("data", ())
+    return list(held.items()) if type(held) is dict else [(each, None) for each in list(held)]
+
+
 def _items(value: Any) -> list[tuple[Any, Any]]:
     return list(value.items())
 
@@ -334,6 +354,7 @@ _BY_TYPE: dict[type, _Describe] = {
     **dict.fromkeys((staticmethod, classmethod), _Walk._bound),
     **dict.fromkeys((weakref.ref, weakref.KeyedRef), _Walk._reference),
     **dict.fromkeys(_WEAK, _Walk._weak),
+    **dict.fromkeys((array.array, bytearray, memoryview), _Walk._buffer),
     tuple: _Walk._tuple,
     range: lambda walk, value: ("range", value.start, value.stop, value.step),
     slice: _Walk._slice,
@@ -356,6 +377,7 @@ _BY_BASE: tuple[tuple[type, _Describe], ...] = (
 )
 
 _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (collections.OrderedDict, lambda value: dict(collections.OrderedDict.items(value))),
     (dict, lambda value: dict(dict.items(value))),
     (list, lambda value: list(list.__iter__(value))),
     (tuple, lambda value: tuple(tuple.__iter__(value))),

@@ -223,6 +223,62 @@ STATES = {
         "    c.made[len(c.made)] = object()\n    return x * c.options['g']",
         "P.c.options['g'] = float(G)",
     ),
+    "nested class": State("class O:\n    class I:\n        g = 2.0\ndef op(x): return x * O.I.g", "P.O.I.g = float(G)"),
+    "cell of a method of a class made in a function": State(
+        "def make(g):\n    class C:\n        def go(self, x): return x * g[0]\n    return C()\n"
+        "box = [2.0]\nc = make(box)\ndef op(x): return c.go(x)",
+        "P.box[0] = float(G)",
+    ),
+    "attribute of a method": State(
+        "class C:\n    def go(self): pass\nC.go.g = 2.0\ndef op(x): return x * C.go.g", "P.C.go.g = float(G)"
+    ),
+    "order of an ordered dictionary": State(
+        "import collections\nD = collections.OrderedDict({'2': 2.0, '5': 5.0, '6': 6.0})\n"
+        "def op(x): return x * next(iter(D.values()))",
+        "P.D.move_to_end(G, last=False)",
+    ),
+    "mask of an array": State(
+        "import numpy as np\nA = np.ma.array([1.0, 5.0, 6.0], mask=[0, 0, 0])\ndef op(x): return x * float(A.sum())",
+        "P.A.mask = [1, 0, 1] if G == '5' else [1, 1, 0]",
+    ),
+    "bytes that can be changed": State("B = bytearray(b'2')\ndef op(x): return x * B[0]", "P.B[:] = G.encode()"),
+    "submodule of an import in the function": State(
+        "from PKG import core\ndef op(x):\n    import PKG\n    return x * PKG.core.GAIN", OF_CORE, core=GAIN
+    ),
+    "module that an object holds": State(
+        "from PKG import core\nclass C: pass\nc = C()\nc.m = core\ndef op(x): return read(x, c)\n"
+        "def read(x, o): return x * o.m.GAIN",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module of a path": State(
+        "import pkgutil\nfrom PKG import core\ndef op(x): return x * pkgutil.resolve_name('PKG.core:GAIN')",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module itself among those that are loaded": State(
+        "import sys\nGAIN = 2.0\ndef op(x): return x * getattr(sys.modules[__name__], 'GAIN')", SET_GAIN
+    ),
+    "number beside a cache": State(
+        "T = {'g': 2}\ndef op(x):\n    T[(len(T), 'x')] = object()\n    return x * T['g']", "P.T['g'] = int(G)"
+    ),
+    "number beside a counter": State(
+        "T = {'g': 2, 'calls': 0}\ndef op(x):\n    T['calls'] += 1\n    T[len(T)] = object()\n    return x * T['g']",
+        "P.T['g'] = int(G)",
+    ),
+    "module by its name": State(
+        "import importlib\nfrom PKG import core\ndef op(x): return x * importlib.import_module('PKG.core').GAIN",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module among those that are loaded": State(
+        "import sys\nfrom PKG import core\ndef op(x): return x * sys.modules['PKG.core'].GAIN", OF_CORE, core=GAIN
+    ),
+    "cached function that calls itself": State(
+        "import functools\nGAIN = 2.0\n@functools.cache\ndef power(n): return GAIN * power(n - 1) if n else 1.0\n"
+        "def op(x): return x * power(2)",
+        SET_GAIN,
+    ),
     "set of strings": State(
         "S = {'a', 'b', 'c'}\ndef op(x): return x * len(S)", "P.S.add(G)\nG == '6' and P.S.add('7')"
     ),

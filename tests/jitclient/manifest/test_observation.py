@@ -439,6 +439,20 @@ def test_in_a_namespace_that_a_package_shares_the_file_of_a_module_decides(
             function.cache_clear()
 
 
+def test_a_look_up_imports_what_the_trace_imported_and_nothing_else(package: Write, tmp_path: Path) -> None:
+    (tmp_path / "site-packages" / "mf_late.py").write_text("GAIN = 2.0")
+    one = package("def op():\n    import mf_late\n    return mf_late.GAIN")
+    first = reads_of(one.op)
+    again = reads_of(one.op)
+    assert "+mf_late:GAIN" in first.names
+    assert "mf_late:GAIN" in again.names  # it was loaded before
+    del sys.modules["mf_late"]
+    assert state_of(again.names) != again.state
+    assert "mf_late" not in sys.modules
+    assert state_of(first.names) == first.state
+    assert sys.modules.pop("mf_late").GAIN == 2.0
+
+
 def test_a_manifest_has_what_is_within_what_it_names() -> None:
     names = ("one:gain", "one.part:Layer~4.1", "one:options.mode")
     assert has(names, "one", "gain")

@@ -88,7 +88,8 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 def _read(code: CodeType, refs: Refs) -> None:
     refs.dynamic |= not _NAMESPACE_READERS.isdisjoint(code.co_names)
-    texts = (part for const in code.co_consts if type(const) is str for part in const.split("."))
+    paths = (const.replace(":", ".") for const in code.co_consts if type(const) is str)
+    texts = (part for path in paths for part in path.split("."))
     refs.words.update(part for part in texts if part.isidentifier())
     # a dataclass shows its own qualified name, which travels with it
     ignored = {"__qualname__"} if code.co_filename == "<string>" and code.co_name == "__repr__" else set()
