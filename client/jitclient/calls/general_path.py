@@ -1,5 +1,6 @@
 """The general path: calls of a function that no call plan covers, and its stages one at a time."""
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Hashable
@@ -317,7 +318,8 @@ class GeneralPath:
         jitted = self._jitted_here
         if settings != self._settings:
             self._settings = settings
-            jitted.clear_cache()
+            with contextlib.suppress(TypeError):  # of what has no hash, JAX says so itself
+                jitted.clear_cache()
         return jitted
 
     def _warn(self, error: Exception) -> None:

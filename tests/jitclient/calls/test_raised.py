@@ -130,3 +130,20 @@ def test_it_is_in_no_cycle() -> None:
         assert raised()() is None
     finally:
         gc.enable()
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x: Any) -> Any:
+        return x * 2
+
+
+@pytest.mark.usefixtures("shared_daemon")
+def test_a_function_without_a_hash_raises_what_jax_raises() -> None:
+    with pytest.raises(TypeError) as theirs:
+        jax.jit(Unhashable())(1.0)
+    with pytest.raises(TypeError) as ours, jax.enable_x64(True):  # JAX's traces under other settings are of no use
+        jitclient.jit(Unhashable())(1.0)
+    assert str(ours.value) == str(theirs.value)
+    assert "Please report" not in "".join(traceback.format_exception(ours.value))
