@@ -89,7 +89,8 @@ def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> No
         node.op, node.args = "bare", [walker.value(type(obj))]
     elif make is NEW:
         cls, maker = args[0], maker_of(args[0])  # whose `__new__` is called
-        given = walker.value(maker) if "__new__" in vars(maker) and maker is not cls else None
+        is_other = maker is not cls and "__new__" in vars(maker) and cls.__new__ is not maker.__new__
+        given = walker.value(maker) if is_other else None  # a base made in C may have no name
         node.args = [walker.value(cls), [walker.value(argument) for argument in args[1:]], given]
     else:
         node.op, node.args = "call", [walker.value(make), walker.value(tuple(args))]
