@@ -268,3 +268,21 @@ def test_an_array_with_large_gaps_lies_in_their_order():
     again = load(capture(lambda: array).payload).fn()
     assert again.tolist() == array.tolist()
     assert again.strides == (4, 8000)
+
+
+def test_a_class_is_complete_before_its_own_code_makes_an_object(write):
+    module = write(
+        um_made="""
+        class Made:
+            def __new__(cls, k=1):
+                made = super().__new__(cls)
+                made.k = k
+                return made
+            def __getnewargs__(self):
+                return ()
+        made = Made(2)
+        def fn(x):
+            return x * made.k
+        """
+    )
+    assert load(capture(module.fn).payload).fn(3) == 6

@@ -89,8 +89,17 @@ class Schedule:
             seen.add(node)
             self._complete(node)
             todo += self._led_to(node)
+        self._fill_waiting(seen)
         if not self._making and not self._waiting:
             self._settled |= seen
+
+    def _fill_waiting(self, nodes: Collection[Node]) -> None:
+        """Fill what waited for something that is made by now: the cell of a class's `super()` waits for the class."""
+        for each in [each for each in self._waiting if each[0] in nodes]:
+            if each in self._waiting:  # filling one may fill others
+                self._waiting.remove(each)
+                if not self._try_fill(*each):
+                    self._waiting.append(each)
 
     def _led_to(self, node: Node) -> list[Node]:
         """Return what an object leads to, now that it is made: nothing is added to it any more."""

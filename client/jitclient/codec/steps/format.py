@@ -12,7 +12,7 @@ from jitclient.codec.user_code.names import VALUES
 from jitclient.digests import digest
 from jitclient.errors import CaptureError
 
-FORMAT = 9
+FORMAT = 10
 """Part of the context of every key: raise it whenever the same function gets other bytes."""
 
 COMPLETES = "+"
