@@ -202,7 +202,7 @@ class _Making:
             with _ours():
                 prepared, generation = self._from_capture(identity, lookup, log, manifest, beside)
         except TraceFailed as failed:
-            if not compared and not _has_jax():
+            if not compared and (_is_operation(self._wanted) or not _has_jax()):
                 raise failed.error from None
             self._trace(identity.inputs)
             if isinstance(failed.error, AmbientInput):
