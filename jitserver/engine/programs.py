@@ -134,6 +134,10 @@ class Programs:
         return entry, made
 
     def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+        settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client has looked it up
+        if settled is not None:
+            _check_asked(settled, request.lookup)
+            return settled, False
         with self._lock:
             self._waiting[key.text] += 1
         try:
