@@ -176,7 +176,7 @@ class _Making:
             return bool(mine) and mine == there.order_free
         log = CompileLog(self._wanted, identity.parts)
         try:
-            again, _ = self._from_capture(identity, identity.lookup, log, None)
+            again, _ = self._from_capture(identity, identity.lookup, log, None, anew=True)
         except TraceFailed:
             return False
         return again.evidence.digest == there.digest and mine == self._order_free_there(identity)
@@ -227,9 +227,10 @@ class _Making:
         log: CompileLog,
         manifest: Manifest | None,
         beside: Callable[[], None] | None = None,
+        anew: bool = False,
     ) -> tuple[Prepared, int]:
         wanted, captured = self._wanted, identity.captured
-        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest)
+        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, anew)
         with self._progress() as say:
             return programs.make(self._session, request, captured.payload, captured.object_at, say, beside)
 
@@ -243,8 +244,10 @@ class _Making:
         structure, functions = self._remade(identity, prepared)
         ref = identity.captured.index_of
         difference, order_free = differs(own.evidence(ref), prepared.evidence), b""
-        if difference and (mine := own.order_free(ref)) and mine == self._order_free_there(identity):
-            difference, order_free = "", mine
+        if difference and (mine := own.order_free(ref)):
+            there = self._order_free_there(identity)  # empty if another client has settled the program since
+            if mine == there or (not there and self._is_reordered(identity, prepared.evidence)):
+                difference, order_free = "", mine
         difference = (
             difference
             or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))

@@ -213,7 +213,8 @@ class Traced(Message):
 
 class Prepare(Message):
     """Compile the program of a lookup from the uploaded capture or, if it is `traced`, from the uploaded program.
-    Without a `manifest`, no other process finds the program before a Settle.
+    Without a `manifest`, no other process finds the program before a Settle. The function is traced `anew` to compare
+    traces, though its program may be there.
     """
 
     lookup: Lookup
@@ -222,6 +223,7 @@ class Prepare(Message):
     traced: Traced | None = None
     parts: bytes = b""  # the parts of the key, for people: see explaining.py
     manifest: Manifest | None = None
+    anew: bool = False
 
 
 class Settle(Message):
