@@ -324,12 +324,13 @@ class Client:
 
 
 PREAMBLE = """
-import os, signal, sys, threading, time
+import gc, os, signal, sys, threading, time
 import numpy as np
 import jitclient
 from jitclient import errors
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest itself may run with Ctrl-C ignored
+gc.disable()  # JAX has a callback in each collection, where Python swallows an interrupt
 """
 
 
