@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -369,41 +368,3 @@ def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_proce
         reads, prints = run_script(TELLS, env=env)
         took = "traced in this process in .* m?s"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads), "its program was there"
-
-
-def called(remote: Any, *calls: tuple[Any, ...]) -> list[warnings.WarningMessage]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for arguments in calls:
-            remote(*arguments)
-    return [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
-
-
-def rows(*sizes: int) -> list[tuple[Any, ...]]:
-    return [(np.ones((size, 2), np.float32), 1) for size in sizes]
-
-
-def test_many_shapes_of_an_argument_earn_one_warning(daemon: str) -> None:
-    def churning(batch: Any, n: Any) -> Any:
-        return batch + n
-
-    remote = jitclient.jit(churning)
-    assert called(remote, *rows(1, 2, 3, 4)) == []
-    [warning] = called(remote, *rows(1, 2, 5, 6, 7, 8, 9, 10, 11))
-    assert "churning was compiled for 5 shapes of argument batch (…, f32[3,2], f32[4,2], f32[5,2])" in str(
-        warning.message
-    )
-    assert "pad" in str(warning.message)
-    assert "static" in str(warning.message)
-    assert warning.filename == __file__
-    assert called(jitclient.jit(churning), *rows(1, 2, 3, 4, 5, 6, 7, 8)) == [], "hits cost nothing"
-
-
-def test_what_differs_in_more_than_shapes_earns_none(daemon: str) -> None:
-    def changing(batch: Any, n: Any) -> Any:
-        return batch + n
-
-    statics = jitclient.jit(changing, static_argnums=1)
-    assert called(statics, *[(np.ones((size, 2), np.float32), size) for size in range(1, 8)]) == []
-    ranks = [(np.ones((1,) * size, dtype), 1) for size in range(4) for dtype in (np.float32, np.int32)]
-    assert called(jitclient.jit(changing), *ranks) == []

@@ -16,7 +16,6 @@ from jitclient.calls.identity import refuse_ambient
 from jitclient.calls.own_trace import OwnTrace, Raised
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
-from jitclient.calls.recompile_warning import RecompileWarning
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.codec.capture import Capture, capture
@@ -58,7 +57,6 @@ class GeneralPath:
         self._capture: Capture | None = None
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
-        self._recompile_warning = RecompileWarning()
         self._here: dict[_Key, Capture | None] = {}  # calls that run in this process, as long as the capture holds
         self._warned = False
 
@@ -258,9 +256,6 @@ class GeneralPath:
         context.check_alone()
         program = program_of(session, wanted, self.fresh_capture, own)
         client_device.say_so(session.platform)
-        kind = wanted.shape, wanted.statics, wanted.context, program.capture and program.capture.key
-        if program.prepared.seconds:  # it was compiled now
-            self._recompile_warning.note(wanted, kind)
         return program
 
     def _wanted(self, key: _Key) -> Specialisation:

@@ -95,7 +95,6 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now, waits = program.call_now, prepared.may_raise
     count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
-    check_resent = program.resent.check if program.resent.places else None
     taken = program.taken[0] if program.taken else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -153,8 +152,6 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
                     else:
                         arguments.append(Attached(value.nbytes))
                         attachments.append(value)
-            if check_resent is not None:
-                check_resent(leaves)
             if is_queued and taken and len(set(map(id, leaves))) < len(leaves):
                 return MISS
             if waits or (attachments and not is_queued):

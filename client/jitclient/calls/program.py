@@ -9,7 +9,6 @@ from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.puts import with_copies
-from jitclient.calls.resent import Resent
 from jitclient.calls.specialisation import Specialisation
 from jitclient.codec.capture import Capture
 from jitclient.errors import DaemonLost, NotSent
@@ -49,7 +48,6 @@ class Program:
         self.unflatten = unflatten if place is None else _placing(place, unflatten)
         self.inline = _small(prepared.results)  # small enough to come with the answer
         self.stamp = stamp  # of the declared inputs that it was made from
-        self.resent = Resent(wanted)
         self.copied = copies.places(self.specs, prepared.donated)  # the leaves that may have copies on the daemon
         self.taken: list[tuple[int, ...]] = []  # the donated leaves that a call really uses, once a call has said so
         # By types of leaves: the plan, if there is one; None if there can be none.
@@ -78,8 +76,6 @@ class Program:
             if session.program_generation != self.generation:
                 raise NotSent(REPLACED)
             attachments: list[HostArray] = []
-            if self.resent.places:
-                self.resent.check(given)
             arguments = outgoing(given, self.specs, session, attachments)
             can_queue = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
             if prepared.donated:
