@@ -32,7 +32,6 @@ from jitclient.version import __version__ as __version__
 if TYPE_CHECKING:
     from jitclient import eqx as eqx
     from jitclient.arrays.array import Array as Array
-    from jitclient.batching import auto_vmap as auto_vmap
     from jitclient.decorator import function_key as function_key
     from jitclient.decorator import jit as jit
     from jitclient.devices import devices as devices
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "Array": "arrays.array",
     "Explanation": "explanation",
-    "auto_vmap": "batching",
     "block_until_ready": "transfer",
     "connect": "sessions.process",
     "device_get": "transfer",

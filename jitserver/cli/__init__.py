@@ -14,7 +14,6 @@ from jitserver.cli.elsewhere import WORDS, address_option, with_address
 _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
-    "cancel": "top",
     "connect-stdio": "connect_stdio",
     "demo": "demo",
     "doctor": "doctor",

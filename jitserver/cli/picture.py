@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-RUNNING_COLUMNS = ["running for", "function", "client", ""]
 _MOST_ROWS = 10
 _WIDEST = 48
+_HOW_TO_END = """
+A running program cannot be interrupted: when its client is interrupted or killed, the program runs on. `jitserver
+restart` ends all programs: at once those whose client has gone, the others after `--drain` seconds. Other clients keep
+their arrays."""
 
 
 def picture(found: Snapshot, rates: Rates) -> "Group":
@@ -22,7 +25,8 @@ def picture(found: Snapshot, rates: Rates) -> "Group":
     from rich.console import Group
 
     daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"
-    return Group(table("", ["jitserver", daemon], _head(found, rates)), *_tables(found, rates))
+    advice = [_HOW_TO_END] if found.running else []
+    return Group(table("", ["jitserver", daemon], _head(found, rates)), *_tables(found, rates), *advice)
 
 
 def _head(found: Snapshot, rates: Rates) -> list[list[str]]:
@@ -47,7 +51,7 @@ def _device(device: DeviceMemory) -> str:
 def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
     told = [
         ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
-        ("long calls", RUNNING_COLUMNS, [running_row(running) for running in found.running]),
+        ("long calls", ["running for", "function", "client", ""], [_running(running) for running in found.running]),
         ("sessions", ["pid", "program", "calls/s", "arrays", "holding"], [_session(busy) for busy in rates.sessions]),
         ("hottest", ["key", "function", "calls", "seconds"], [_hot(hot) for hot in rates.hottest]),
     ]
@@ -69,8 +73,7 @@ def _making(making: Making) -> list[str]:
     return [making.label, making.phase, seconds(making.seconds), process(first), waiting]
 
 
-def running_row(running: Running) -> list[str]:
-    """A row of RUNNING_COLUMNS."""
+def _running(running: Running) -> list[str]:
     label = running.label or "(waits for results)"
     client = running.program or process(running.pid)
     return [seconds(running.seconds), label, client, "has gone" if running.gone else "waits"]

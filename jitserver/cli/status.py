@@ -36,7 +36,7 @@ def _print(found: Status) -> None:
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
     if found.abandoned:
-        rows.append(["abandoned", f"{found.abandoned} calls run whose clients have gone; see `jitserver cancel`"])
+        rows.append(["abandoned", f"{found.abandoned} calls run whose clients have gone; see `jitserver top`"])
     print_table(["jitserver", "is running"], rows)
 
 

@@ -105,7 +105,6 @@ def test_public_names_are_pinned() -> None:
             "RemoteError",
             "SessionBusy",
             "SettingsError",
-            "auto_vmap",
             "block_until_ready",
             "connect",
             "device_get",

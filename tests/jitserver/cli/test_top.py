@@ -1,28 +1,21 @@
-"""`jitserver top`: prints once into pipes and as JSON, and updates on a terminal, which it then restores."""
+"""`jitserver top`: what the daemon is doing."""
 
-import contextlib
 import json
 import os
-import pty
-import re
-import select
-import signal
 import subprocess
 import sys
-import termios
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import jitclient
 from jitclient.wire.introspection import Making
-from jitserver.cli import picture
-
-ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
-HIDES, SHOWS = b"\x1b[?25l", b"\x1b[?25h"
+from jitserver.cli import main, picture
 
 
 def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., Any]) -> None:
@@ -89,97 +82,15 @@ def test_programs_in_progress_are_shown(
         client.wait()
 
 
-class Terminal:
-    """`jitserver top` on a pseudo-terminal."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.end, inner = pty.openpty()
-        self.before = termios.tcgetattr(self.end)
-        # in a shell's background jobs, the tests and their children ignore Ctrl-C
-        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        run = "from jitserver.cli import main; main(prog_name='jitserver')"
-        command = [sys.executable, "-P", "-c", heeding + run, "top", *arguments]
-        self.process = subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True)
-        os.close(inner)
-        self.output = b""
-
-    def read(self) -> bytes:
-        """All output until now."""
-        while select.select([self.end], [], [], 0)[0]:
-            try:
-                self.output += os.read(self.end, 1 << 16)
-            except OSError:  # the process has ended
-                break
-        return self.output
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.end)
-
-
-@contextlib.contextmanager
-def terminal(*arguments: str) -> Iterator[Terminal]:
-    made = Terminal(*arguments)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-@pytest.mark.parametrize(
-    ("how", "status"), [("q", 0), ("ctrl-c", 0), ("sigterm", 128 + signal.SIGTERM)], ids=lambda value: str(value)
-)
-def test_on_a_terminal_it_updates_until_it_is_ended_and_restores_the_terminal(
-    how: str, status: int, daemon: str, until: Callable[..., Any]
-) -> None:
-    with terminal("--interval", "0.1") as shown:
-        until(lambda: len(re.findall(rb"rates over", shown.read())) >= 3, "three pictures")
-        assert ENTERS in shown.output
-        assert LEAVES not in shown.output
-        if how == "q":
-            os.write(shown.end, b"q")
-        else:
-            os.kill(shown.process.pid, signal.SIGINT if how == "ctrl-c" else signal.SIGTERM)
-        until(lambda: shown.read() and shown.process.poll() is not None, "it to end")
-        assert shown.process.returncode == status
-        after = shown.read().rpartition(ENTERS)[2]
-        assert LEAVES in after
-        assert after.rindex(SHOWS) > after.rindex(HIDES)
-        assert b"Traceback" not in after
-        assert termios.tcgetattr(shown.end) == shown.before
-
-
-def test_without_a_daemon_the_screen_is_not_cleared(
-    until: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JITSERVER_ADDRESS", f"unix:{short_path}/d.sock")
-    with terminal() as shown:
-        until(lambda: shown.read() and shown.process.poll() is not None, "it to end")
-        assert shown.process.returncode == 3
-        assert b"not running" in shown.read()
-        assert ENTERS not in shown.output
-
-
-def test_when_the_daemon_ends_the_message_is_on_the_restored_screen(
-    new_daemon: Callable[..., Any], until: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_when_the_daemon_ends_within_the_interval_it_says_so(
+    new_daemon: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Any]
 ) -> None:
     address = f"unix:{short_path}/d.sock"
-    monkeypatch.setenv("JITSERVER_ADDRESS", address)
-    with new_daemon(address) as daemon, terminal("--interval", "0.1") as shown:
-        until(lambda: b"rates over" in shown.read(), "a picture")
-        daemon.terminate()
-        until(lambda: shown.read() and shown.process.poll() is not None, "it to end")
-        assert shown.process.returncode == 3
-        assert b"not running" in shown.read().rpartition(LEAVES)[2]
-
-
-def test_once_prints_once_on_a_terminal_too(daemon: str, until: Callable[..., Any]) -> None:
-    with terminal("--once") as shown:
-        until(lambda: shown.read() and shown.process.poll() is not None, "it to end")
-        assert shown.process.returncode == 0
-        assert b"rates over" in shown.read()
-        assert ENTERS not in shown.output
+    with new_daemon(address) as daemon:
+        monkeypatch.setattr(time, "sleep", lambda seconds: daemon.terminate() or daemon.wait())
+        result = CliRunner().invoke(main, ["--address", address, "top", "--interval", "1"])
+    assert result.exit_code == 3
+    assert "not running" in result.stderr
 
 
 def test_a_program_that_is_made_for_another_machine_names_no_process() -> None:
