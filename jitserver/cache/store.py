@@ -20,7 +20,7 @@ from jitserver.cache.tier import Tier
 
 log = logging.getLogger(__name__)
 
-QUARANTINE = "quarantine"
+_QUARANTINE = "quarantine"
 """The folder of what turned out to be damaged."""
 
 _AFTER_TRIM = 0.9
@@ -44,7 +44,7 @@ class Store(Tier[Stored]):
         self.most_bytes = most_bytes - self._most_texts
         self._take_over = take_over
         self._folder = folder
-        self._quarantine = folder / QUARANTINE
+        self._quarantine = folder / _QUARANTINE
         self._lock = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None

@@ -23,9 +23,8 @@ _FAILED = 1
 def doctor(start: bool) -> None:
     """Check the environment and the daemon.
 
-    Says how to fix what is wrong. Checks versions, settings, folders, sockets, locks, log, disk, memory, limits,
-    systemd units and devices. If a daemon runs, also makes a real call from a fresh process, which must not run it
-    locally.
+    Says how to fix what is wrong. Checks versions, settings, free disk space, limits and devices. If a daemon runs,
+    also makes a real call from a fresh process, which must not run it locally.
 
     Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """

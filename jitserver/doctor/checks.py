@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from jitclient.errors import JitserverError
-from jitserver.doctor import daemon, environment, files, machine
+from jitserver.doctor import daemon, environment, machine
 from jitserver.doctor.finding import DaemonState, Finding
 
 Check = Callable[[DaemonState], Finding | Iterable[Finding]]
@@ -11,18 +11,9 @@ Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     environment.versions,
     environment.settings,
-    files.folder_of_sockets,
-    files.socket,
-    files.lock,
-    files.left_behind,
-    files.log,
-    files.cache,
     machine.disk,
-    machine.memory,
     machine.control_group,
-    machine.open_files,
     machine.memory_maps,
-    daemon.systemd,
     daemon.answers,
     environment.settings_of_daemon,
     daemon.devices,

@@ -1,4 +1,4 @@
-"""The daemon: its systemd units, whether it answers, its devices, and a real call."""
+"""The daemon: whether it answers, its devices, and a real call."""
 
 import json
 import os
@@ -9,8 +9,6 @@ from pathlib import Path
 
 from jitclient.wire.address import Address
 from jitserver.doctor.finding import DaemonState, Finding, verdict
-from jitserver.systemd import systemctl
-from jitserver.systemd.target import installed
 
 _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
 _ONE_CALL = Path(__file__).parents[1] / "demo" / "one_call.py"
@@ -37,16 +35,6 @@ def devices(state: DaemonState) -> Iterator[Finding]:
     says = ", ".join(names) + ("" if fits else f", though there is {unused[0]}")
     do = "pip install 'jitserver[cuda13]' and jitserver restart; or unset JAX_PLATFORMS"
     yield verdict("devices", fits, says, do)
-
-
-def systemd(state: DaemonState) -> Finding:
-    """The units of this environment, if there are any."""
-    unit = installed()
-    if unit is None:
-        return Finding("systemd", "ok", "no unit for this environment, or no systemd; `jitserver install` makes units")
-    states = systemctl.states(unit)
-    says = ", ".join(f"{name} is {state}" for name, state in states.items())
-    return verdict("systemd", "failed" not in states.values(), says, "jitserver logs; jitserver restart", "problem")
 
 
 def call(state: DaemonState) -> Iterator[Finding]:

@@ -33,12 +33,6 @@ class DaemonState:
     is_broken: bool = False  # beyond that no daemon was started
 
     @property
-    def local(self) -> Address:
-        """Its address, for checks on its own machine."""
-        assert isinstance(self.address, Address)
-        return self.address
-
-    @property
     def process(self) -> str:
         """The folder in /proc of the daemon, or of this process, whose limits a new daemon would have."""
         return f"/proc/{self.status.pid if self.status is not None else 'self'}"

@@ -1,9 +1,7 @@
 """The resources of the machine: disk, memory, and limits of processes."""
 
-import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +12,7 @@ from jitserver.doctor.finding import DaemonState, Finding, verdict
 from jitserver.platform.memory_limits import LimitedGroup, limited_groups
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
-_LITTLE_MEMORY = 0.05
 _NEARLY = 0.8
-_FEWEST_FILES = 1024
 _FEWEST_MAPS = 65_530  # the kernel's own default
 _UNLIMITED = 1 << 60  # version 1 has such a number where there is no limit
 _FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
@@ -35,16 +31,6 @@ def disk(state: DaemonState) -> Iterator[Finding]:
             yield verdict("disk", free >= _LITTLE_DISK, says, "free disk space: few programs fit")
 
 
-def open_files(state: DaemonState) -> Finding:
-    """File descriptors: the daemon needs several for each client (connection, process, shared memory)."""
-    told = re.search(r"^Max open files +(\d+)", Path(f"{state.process}/limits").read_text(), re.MULTILINE)
-    limit = int(told[1]) if told else sys.maxsize  # "unlimited"
-    used = len(os.listdir(f"{state.process}/fd"))
-    says = f"{used:,} of {limit:,} in use" if told else f"{used:,} in use"
-    fits = limit >= _FEWEST_FILES and used < _NEARLY * limit
-    return verdict("open files", fits, says, "raise `ulimit -n` (systemd: LimitNOFILE=), then jitserver restart")
-
-
 def memory_maps(state: DaemonState) -> Finding:
     """Memory maps: each compiled program needs about three, and a process that runs out of them dies."""
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
@@ -52,14 +38,6 @@ def memory_maps(state: DaemonState) -> Finding:
     fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
     says = f"{used:,} of {limit:,} in use"
     return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, also in /etc/sysctl.d")
-
-
-def memory(state: DaemonState) -> Finding:
-    """Free memory of the machine."""
-    told = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
-    free, total = int(told["MemAvailable"]) << 10, int(told["MemTotal"]) << 10
-    do = "end other programs, or the kernel may end the daemon"
-    return verdict("memory", free >= _LITTLE_MEMORY * total, f"{size(free)} of {size(total)} free", do)
 
 
 def control_group(state: DaemonState) -> Finding:

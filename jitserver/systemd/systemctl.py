@@ -67,15 +67,9 @@ def is_known(target: Target) -> bool:
     return len(_show(target, "FragmentPath", (target.socket, target.service))) == 2
 
 
-def states(target: Target) -> dict[str, str]:
-    """The states of the target's units by name: "active", "failed", ..."""
-    units = (target.socket, target.service)
-    return dict(zip(units, _show(target, "ActiveState", units), strict=True))
-
-
 def waits(target: Target) -> bool:
     """Whether its socket is open and its daemon does not run: connecting would start the daemon."""
-    socket, service = states(target).values()  # one call for both, as each call is a process
+    socket, service = _show(target, "ActiveState", (target.socket, target.service))  # one process for both
     return socket not in _DOWN and service in _DOWN
 
 
