@@ -8,7 +8,6 @@ from pathlib import Path
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.entry import Entry, worth
-from jitserver.cache.tier import Tier
 
 _SPARE = 0.9
 _COUNT_EVERY = 16
@@ -23,8 +22,10 @@ def maps_of_process() -> int:
         return 0
 
 
-class Memory(Tier[Entry]):
-    """Over a bound, those leave first that no session holds. One that a session holds rests, and is the same again when
+class Memory:
+    """Programs by call key, at most `most_bytes` of them. Safe to use from threads.
+
+    Over a bound, those leave first that no session holds. One that a session holds rests, and is the same again when
     it comes back.
     """
 
@@ -43,9 +44,11 @@ class Memory(Tier[Entry]):
 
     @property
     def nbytes(self) -> int:
+        """The bytes that the programs take."""
         return self._nbytes
 
     def get(self, key: str) -> Entry | None:
+        """Return the program of a key."""
         return self._entries.get(key)
 
     def put(self, entry: Entry) -> Entry:
@@ -82,11 +85,13 @@ class Memory(Tier[Entry]):
             return True
 
     def remove(self, keys: Iterable[str]) -> None:
+        """Forget programs, if they are there."""
         with self._lock:
             for key in keys:
                 self._pop(key)
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
+        """Protect programs from eviction, or no longer."""
         for entry in filter(None, map(self.get, keys)):
             entry.info.pinned = pinned
 
@@ -96,13 +101,16 @@ class Memory(Tier[Entry]):
             return list(self._entries.values())
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
+        """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
         found = [entry.info for entry in self.entries()]
         return [info for info in found if info.key.startswith(prefix) or info.name == prefix]
 
     def of_base(self, base: str) -> list[EntryInfo]:
+        """Return the programs of a base key, which differ in their manifests."""
         return [entry.info for entry in self.entries() if entry.info.base == base]
 
     def named(self, name: str) -> list[Entry]:
+        """Return the programs of a name, the ones used last first."""
         found = [entry for entry in self.entries() if entry.info.name == name]
         return sorted(found, key=lambda entry: -entry.info.last_used)
 

@@ -16,7 +16,6 @@ from jitserver.cache.catalog import CATALOG, Catalog, Use, is_damage
 from jitserver.cache.entry import Stored, worth
 from jitserver.cache.files import Corrupt
 from jitserver.cache.folder import texts, trim
-from jitserver.cache.tier import Tier
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +29,10 @@ Found = TypeVar("Found")
 Act = Callable[[Catalog, Blobs], Found]
 
 
-class Store(Tier[Stored]):
-    """Where the disk fails, nothing is found and nothing is kept, with one warning, until it works again. Safe to use
-    beside other daemons.
+class Store:
+    """Programs by call key, at most `most_bytes` of them. Safe to use from threads, and beside other daemons.
+
+    Where the disk fails, nothing is found and nothing is kept, with one warning, until it works again.
     """
 
     def __init__(self, folder: Path, most_bytes: int, take_over: Callable[[str], bool] = lambda key: True) -> None:
@@ -55,6 +55,7 @@ class Store(Tier[Stored]):
     # ---- reading
 
     def get(self, key: str) -> Stored | None:
+        """Return the program of a key."""
         return self._read(lambda catalog, _: catalog.find(key), None)
 
     def blob(self, digest: str) -> memoryview | None:
@@ -62,16 +63,20 @@ class Store(Tier[Stored]):
         return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
+        """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
         return self._read(lambda catalog, _: catalog.infos(prefix), [])
 
     def of_base(self, base: str) -> list[EntryInfo]:
+        """Return the programs of a base key, which differ in their manifests."""
         return self._read(lambda catalog, _: catalog.of_base(base), [])
 
     def named(self, name: str) -> list[Stored]:
+        """Return the programs of a name, the ones used last first: some of them, if there are many."""
         return self._read(lambda catalog, _: catalog.named(name), [])
 
     @property
     def nbytes(self) -> int:
+        """The bytes that the programs take."""
         return self._read(lambda catalog, _: catalog.total(), 0)
 
     # ---- writing
@@ -111,6 +116,7 @@ class Store(Tier[Stored]):
             self._write(lambda catalog, _: catalog.note(infos))
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
+        """Protect programs from eviction, or no longer."""
         self._write(lambda catalog, _: catalog.pin(keys, pinned))
 
     def remove(self, keys: Iterable[str]) -> None:

@@ -6,14 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.cache.catalog import Use
 from jitserver.cache.entry import Entry, Known, Stored
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
-from jitserver.cache.tier import Tier
 from jitserver.cache.write_behind import Writer
 
 log = logging.getLogger(__name__)
@@ -25,7 +23,7 @@ class Tiers:
     def __init__(self, memory: Memory, store: Store, writer: Writer) -> None:
         self.memory = memory
         self.store = store
-        self._tiers: tuple[Tier[Any], ...] = (memory, store)  # the fastest first
+        self._tiers: tuple[Memory | Store, ...] = (memory, store)  # the fastest first
         self.writer = writer
         self._counting = threading.Lock()
 
@@ -72,7 +70,7 @@ class Tiers:
 
     def get(self, key: str) -> Known | None:
         """What is known of a program; it is not loaded."""
-        return next(filter(None, (tier.get(key) for tier in self._tiers)), None)
+        return self.memory.get(key) or self.store.get(key)
 
     def names_of(self, base: str) -> list[tuple[str, ...]]:
         """Return the lists of names in the manifests of a base key's programs."""

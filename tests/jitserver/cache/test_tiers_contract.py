@@ -12,7 +12,6 @@ import pytest
 from jitserver.cache.entry import OVERHEAD_BYTES, Known
 from jitserver.cache.memory import Memory
 from jitserver.cache.store import Store
-from jitserver.cache.tier import Tier
 
 MIB = 1 << 20
 ROOM = 8 * MIB
@@ -23,7 +22,7 @@ THREADS, ROUNDS = 4, 10
 class Subject:
     """A tier, and how programs of some size get there."""
 
-    tier: Tier[Any]
+    tier: Memory | Store
     put: Callable[..., Known]
 
     def held(self) -> list[str]:
