@@ -7,13 +7,13 @@ from jitclient.version import __version__ as __version__
 __all__ = ["RunningDaemon", "run_daemon"]
 
 if TYPE_CHECKING:
-    from jitserver.embedded import RunningDaemon as RunningDaemon
-    from jitserver.embedded import run_daemon as run_daemon
+    from jitserver.daemon.embedded import RunningDaemon as RunningDaemon
+    from jitserver.daemon.embedded import run_daemon as run_daemon
 else:
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from jitserver import embedded  # now: the commands need not load it
+        from jitserver.daemon import embedded  # now: the commands need not load it
 
         return getattr(embedded, name)

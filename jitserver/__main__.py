@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Run the command."""
     if sys.argv[1:2] == ["run"]:
-        from jitserver.running import front
+        from jitserver.run import front
 
         command = front.parsed(sys.argv[2:])
         if command is not None:

@@ -234,7 +234,7 @@ class Gate:
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        imports = "import pathlib; from jitclient.sessions import process"
+        imports = "import pathlib; from jitclient.session import process"
         self.waits = f"{imports}; process.inside_daemon and pathlib.Path({str(path)!r}).write_bytes(b'')"
         self.waits_here = f"{imports}; process.inside_daemon or pathlib.Path({str(path)!r}).write_bytes(b'')"
         self._path = path
@@ -267,8 +267,8 @@ def short_path() -> Iterator[Path]:
 
 def status(address: str = ADDRESS) -> dict[str, Any]:
     """The daemon's counters, asked for by this process: the command would be one more process for each test."""
-    from jitclient.sessions.handshake import ask
-    from jitclient.settings import Settings
+    from jitclient.core.settings import Settings
+    from jitclient.session.handshake import ask
     from jitclient.wire.messages import Status, Verb
 
     return msgspec.structs.asdict(ask(Settings(address=address), Verb.STATUS, None, Status))

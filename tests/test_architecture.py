@@ -23,27 +23,27 @@ RECURSIONS = {
 """The arrows that may close a circle, each with its reason."""
 
 NAMED_BY_OTHERS = {
-    "jitclient.codec.reducers.namespaces": "a submodule of a package in a captured namespace",
-    "jitclient.codec.steps.make_values": "the module of a value that a capture makes afresh",
-    "jitclient.local_jax.internals": "what is not public in jax, by its path",
-    "jitserver.running.helper": "what past runs have imported",
-    "jitclient.codec.steps.sandbox": "what captured code imports",
-    "jitclient.codec.user_code.names": "the value of an installed package that a capture names",
-    "jitclient.manifest.places": "the module of a package whose state a trace elsewhere read",
-    "jitclient.codec.values": "the module of a value that was sent by name",
+    "jitclient.capture.describe.namespaces": "a submodule of a package in a captured namespace",
+    "jitclient.capture.steps.make_values": "the module of a value that a capture makes afresh",
+    "jitclient.jaxside.internals": "what is not public in jax, by its path",
+    "jitserver.run.helper": "what past runs have imported",
+    "jitclient.capture.steps.sandbox": "what captured code imports",
+    "jitclient.capture.user_code.names": "the value of an installed package that a capture names",
+    "jitclient.capture.manifest.places": "the module of a package whose state a trace elsewhere read",
+    "jitclient.capture.codec.values": "the module of a value that was sent by name",
 }
 """The modules that import what no table of theirs names, and what that is."""
 
 REPLACES = {
-    "jitclient.local_jax.backend_view": "what a client's trace asks jax of its devices",
-    "jitclient.local_jax.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
-    "jitclient.scripts.as_main": "what a program finds in `sys`, and what an exception leaves there",
-    "jitclient.sessions.launch": "a variable for the program that the process becomes",
-    "jitserver.running.chance": "how generators are seeded, while a helper imports",
-    "jitserver.running.child": "what a process has of its own, in one that was forked",
-    "jitserver.running.footprint": "how imports read files, variables and folders, while a helper imports",
-    "jitserver.running.program": "the words that started the process",
-    "jitserver.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
+    "jitclient.jaxside.backend_view": "what a client's trace asks jax of its devices",
+    "jitclient.jaxside.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
+    "jitclient.api.as_main": "what a program finds in `sys`, and what an exception leaves there",
+    "jitclient.session.launch": "a variable for the program that the process becomes",
+    "jitserver.run.random_state": "how generators are seeded, while a helper imports",
+    "jitserver.run.child": "what a process has of its own, in one that was forked",
+    "jitserver.run.import_audit": "how imports read files, variables and folders, while a helper imports",
+    "jitserver.run.program": "the words that started the process",
+    "jitserver.programs.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
 }
 """The modules that set what is another module's, and what that is. The daemon has one place for that."""
 
@@ -169,7 +169,7 @@ def arrows(without: Collection[tuple[str, str]]) -> dict[str, set[str]]:
 
 def test_lazy_names_are_arrows() -> None:
     known = modules()
-    for module, used in (("jitclient", "jitclient.sessions.process"), ("jitserver.cli", "jitserver.cli.lifecycle")):
+    for module, used in (("jitclient", "jitclient.session.process"), ("jitserver.cli", "jitserver.cli.lifecycle")):
         assert used in imports_of(module, known[module], known)
 
 
@@ -206,14 +206,14 @@ def settings_elsewhere(module: str) -> list[str]:
 
 def test_one_module_makes_digests() -> None:
     imported = {module for module, path in modules().items() if "import hashlib" in path.read_text()}
-    assert imported == {"jitclient.digests"}
+    assert imported == {"jitclient.core.digests"}
 
 
 def test_one_module_uses_what_is_not_public_in_jax() -> None:
     found = {module for module, path in modules().items() if any(map(uses_internals, code_of(path)))}
     assert found == {
-        "jitclient.local_jax.internals",
-        "jitclient.codec.user_code.registry",  # looks in a table of jax: the codec uses no local jax
+        "jitclient.jaxside.internals",
+        "jitclient.capture.user_code.registry",  # looks in a table of jax: the codec uses no local jax
     }
 
 
@@ -224,7 +224,13 @@ def uses_internals(node: ast.AST) -> bool:
     return bool(re.search(r"\bjax(\._src| import _src)\b", text)) and (is_use or text.startswith("sys.modules"))
 
 
-NEEDS_JAX = ("jitserver.devices", "jitserver.engine", "jitserver.demo", "jitclient.eqx", "jitclient.nnx")
+NEEDS_JAX = (
+    "jitserver.programs.devices",
+    "jitserver.programs",
+    "jitserver.cli.demos",
+    "jitclient.eqx",
+    "jitclient.nnx",
+)
 
 
 def test_only_the_engine_and_what_serves_a_library_of_jax_import_jax_at_their_top() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import jitclient
 import jitserver
-from jitclient.settings import Settings
+from jitclient.core.settings import Settings
 from jitserver.cli import main
 from jitserver.cli.serve import serve
 

@@ -21,7 +21,7 @@ import numpy as np
 import jitclient
 from benchmarks.faults.shim import Control
 from jitclient import errors
-from jitclient.sessions import process
+from jitclient.session import process
 
 DEADLINE_SECONDS = 60.0
 """A turn that takes longer hangs: the client's timeout is 10 s."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.faults.shim import Control
 from jitserver.cli import main
-from jitserver.server import daemon  # noqa: F401
+from jitserver.daemon import daemon  # noqa: F401
 
 call, _, number = os.environ["FAULTS_START"].partition(" ")
 Control(Path(os.environ["FAULTS_CONTROL"])).arm(call, int(number))

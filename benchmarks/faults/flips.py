@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.faults.result import Result
 from benchmarks.faults.stage import Stage, stage
-from jitserver.cache.catalog import CATALOG
+from jitserver.store.catalog import CATALOG
 
 _PROGRAM = 1
 """The same for all turns, so that it comes from the disk."""

@@ -9,8 +9,8 @@ import numpy as np
 import jitclient
 from benchmarks.faults.result import Result
 from benchmarks.faults.stage import stage
-from jitclient.sessions.handshake import ask
-from jitclient.settings import Settings
+from jitclient.core.settings import Settings
+from jitclient.session.handshake import ask
 from jitclient.wire.messages import Status, Verb
 
 LEAK_BYTES = 100_000

@@ -52,9 +52,9 @@ def connect() -> Iterator[Caller]:
 def main(folder: Path) -> None:
     """Runs the daemon, and tells in a file how to get in."""
     from jitclient.wire.address import Address
-    from jitserver.platform.malloc import keep_freed
-    from jitserver.server.daemon import Daemon
-    from jitserver.server.options import Options
+    from jitserver.daemon.daemon import Daemon
+    from jitserver.daemon.options import Options
+    from jitserver.system.malloc import keep_freed
 
     class Open(Daemon):
         """A daemon that lets in whoever connects to the port."""

@@ -61,7 +61,8 @@ def _written(folder: Path, source: str) -> Path:
 
 
 def _compare(module: ModuleType, effort: Effort) -> dict[str, Samples]:
-    from jitclient.codec.capture import capture, load
+    from jitclient.capture.dump import capture
+    from jitclient.capture.load import load
 
     made = capture(module.fun)
     writers: dict[str, Callable[[], Any]] = {OURS: functools.partial(capture, module.fun)}

@@ -13,8 +13,8 @@ from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import ours
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.cache.entry import Makeup, Stored
+from jitserver.store.catalog import CATALOG, Catalog
+from jitserver.store.entry import Makeup, Stored
 
 _LOOK_UP, _LIST, _START = "a program looked up by its key", "jitserver cache ls, no daemon", "start of a daemon"
 _LIMITS = {_LOOK_UP: 0.001, _LIST: 0.5, _START: 2.0}

@@ -23,7 +23,7 @@ _LOOK_UP = textwrap.dedent("""
     import jax, numpy as np
     import benchmark_captured as program
     from jitclient.calls.identity import manifests_of
-    from jitclient.manifest import observed
+    from jitclient.capture.manifest import observed
 
     if len(sys.argv) == 1:
         x = np.ones((4, 8), np.float32)

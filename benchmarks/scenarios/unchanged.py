@@ -28,7 +28,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _compare(fun: Callable[..., Any], helpers: int, effort: Effort) -> Samples:
-    from jitclient.codec.capture import capture
+    from jitclient.capture.dump import capture
 
     captured = capture(fun)
     assert captured.unchanged(), "the check finds a change where none is"

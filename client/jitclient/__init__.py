@@ -31,36 +31,36 @@ from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from jitclient import eqx as eqx
+    from jitclient.api.devices import devices as devices
+    from jitclient.api.explanation import Explanation as Explanation
+    from jitclient.api.explanation import explain as explain
+    from jitclient.api.keeping import keep as keep
+    from jitclient.api.keeping import kept as kept
+    from jitclient.api.switch import install as install
+    from jitclient.api.switch import uninstall as uninstall
+    from jitclient.api.transfer import block_until_ready as block_until_ready
+    from jitclient.api.transfer import device_get as device_get
+    from jitclient.api.transfer import device_put as device_put
     from jitclient.arrays.array import Array as Array
-    from jitclient.decorator import function_key as function_key
-    from jitclient.decorator import jit as jit
-    from jitclient.devices import devices as devices
-    from jitclient.explanation import Explanation as Explanation
-    from jitclient.explanation import explain as explain
-    from jitclient.keeping import keep as keep
-    from jitclient.keeping import kept as kept
-    from jitclient.sessions.process import connect as connect
-    from jitclient.switch import install as install
-    from jitclient.switch import uninstall as uninstall
-    from jitclient.transfer import block_until_ready as block_until_ready
-    from jitclient.transfer import device_get as device_get
-    from jitclient.transfer import device_put as device_put
+    from jitclient.calls.decorator import function_key as function_key
+    from jitclient.calls.decorator import jit as jit
+    from jitclient.session.process import connect as connect
 
 _HOMES = {
     "Array": "arrays.array",
-    "Explanation": "explanation",
-    "block_until_ready": "transfer",
-    "connect": "sessions.process",
-    "device_get": "transfer",
-    "device_put": "transfer",
-    "devices": "devices",
-    "explain": "explanation",
-    "function_key": "decorator",
-    "install": "switch",
-    "jit": "decorator",
-    "keep": "keeping",
-    "kept": "keeping",
-    "uninstall": "switch",
+    "Explanation": "api.explanation",
+    "block_until_ready": "api.transfer",
+    "connect": "session.process",
+    "device_get": "api.transfer",
+    "device_put": "api.transfer",
+    "devices": "api.devices",
+    "explain": "api.explanation",
+    "function_key": "calls.decorator",
+    "install": "api.switch",
+    "jit": "calls.decorator",
+    "keep": "api.keeping",
+    "kept": "api.keeping",
+    "uninstall": "api.switch",
 }
 
 _FOR_LIBRARIES = {"eqx": "eqx", "nnx": "nnx"}

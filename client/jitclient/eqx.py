@@ -10,9 +10,9 @@ from typing import Any, Generic, overload
 import equinox
 import jax
 
+from jitclient.calls.decorator import jit
 from jitclient.calls.remote_function import P, R
-from jitclient.decorator import jit
-from jitclient.trees import static_leaves
+from jitclient.jaxside import static_leaves
 
 _DONATED = {
     "all": (0, 1, 2, 3),

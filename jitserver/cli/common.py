@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
+from jitclient.core.settings import settings
 from jitclient.errors import DaemonUnavailable
-from jitclient.notices.labels import seconds as seconds
-from jitclient.notices.labels import size as size
-from jitclient.sessions import handshake
-from jitclient.settings import settings
+from jitclient.session import handshake
 from jitclient.wire.address import Address, default_addresses, remote
+from jitclient.wire.labels import seconds as seconds
+from jitclient.wire.labels import size as size
 from jitclient.wire.messages import Verb
-from jitserver.systemd.target import installed
+from jitserver.cli.systemd.target import installed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,7 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
     """
     unit = installed()
     if unit is not None:
-        from jitserver.systemd import systemctl  # loads subprocess
+        from jitserver.cli.systemd import systemctl  # loads subprocess
 
         if systemctl.waits(unit):  # connecting would start the daemon
             raise DaemonUnavailable(f"{unit.service} starts at the first call")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import click
 
-from jitclient.sessions import handshake
-from jitclient.settings import settings
-from jitclient.threads import Thread
+from jitclient.core.settings import settings
+from jitclient.core.threads import Thread
+from jitclient.session import handshake
 from jitclient.wire.ssh import greeting
 
 _CHUNK_BYTES = 1 << 20

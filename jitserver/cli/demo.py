@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from jitclient.sessions.launch import IDLE_EXIT_SECONDS
+from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import examples
 from jitserver.cli.common import ask, chosen, json_option, print_table, report, seconds, wants_json
 from jitserver.cli.entries import listed
 from jitserver.cli.lifecycle import launched
 
-PROGRAM = Path(__file__).parents[1] / "demo" / "train.py"
+PROGRAM = Path(__file__).parent / "demos" / "train.py"
 _COUNTED = ("captures_loaded", "traces", "compiles")
 
 

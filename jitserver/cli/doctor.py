@@ -7,12 +7,12 @@ import time
 import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
-from jitclient.sessions.launch import IDLE_EXIT_SECONDS
+from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
+from jitserver.cli.checks.finding import DaemonState, Finding
 from jitserver.cli.common import NOT_RUNNING, ask, chosen, json_option, print_table, report
 from jitserver.cli.lifecycle import launched
-from jitserver.doctor.finding import DaemonState, Finding
 
 _FAILED = 1
 
@@ -28,7 +28,7 @@ def doctor(start: bool) -> None:
 
     Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
-    from jitserver.doctor.checks import CHECKS, CHECKS_FROM_AFAR, findings_of  # imports much
+    from jitserver.cli.checks.checks import CHECKS, CHECKS_FROM_AFAR, findings_of  # imports much
 
     try:
         state = _daemon_state(start)

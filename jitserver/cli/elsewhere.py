@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jitclient.core.settings import settings
 from jitclient.errors import DaemonUnavailable
-from jitclient.settings import settings
 from jitclient.wire.address import remote
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ def entries(prefix: str) -> list[EntryInfo]:
     try:
         return listed(prefix)
     except DaemonUnavailable:
-        from jitserver.cache import offline  # not needed if a daemon answers
+        from jitserver.store import offline  # not needed if a daemon answers
 
         found = offline.infos(prefix)
         if not found and not offline.infos():

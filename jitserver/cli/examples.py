@@ -18,7 +18,7 @@ from jitserver.cli.common import ask
 
 COUNTED = ("traces", "compiles", "client_traces", "local_runs")
 
-PACKAGED = Path(__file__).parents[1] / "demo" / "examples"
+PACKAGED = Path(__file__).parent / "demos" / "examples"
 
 _PIP_NAMES = {"haiku": "dm-haiku"}
 
@@ -72,4 +72,4 @@ def _path(name: str) -> Path:
 
 
 def _folder() -> Path:
-    return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[2] / "examples"  # in a checkout
+    return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[3] / "examples"  # in a checkout

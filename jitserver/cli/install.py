@@ -2,13 +2,13 @@
 
 import click
 
+from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
-from jitclient.settings import settings
 from jitclient.wire.address import Address
 from jitserver.cli.common import json_option, report, wants_json
 from jitserver.cli.lifecycle import give_way
-from jitserver.systemd import install as units
-from jitserver.systemd.target import Target, chosen
+from jitserver.cli.systemd import install as units
+from jitserver.cli.systemd.target import Target, chosen
 
 _system_option = click.option(
     "--system", "user", metavar="USER", help="Use the system's systemd, for USER, instead of your own."

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
-from jitclient.sessions import handshake, launch
-from jitclient.settings import settings
+from jitclient.session import handshake, launch
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
 from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, home, json_option, report
-from jitserver.systemd import systemctl
-from jitserver.systemd.target import Target, installed
+from jitserver.cli.systemd import systemctl
+from jitserver.cli.systemd.target import Target, installed
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
@@ -56,7 +56,7 @@ def stop() -> None:
         facts = _facts(unit)
         systemctl.stop(unit)
         if unit.user is None:
-            from jitserver.checkpoint.manifests import forget_sessions  # takes 20 ms
+            from jitserver.daemon.checkpoint.manifests import forget_sessions  # takes 20 ms
 
             forget_sessions(str(unit.address))  # the daemon saved them: it cannot tell systemd's stop from a restart
         _report("stopped", **facts)

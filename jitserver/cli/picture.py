@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jitclient.wire.introspection import Called, DeviceMemory, Making, Running, Snapshot
 from jitserver.cli.common import seconds, size, table
 from jitserver.cli.rates import Busy, Rates
-from jitserver.platform.process_watch import command_line
+from jitserver.system.process_watch import command_line
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from jitserver.running import front
+from jitserver.run import front
 
 
 @click.command(

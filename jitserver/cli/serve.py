@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError
-from jitclient.sessions import launch
+from jitclient.session import launch
 from jitclient.wire.address import Address
 from jitserver.cli.common import home
 
@@ -87,8 +87,8 @@ def serve(address: str | None, **options: Any) -> None:
 
     On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
     """
-    from jitserver.platform.malloc import keep_freed
-    from jitserver.server.process_setup import may_open_files, notice_reads, prepare_process, share_the_interpreter
+    from jitserver.daemon.process_setup import may_open_files, notice_reads, prepare_process, share_the_interpreter
+    from jitserver.system.malloc import keep_freed
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
@@ -100,8 +100,8 @@ def serve(address: str | None, **options: Any) -> None:
     may_open_files()
     keep_freed()
     notice_reads()
-    from jitserver.server.daemon import Daemon  # imports jax
-    from jitserver.server.options import Options
+    from jitserver.daemon.daemon import Daemon  # imports jax
+    from jitserver.daemon.options import Options
 
     given = {name: value for name, value in options.items() if value is not None}
     try:

@@ -55,8 +55,8 @@ def why(key: str, key2: str | None) -> None:
     try:
         explained = ask(Verb.WHY, question, Explained | None)
     except DaemonUnavailable:
-        from jitserver.cache import offline
-        from jitserver.cache.why import why as compared
+        from jitserver.store import offline
+        from jitserver.store.why import why as compared
 
         explained = compared(offline.find, offline.named, question)
     if explained is None or explained.found is None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import jitclient
-from jitclient.sessions import process
+from jitclient.session import process
 
 CALLS = 64
 os.environ.update({f"OF_NO_INTEREST_{n}": "0" for n in range(200)})

@@ -23,19 +23,19 @@ import numpy as np
 
 import jitclient
 from jitclient.calls import general_path
-from jitclient.sessions import process
+from jitclient.session import process
 from jitclient.wire.address import Address
-from jitserver.cache.memory import Memory
-from jitserver.cache.store import Store
-from jitserver.cache.tiers import Tiers
-from jitserver.cache.write_behind import Writer
-from jitserver.counters import Counters
-from jitserver.devices.scratch import FROM_CALL
-from jitserver.engine.engine import Engine
-from jitserver.platform.shared_memory import Pool
-from jitserver.server import plain_runs, runs
-from jitserver.server.listener import Listener
-from jitserver.server.service import JitService
+from jitserver.daemon import plain_runs, runs
+from jitserver.daemon.listener import Listener
+from jitserver.daemon.service import JitService
+from jitserver.programs.counters import Counters
+from jitserver.programs.devices.scratch import FROM_CALL
+from jitserver.programs.engine import Engine
+from jitserver.store.disk import Store
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers
+from jitserver.store.write_behind import Writer
+from jitserver.system.shared_memory import Pool
 
 CALLS = 64
 FOLDERS = (str(Path(jitclient.__file__).parent), str(Path(runs.__file__).parents[1]))

@@ -7,9 +7,9 @@ import traceback
 from pathlib import Path
 
 import jitclient
-from jitclient.sessions import process
-from jitclient.sessions.handshake import ask
-from jitclient.settings import settings
+from jitclient.core.settings import settings
+from jitclient.session import process
+from jitclient.session.handshake import ask
 from jitclient.wire.messages import Status, Verb
 
 COUNTED = ("traces", "compiles", "hits", "client_traces", "local_runs")

@@ -178,7 +178,7 @@ def cut(path: Path) -> None:
 
 
 def foreign(path: Path) -> None:
-    from jitserver.cache import files
+    from jitserver.store import files
 
     files.write(path, [b"whole, and no executable"])
 
@@ -279,7 +279,7 @@ def test_what_other_versions_or_another_processor_made_is_never_loaded(
     env = {"JITSERVER_ADDRESS": address}
     script = f"""
         import sys
-        from jitserver.engine import context, keys
+        from jitserver.programs import context, keys
         if {row!r} == "process":
             of_process = context.of_process()
             context.of_process = lambda: {{**of_process, "cpu": "another", "jaxlib": "0.0.1"}}
@@ -503,7 +503,7 @@ def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_call
         first = run_script(TWICE, env=env)
     crashes = f"""if True:
         import os, sys
-        from jitserver.engine import prewarm
+        from jitserver.programs import prewarm
         prewarm._run_on_zeros = lambda program: os._exit(7)
         sys.argv = ["jitserver", "serve", "--address", {address!r}]
         from jitserver.cli import main

@@ -200,7 +200,7 @@ ADDED = {
 PROGRAM = """
 import json, sys, warnings
 import jax, jitclient, um_data.reads as reads
-from jitclient.sessions.session import Session
+from jitclient.session.session import Session
 
 warnings.simplefilter("ignore")
 traced = []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.sessions import process
+from jitclient.session import process
 
 PROGRAM = """
     import dataclasses, json, sys

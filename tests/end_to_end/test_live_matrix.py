@@ -1,6 +1,6 @@
 """Every kind of function of the capture's matrix through a live daemon: right at once, and known to the next process.
 
-The kinds are those of `tests/jitclient/codec/kinds_*.py`. Where they are edited, each program is also compared with
+The kinds are those of `tests/jitclient/capture/kinds_*.py`. Where they are edited, each program is also compared with
 what a trace in the client gives.
 """
 

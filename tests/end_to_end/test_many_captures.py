@@ -94,7 +94,7 @@ LOOKING = """
     def look():
         "What this process holds of captures."
         gc.collect()
-        home = "jitclient.codec.steps.captured"
+        home = "jitclient.capture.steps.captured"
         objects = gc.get_objects()
         return {
             "imported": list(sys.modules),

@@ -110,19 +110,19 @@ def test_what_a_trace_changes_is_changed_in_each_process(own_daemon: tuple[Run, 
 FAULTS = {
     "a capture that fails": "import jitclient.calls.general_path as at; at.capture = fail",
     "an identity that fails": "import jitclient.calls.compilation as at; at.identify = fail",
-    "a look-up that fails": "import jitclient.sessions.programs as at; at.look_up = fail",
-    "a program that cannot be made": "import jitclient.sessions.programs as at; at.make = fail",
-    "a tree that cannot be read": "import jitclient.trees.tree as at; at.decode = fail",
-    "a tree that cannot be built": "import jitclient.trees.tree as at; at.unflattener_of_sent = fail",
+    "a look-up that fails": "import jitclient.session.programs as at; at.look_up = fail",
+    "a program that cannot be made": "import jitclient.session.programs as at; at.make = fail",
+    "a tree that cannot be read": "import jitclient.jaxside.tree as at; at.decode = fail",
+    "a tree that cannot be built": "import jitclient.jaxside.tree as at; at.unflattener_of_sent = fail",
     "results that cannot be made": "import jitclient.calls.compilation as at; at.Remade = fail",
     "evidence that cannot be had": "import jitclient.calls.own_trace as at; at.evidence_of = fail",
     "a call that fails": "from jitclient.calls.program import Program; Program.call = fail",
     "arguments that cannot be sent": "import jitclient.calls.program as at; at.outgoing = fail",
     "leaves in another order": (
-        "import jitclient.trees.tree as at; real = at.flatten; "
+        "import jitclient.jaxside.tree as at; real = at.flatten; "
         "at.flatten = lambda tree: (lambda leaves, shape: (leaves[::-1], shape))(*real(tree))"
     ),
-    "a manifest that fails": "import jitclient.manifest.observation as at; at.names_read = fail",
+    "a manifest that fails": "import jitclient.capture.manifest.observation as at; at.names_read = fail",
 }
 
 
@@ -160,7 +160,7 @@ def test_a_capture_that_is_not_faithful_costs_warmth_alone(own_daemon: tuple[Run
         import jitclient
 
         held = {"gain": 5.0}
-        import jitclient.codec.capture as capture
+        import jitclient.capture as capture
         import jitclient.calls.general_path as path
 
         @jitclient.jit

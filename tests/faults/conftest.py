@@ -19,18 +19,18 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.sessions import launch
-from jitclient.sessions import process as client_process
-from jitclient.sessions.failures import answered
-from jitclient.sessions.handshake import ask
-from jitclient.sessions.session import Session
-from jitclient.settings import Settings
+from jitclient.core.settings import Settings
+from jitclient.session import launch
+from jitclient.session import process as client_process
+from jitclient.session.failures import answered
+from jitclient.session.handshake import ask
+from jitclient.session.session import Session
 from jitclient.wire.address import Address
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
 from jitclient.wire.stream import WireStream
-from jitserver.crashes.journal import SLOT, read
+from jitserver.store.journal import SLOT, read
 
 AT_ONCE_SECONDS = 30
 """For what happens at once: half of the time that a session waits for its client."""

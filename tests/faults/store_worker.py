@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache import files
-from jitserver.cache.catalog import Catalog
-from jitserver.cache.entry import Makeup, Stored
-from jitserver.cache.store import Store
+from jitserver.store import files
+from jitserver.store.catalog import Catalog
+from jitserver.store.disk import Store
+from jitserver.store.entry import Makeup, Stored
 
 reached: collections.Counter[str] = collections.Counter()
 folder, end, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

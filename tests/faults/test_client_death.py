@@ -10,8 +10,8 @@ HOLDS = """
 """
 
 PATIENT = """
-    import jitclient.sessions.session
-    jitclient.sessions.session._GOODBYE_SECONDS = 60  # on a busy machine
+    import jitclient.session.session
+    jitclient.session.session._GOODBYE_SECONDS = 60  # on a busy machine
 """
 
 BUSY = """
@@ -140,7 +140,7 @@ def interrupted(daemon: Any, start_client: Any, until: Any, gate: Any, function:
 
 INTERRUPTED_IN_A_CALLBACK = """
     import jax
-    from jitclient.sessions import process
+    from jitclient.session import process
 
     held = jitclient.device_put(np.zeros(10, np.float32))
     connection = process.session().connection

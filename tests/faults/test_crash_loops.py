@@ -16,33 +16,33 @@ import pytest
 
 import jitclient
 from jitclient.wire.address import runtime_folder
-from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.crashes.strikes import Strikes, Work
+from jitserver.store.catalog import CATALOG, Catalog
+from jitserver.store.strikes import Strikes, Work
 
 FUNCTIONS = """
     import ctypes, functools, json, pathlib, select
     import jax
-    from jitclient.sessions.handshake import ask
-    from jitclient.settings import settings
+    from jitclient.session.handshake import ask
+    from jitclient.core.settings import settings
     from jitclient.wire.messages import Status, Verb
 
     # What ends the process that traces it would end its client as well, as in plain JAX: these end the daemon only.
 
     def exits(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if process.inside_daemon:
             os._exit(7)
         return x + 1
 
     def exits_with_its_client(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if process.inside_daemon:
             os.kill(CLIENT, signal.SIGKILL)
             os._exit(7)
         return x + 1
 
     def reads_address_zero(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if process.inside_daemon:
             ctypes.string_at(0)
         return x + 1
@@ -51,7 +51,7 @@ FUNCTIONS = """
         return max([n + 1], key=descends)  # each level takes some of the C stack
 
     def recurses(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if process.inside_daemon:
             sys.setrecursionlimit(10**9)
             descends(0)
@@ -59,7 +59,7 @@ FUNCTIONS = """
 
     def calls_back(x):
         def ends(x):
-            from jitclient.sessions import process
+            from jitclient.session import process
             if not process.session().is_aside:  # it runs in this process
                 return x
             pid = ask(settings(), Verb.STATUS, None, Status).pid

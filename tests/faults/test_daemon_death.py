@@ -9,7 +9,7 @@ import pytest
 
 import jitclient
 from jitclient import errors
-from jitclient.sessions import process
+from jitclient.session import process
 
 SLOW = """
     import jax
@@ -186,13 +186,13 @@ def test_a_daemon_that_hangs_is_given_up_and_asked_again_later(
         reached = process.session().connection
         assert reached is not None
         reached._channel.stream.set_patience(0.3)
-        monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
+        monkeypatch.setattr("jitclient.session.session._GOODBYE_SECONDS", 0.3)
         stop(daemon, until)
         try:
             with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
                 add(np.float32(1))
             with monkeypatch.context() as patch:
-                patch.setattr("jitclient.sessions.handshake.reach", None)  # it is not asked again for a while
+                patch.setattr("jitclient.session.handshake.reach", None)  # it is not asked again for a while
                 for _ in range(3):
                     with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
                         add(np.float32(1))
@@ -229,8 +229,8 @@ def test_calls_run_in_the_process_while_the_daemon_hangs(serve: Any, start_clien
 
 def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, start_client: Any, until: Any) -> None:
     source = """
-    import jitclient.sessions.session
-    jitclient.sessions.session._GOODBYE_SECONDS = 0.3
+    import jitclient.session.session
+    jitclient.session.session._GOODBYE_SECONDS = 0.3
     session = jitclient.connect()
     session.count_local_run()  # it has something to tell
     print("ready")
@@ -251,7 +251,7 @@ def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, sta
 def test_a_daemon_that_takes_nothing_is_given_up(
     serve: Any, client_of: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jitclient.sessions.session._GOODBYE_SECONDS", 0.3)
+    monkeypatch.setattr("jitclient.session.session._GOODBYE_SECONDS", 0.3)
     with serve("--shared-memory", "0") as daemon, client_of(daemon.address) as session:
         session.connection._channel.stream.set_patience(0.3)
         stop(daemon, until)

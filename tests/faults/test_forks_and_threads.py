@@ -79,7 +79,7 @@ def test_a_child_that_ends_while_its_parent_is_away_does_not_end_the_session(unh
     source = (
         FORKS
         + """
-    jitclient.sessions.process.session().disconnect()  # as after Ctrl-C
+    jitclient.session.process.session().disconnect()  # as after Ctrl-C
     pid = os.fork()
     if pid == 0:
         child()

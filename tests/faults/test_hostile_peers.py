@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from rpyc.core import brine, consts
 
-from jitclient.codec import values
-from jitclient.codec.capture import capture
-from jitclient.digests import digest
+from jitclient.capture.codec import values
+from jitclient.capture.dump import capture
+from jitclient.core.digests import digest
+from jitclient.core.settings import Settings
 from jitclient.errors import ArrayBudgetExceeded, ArrayLost, CaptureError, DaemonUnavailable, ProtocolError
-from jitclient.sessions.handshake import ask
-from jitclient.settings import Settings
-from jitclient.trees import tree
+from jitclient.jaxside import tree
+from jitclient.session.handshake import ask
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import (
     BUSY,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.core.settings import Settings
 from jitclient.errors import ProtocolError
-from jitclient.sessions.handshake import ask
-from jitclient.settings import Settings
+from jitclient.session.handshake import ask
 from jitclient.wire.messages import Spec, Verb
 from jitclient.wire.named_arrays import Find, Forget, Found, Holdings, Keep, KeptInfo
 
@@ -26,7 +26,7 @@ def forget(daemon: Any, name: str) -> None:
 
 KILLED = """
     import jitclient.calls.puts
-    from jitclient.sessions.session import Session
+    from jitclient.session.session import Session
     tree = [np.full(1000, n, np.float32) for n in range(5)]
     WHERE
     jitclient.keep("x", tree)

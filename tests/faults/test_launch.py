@@ -16,15 +16,15 @@ import platformdirs
 import pytest
 
 from jitclient import errors
-from jitclient.sessions import handshake, launch
-from jitclient.sessions import session as client_session
-from jitclient.settings import Settings, settings
+from jitclient.core.settings import Settings, settings
+from jitclient.session import handshake, launch
+from jitclient.session import session as client_session
 from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Status, Verb
-from jitserver.cache import folder
 from jitserver.cli import lifecycle
-from jitserver.server import place
-from jitserver.systemd import target
+from jitserver.cli.systemd import target
+from jitserver.daemon import place
+from jitserver.store import folder
 
 ONE = """
     print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
@@ -361,8 +361,8 @@ def test_a_question_that_an_ending_daemon_leaves_open_is_asked_of_what_follows(s
 
 
 OTHERS = {
-    "protocol": ("jitclient.sessions.handshake.PROTOCOL = 999", "protocol is 999 here and"),
-    "Python": ("jitclient.sessions.handshake.platform.python_version = lambda: '3.99.1'", "Python is 3.99 here and 3."),
+    "protocol": ("jitclient.session.handshake.PROTOCOL = 999", "protocol is 999 here and"),
+    "Python": ("jitclient.session.handshake.platform.python_version = lambda: '3.99.1'", "Python is 3.99 here and 3."),
     "jax": (
         "sys.modules['jax'] = type(sys)('jax'); sys.modules['jax'].__version__ = '0.0.1'",
         "jax is 0.0.1 here and ",
@@ -376,7 +376,7 @@ def test_versions_that_do_not_fit_are_told_of_both_sides_and_leave_no_session(
 ) -> None:
     patch, words = OTHERS[name]
     source = f"""
-    import json, jitclient.sessions.handshake
+    import json, jitclient.session.handshake
     {patch}
     try:
         jitclient.connect()

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from jitclient import threads
+from jitclient.core import progress, threads
+from jitclient.core.tracebacks import is_of_loading
 from jitclient.errors import DaemonUnavailable, loading
-from jitclient.local_jax import memory, trace_state
-from jitclient.notices import progress
-from jitclient.notices.tracebacks import is_of_loading
+from jitclient.jaxside import memory, trace_state
 from jitclient.wire.address import Address
 
 DESCRIPTORS = 64
@@ -89,7 +88,7 @@ def test_a_first_call_without_descriptors_raises_an_error_of_ours(daemon: str, r
 
 def test_without_descriptors_for_a_connection_calls_run_in_the_process(serve: Any, run_script: Any) -> None:
     before = "import jax; jax.numpy.zeros(1) + 1; jitclient.jit(lambda x: x)(np.float32(0))"
-    before += "; jitclient.sessions.process.session().disconnect()"
+    before += "; jitclient.session.process.session().disconnect()"
     with serve() as daemon:
         env = {"JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": daemon.address}
         found, told, after = run_script(FULL.format(before=before, calls=f"[{CALL}]"), env=env)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jitclient.sessions.handshake import ask
-from jitclient.settings import Settings
+from jitclient.core.settings import Settings
+from jitclient.session.handshake import ask
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
 
 PROGRAM = """

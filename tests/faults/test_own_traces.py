@@ -104,7 +104,7 @@ def test_a_daemon_that_dies_in_a_clients_own_trace_is_replaced_and_nothing_is_tr
 
 RAISES_HERE = """
     import jax
-    from jitclient.sessions import process
+    from jitclient.session import process
 
     class MineError(Exception):
         pass
@@ -113,7 +113,7 @@ RAISES_HERE = """
 
     @jitclient.jit
     def traced(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if not process.inside_daemon and process.raises:
             raise MineError("here")
         return doubled(x)
@@ -149,7 +149,7 @@ def test_what_only_the_own_trace_raises_is_raised_while_the_daemon_still_traces(
 
 
 LOCKED = """
-    from jitclient.sessions import process
+    from jitclient.session import process
 
     # Of an installed package, and no part of the functions.
     lock = process.lock = threading.RLock()
@@ -157,7 +157,7 @@ LOCKED = """
 
     @jitclient.jit
     def first(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if not process.inside_daemon:
             process.in_first.set()
             process.in_second.wait()
@@ -165,7 +165,7 @@ LOCKED = """
 
     @jitclient.jit
     def second(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if not process.inside_daemon:
             process.in_second.set()
             with process.lock:
@@ -195,11 +195,11 @@ def test_a_trace_that_waits_for_another_thread_that_traces_does_not_wait_for_eve
 
 
 FORKS = """
-    from jitclient.sessions import process
+    from jitclient.session import process
 
     @jitclient.jit
     def forks(x):
-        from jitclient.sessions import process
+        from jitclient.session import process
         if not process.inside_daemon:
             process.child = os.fork()
         return x + 1

@@ -205,8 +205,8 @@ def test_a_forked_child_reads_what_it_inherited(unharmed: Any, start_client: Any
 
 def test_a_clean_end_gives_back_warm_memory(unharmed: Any, start_client: Any) -> None:
     source = f"""
-    import jitclient.sessions.session
-    jitclient.sessions.session._GOODBYE_SECONDS = 60  # on a busy machine
+    import jitclient.session.session
+    jitclient.session.session._GOODBYE_SECONDS = 60  # on a busy machine
     jitclient.device_get(jitclient.device_put(np.zeros({8 * N}, np.float32)))
     print("done")
     """
@@ -257,7 +257,7 @@ def test_without_descriptors_a_client_uses_the_socket(unharmed: Any, start_clien
     f = jitclient.jit(lambda x: x + 1)
     assert float(f(np.float32(1))) == 2
     f(np.zeros({N}, np.float32))  # compiled
-    jitclient.sessions.process.session().disconnect()
+    jitclient.session.process.session().disconnect()
     assert float(f(np.float32(1))) == 2
     limit = len(os.listdir("/proc/self/fd")) - 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -13,7 +13,7 @@ import pytest
 
 CLIENT = """
     import random
-    from jitclient.sessions.blocks import Blocks
+    from jitclient.session.blocks import Blocks
 
     seed, steps, forks = SEED, STEPS, FORKS
     BREAK
@@ -69,7 +69,7 @@ CLIENT = """
             look_in_child()
             del held[: len(held) // 2]  # whose children still read them
         elif what < 0.96:
-            jitclient.sessions.process.session().disconnect()
+            jitclient.session.process.session().disconnect()
         for array, value in held[-40:]:
             check(array, value)
         del held[:-40], resident[:-20], array

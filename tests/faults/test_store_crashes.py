@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitserver.cache.store import Store
+from jitserver.store.disk import Store
 
 from ..rotation import rotating
 

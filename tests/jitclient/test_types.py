@@ -14,7 +14,7 @@ import jax
 import pytest
 
 import jitclient
-from jitclient.decorator import jit
+from jitclient.calls.decorator import jit
 
 SAMPLE = Path(__file__).with_name("typed_program.py")
 

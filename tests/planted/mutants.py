@@ -14,11 +14,13 @@ from .operators import Site, sites
 TOP = Path(__file__).parents[2]
 
 ROOMS = (
-    "client/jitclient/codec/**/*.py",  # the capture, the loader, results
-    "client/jitclient/trees/**/*.py",
+    "client/jitclient/capture/**/*.py",  # the capture, the loader, results, the manifest
+    "client/jitclient/jaxside/naming.py",  # trees
+    "client/jitclient/jaxside/node_order.py",
+    "client/jitclient/jaxside/static_leaves.py",
+    "client/jitclient/jaxside/tree.py",
     "client/jitclient/calls/identity.py",
-    "client/jitclient/manifest/**/*.py",
-    "jitserver/engine/keys.py",
+    "jitserver/programs/keys.py",
 )
 
 

@@ -29,7 +29,7 @@ _PACKAGES = ("client/jitclient", "jitserver")
 _WORKER = str(Path(__file__).parent / "worker.py")
 _NOT_COMPARED = ("name", "warm")
 _OF_CALLS = (
-    "jitclient.calls.general_path, jitclient.codec.capture, jitclient.codec.results.reader, jitclient.trees.tree"
+    "jitclient.calls.general_path, jitclient.capture.dump, jitclient.capture.results.reader, jitclient.jaxside.tree"
 )
 """What a call imports: a bug that ends an import is found by whoever installs the package."""
 

@@ -61,9 +61,9 @@ def outcome(program: Callable[[Any], Any], jit: Any) -> dict[str, Any]:
 
 def _work_of_daemon() -> tuple[int, ...] | None:
     """How often the daemon has traced, its clients have, and something ran without it; none if it does not say."""
-    from jitclient.sessions import process
-    from jitclient.sessions.handshake import ask
-    from jitclient.settings import Settings
+    from jitclient.core.settings import Settings
+    from jitclient.session import process
+    from jitclient.session.handshake import ask
     from jitclient.wire.messages import Status, Verb
 
     with contextlib.suppress(Exception):  # what this process has yet to tell

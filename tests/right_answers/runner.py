@@ -67,9 +67,9 @@ def main(how: str, folder: str, *programs: str) -> None:
     traces_there: Callable[[], int] = int
     if how == "served":
         import jitclient as library
-        from jitclient.sessions.handshake import ask
-        from jitclient.sessions.session import Session
-        from jitclient.settings import Settings
+        from jitclient.core.settings import Settings
+        from jitclient.session.handshake import ask
+        from jitclient.session.session import Session
         from jitclient.wire.messages import Status, Verb
 
         def traces_there() -> int:

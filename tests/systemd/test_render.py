@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jitclient.wire.address import PROCESS_SETTINGS
-from jitserver.systemd import render
-from jitserver.systemd.target import Target
+from jitserver.cli.systemd import render
+from jitserver.cli.systemd.target import Target
 
 USER, SYSTEM = Target(None, "0123456789ab"), Target("alice", "0123456789ab")
 
@@ -82,7 +82,7 @@ def test_what_protects_a_user_protects_all() -> None:
 
 def test_the_wheel_has_the_files() -> None:
     built = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert built["force-include"]["systemd"] == "jitserver/systemd/units"
+    assert built["force-include"]["systemd"] == "jitserver/cli/systemd/units"
 
 
 def test_the_command_runs_this_interpreter_at_the_users_address() -> None:

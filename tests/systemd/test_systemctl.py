@@ -18,8 +18,8 @@ done
 """
 PROGRAM = """
     import json
-    from jitserver.systemd import systemctl
-    from jitserver.systemd.target import Target, installed, manager_folder
+    from jitserver.cli.systemd import systemctl
+    from jitserver.cli.systemd.target import Target, installed, manager_folder
 
     target = Target()
     for folder in (target.folder, manager_folder(target)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jitserver.platform import sd_notify
+from jitserver.system import sd_notify
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_beat_that_waits_is_a_fault_only_without_clients(
 def test_the_heart_beats_on_the_devices_of_this_process() -> None:
     import jax
 
-    from jitserver.devices.heartbeat import Heartbeat
+    from jitserver.programs.devices.heartbeat import Heartbeat
 
     heart = Heartbeat()
     heart.beat()
@@ -102,7 +102,7 @@ def test_the_heart_beats_on_the_devices_of_this_process() -> None:
 def test_a_full_device_is_no_sick_one(says: str, sick: bool) -> None:
     import jax
 
-    from jitserver.devices.heartbeat import Heartbeat
+    from jitserver.programs.devices.heartbeat import Heartbeat
 
     def program(x: object) -> float:
         raise jax.errors.JaxRuntimeError(says)

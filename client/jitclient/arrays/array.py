@@ -10,13 +10,13 @@ import numpy as np
 from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonHangs, DaemonUnavailable, ProgramLost
-from jitclient.local_jax import interop
-from jitclient.local_jax.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
-from jitclient.local_jax.placement import Placement
-from jitclient.sessions.drops import Drops
-from jitclient.sessions.failures import to_exception
-from jitclient.sessions.retry import ATTEMPTS
-from jitclient.sessions.session import Session
+from jitclient.jaxside import interop
+from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
+from jitclient.jaxside.placement import Placement
+from jitclient.session.drops import Drops
+from jitclient.session.failures import to_exception
+from jitclient.session.retry import ATTEMPTS
+from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Failure, Run, Spec
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitclient.calls.remote_function import RemoteFunction
-from jitclient.local_jax import client_device, context, internals, interop, trace_state
-from jitclient.tracing.options import JitOptions
-from jitclient.trees import static_leaves
-from jitclient.trees.static_leaves import StaticLeaf
+from jitclient.jaxside import client_device, context, internals, interop, static_leaves, trace_state
+from jitclient.jaxside.options import JitOptions
+from jitclient.jaxside.static_leaves import StaticLeaf
 
 if TYPE_CHECKING:
     from jax import Array as _JaxArray

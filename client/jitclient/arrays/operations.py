@@ -24,7 +24,7 @@ from jitclient.arrays.dispatch import (
 )
 from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
 from jitclient.arrays.updates import At
-from jitclient.local_jax import interop
+from jitclient.jaxside import interop
 
 _BINARY = (
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "matmul", "pow", "and", "or", "xor", "lshift"),

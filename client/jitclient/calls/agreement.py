@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from jitclient.codec.capture import Capture, capture
-from jitclient.codec.reducers.attributes import attributes_of, layout_of, slots_of
-from jitclient.codec.user_code.code import canonical_code
-from jitclient.codec.user_code.names import content_of
+from jitclient.capture.describe.attributes import attributes_of, layout_of, slots_of
+from jitclient.capture.dump import Capture, capture
+from jitclient.capture.user_code.code import canonical_code
+from jitclient.capture.user_code.names import content_of
 from jitclient.errors import CaptureError
 
 

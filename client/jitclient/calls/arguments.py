@@ -9,10 +9,10 @@ import numpy as np
 
 from jitclient.arrays.array import Array
 from jitclient.errors import CaptureError
-from jitclient.local_jax import shardings
-from jitclient.local_jax.interop import is_jax_array, is_of_this_process, is_tracer
-from jitclient.local_jax.leaked import refuse
-from jitclient.sessions.session import Session
+from jitclient.jaxside import shardings
+from jitclient.jaxside.interop import is_jax_array, is_of_this_process, is_tracer
+from jitclient.jaxside.leaked import refuse
+from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
 

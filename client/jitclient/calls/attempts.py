@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from jitclient.calls import copies
 from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, JitserverError, ProgramLost
-from jitclient.sessions.retry import RetryPolicy
-from jitclient.sessions.session import Session
+from jitclient.session.retry import RetryPolicy
+from jitclient.session.session import Session
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
-from jitclient.codec.reducers.jitted import own_attributes
-from jitclient.tracing.options import JitOptions, joined
-from jitclient.trees import static_leaves, tree
-from jitclient.trees.naming import leaf_names
-from jitclient.trees.static_leaves import StaticLeaf
+from jitclient.capture.describe.jitted import own_attributes
+from jitclient.jaxside import static_leaves, tree
+from jitclient.jaxside.naming import leaf_names
+from jitclient.jaxside.options import JitOptions, joined
+from jitclient.jaxside.static_leaves import StaticLeaf
 
 
 class AutoStaticFunction(RemoteFunction[P, R]):

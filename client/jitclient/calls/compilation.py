@@ -21,11 +21,15 @@ from jitclient.calls.identity import Identity, identify, manifests_of, parts_of_
 from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.codec import values
-from jitclient.codec.ambient.patches import look_through
-from jitclient.codec.capture import Capture
-from jitclient.codec.results.called_back import CalledBack
-from jitclient.codec.results.reader import Remade
+from jitclient.capture.ambient.patches import look_through
+from jitclient.capture.codec import values
+from jitclient.capture.dump import Capture
+from jitclient.capture.manifest import has, packages_of, together
+from jitclient.capture.results.called_back import CalledBack
+from jitclient.capture.results.reader import Remade
+from jitclient.core import progress
+from jitclient.core.settings import settings
+from jitclient.core.warned import warn
 from jitclient.errors import (
     AmbientInput,
     ArrayLost,
@@ -35,18 +39,14 @@ from jitclient.errors import (
     ProgramsDiffer,
     SessionBusy,
 )
-from jitclient.local_jax import forked
-from jitclient.local_jax.context import check_carried, on_mesh
-from jitclient.manifest import has, packages_of, together
-from jitclient.notices import labels, progress
-from jitclient.notices.warned import warn
-from jitclient.sessions import programs
-from jitclient.sessions.failures import TraceFailed
-from jitclient.sessions.session import Session
-from jitclient.settings import settings
-from jitclient.tracing.evidence import difference as differs
-from jitclient.trees import tree
-from jitclient.trees.static_leaves import StaticLeaf
+from jitclient.jaxside import forked, tree
+from jitclient.jaxside.context import check_carried, on_mesh
+from jitclient.jaxside.evidence import difference as differs
+from jitclient.jaxside.static_leaves import StaticLeaf
+from jitclient.session import programs
+from jitclient.session.failures import TraceFailed
+from jitclient.session.session import Session
+from jitclient.wire import labels
 from jitclient.wire.messages import (
     DeviceInfo,
     Evidence,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
+from jitclient.core.settings import settings
+from jitclient.core.stderr import say
 from jitclient.errors import JitserverError
-from jitclient.local_jax.context import logs_compiles
-from jitclient.notices import labels
-from jitclient.notices.stderr import say
-from jitclient.sessions.session import Session
-from jitclient.settings import settings
+from jitclient.jaxside.context import logs_compiles
+from jitclient.session.session import Session
+from jitclient.wire import labels
 from jitclient.wire.explaining import Explain
 from jitclient.wire.messages import Lookup, Prepared
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.local_jax.memory import is_of_xla
-from jitclient.sessions.session import Session
+from jitclient.jaxside.memory import is_of_xla
+from jitclient.session.session import Session
 from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
 

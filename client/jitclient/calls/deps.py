@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from jitclient.codec.plain import is_plain
-from jitclient.digests import digest, file_digest
+from jitclient.capture.codec.plain import is_plain
+from jitclient.core.digests import digest, file_digest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0

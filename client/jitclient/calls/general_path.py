@@ -18,18 +18,17 @@ from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
-from jitclient.codec.capture import Capture, capture
+from jitclient.capture.dump import Capture, capture
+from jitclient.core.settings import settings
+from jitclient.core.warned import warn
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
-from jitclient.local_jax import as_before, client_device, context
-from jitclient.local_jax.avals import abstract
-from jitclient.local_jax.own_jit import own_jit
-from jitclient.notices.warned import warn
-from jitclient.sessions import process
-from jitclient.sessions.session import Session
-from jitclient.settings import settings
-from jitclient.tracing.options import JitOptions, Static
-from jitclient.trees import static_leaves, tree
-from jitclient.trees.naming import leaf_names
+from jitclient.jaxside import as_before, client_device, context, static_leaves, tree
+from jitclient.jaxside.avals import abstract
+from jitclient.jaxside.naming import leaf_names
+from jitclient.jaxside.options import JitOptions, Static
+from jitclient.jaxside.own_jit import own_jit
+from jitclient.session import process
+from jitclient.session.session import Session
 from jitclient.wire.messages import Spec
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -9,17 +9,16 @@ import msgspec
 
 from jitclient.calls.deps import Deps, Input
 from jitclient.calls.specialisation import Specialisation
-from jitclient.codec import values
-from jitclient.codec.ambient import process_state
-from jitclient.codec.capture import Capture, capture
-from jitclient.codec.explain.parts import parts_of
-from jitclient.digests import digest
+from jitclient.capture.ambient import process_state
+from jitclient.capture.codec import values
+from jitclient.capture.dump import Capture, capture
+from jitclient.capture.explain.parts import parts_of
+from jitclient.capture.manifest import state_of, together
+from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.local_jax.context import DEFAULTS, check_carried
-from jitclient.manifest import state_of, together
-from jitclient.tracing import device_options
-from jitclient.trees import tree
-from jitclient.trees.naming import argument_name, shown
+from jitclient.jaxside import device_options, tree
+from jitclient.jaxside.context import DEFAULTS, check_carried
+from jitclient.jaxside.naming import argument_name, shown
 from jitclient.wire.explaining import Explain, Explained, KeyPart, encode_parts
 from jitclient.wire.messages import Lookup, Manifest, Signature, Spec, Verb
 from jitclient.wire.shardings import JitShardings, Sharding

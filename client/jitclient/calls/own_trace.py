@@ -14,19 +14,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NoReturn, TypeVar
 
-from jitclient import manifest
 from jitclient.calls.agreement import difference_of_functions, is_same_capture
-from jitclient.codec import values
-from jitclient.digests import digest
+from jitclient.capture import manifest
+from jitclient.capture.codec import values
+from jitclient.capture.manifest.places import is_foundation
+from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.local_jax import backend_view
-from jitclient.local_jax.avals import abstract, spec_of_aval
-from jitclient.local_jax.own_jit import own_jit
-from jitclient.manifest.places import is_foundation
-from jitclient.tracing.callbacks import callbacks_for_people, calls_back, functions_of
-from jitclient.tracing.evidence import evidence_of, order_free
-from jitclient.tracing.foreign import described, foreign_names, registered_by_program
-from jitclient.trees import tree
+from jitclient.jaxside import backend_view, tree
+from jitclient.jaxside.avals import abstract, spec_of_aval
+from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
+from jitclient.jaxside.evidence import evidence_of, order_free
+from jitclient.jaxside.foreign import described, foreign_names, registered_by_program
+from jitclient.jaxside.own_jit import own_jit
 from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 
 _T = TypeVar("_T")

@@ -20,14 +20,13 @@ from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.program import Program
-from jitclient.codec.graph.watch import GONE
+from jitclient.capture.graph.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
-from jitclient.local_jax import as_before, context
-from jitclient.local_jax.interop import is_jax_array
-from jitclient.sessions import process
-from jitclient.sessions.failures import to_exception
-from jitclient.tracing.options import Static
-from jitclient.trees import tree
+from jitclient.jaxside import as_before, context, tree
+from jitclient.jaxside.interop import is_jax_array
+from jitclient.jaxside.options import Static
+from jitclient.session import process
+from jitclient.session.failures import to_exception
 from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec
 

@@ -10,14 +10,14 @@ from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.puts import with_copies
 from jitclient.calls.specialisation import Specialisation
-from jitclient.codec.capture import Capture
+from jitclient.capture.dump import Capture
 from jitclient.errors import DaemonLost, NotSent
-from jitclient.local_jax.context import default_device
-from jitclient.local_jax.interop import is_jax_array
-from jitclient.sessions.callbacks import Callbacks, as_raised
-from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import REPLACED, Session
-from jitclient.trees import tree
+from jitclient.jaxside import tree
+from jitclient.jaxside.context import default_device
+from jitclient.jaxside.interop import is_jax_array
+from jitclient.session.callbacks import Callbacks, as_raised
+from jitclient.session.failures import to_exception
+from jitclient.session.session import REPLACED, Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
 from jitclient.wire.shardings import Sharding

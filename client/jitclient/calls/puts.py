@@ -9,9 +9,9 @@ from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import attempted
 from jitclient.errors import ArrayBudgetExceeded
-from jitclient.local_jax.interop import is_jax_array
-from jitclient.sessions.failures import to_exception
-from jitclient.sessions.session import Session
+from jitclient.jaxside.interop import is_jax_array
+from jitclient.session.failures import to_exception
+from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Put, Run, Spec
 from jitclient.wire.shardings import Sharding

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
-from jitclient.codec.reducers.jitted import own_attributes, rebuild_jit
+from jitclient.capture.describe.jitted import own_attributes, rebuild_jit
+from jitclient.core.hints import add_hint
+from jitclient.core.tracebacks import is_of_loading, without_machinery
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
-from jitclient.notices.hints import add_hint
-from jitclient.notices.tracebacks import is_of_loading, without_machinery
-from jitclient.sessions import process
-from jitclient.tracing.options import JitOptions
+from jitclient.jaxside.options import JitOptions
+from jitclient.session import process
 
 if TYPE_CHECKING:
     from jitclient.calls.general_path import GeneralPath

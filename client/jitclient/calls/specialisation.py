@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from jitclient.calls.deps import Deps
-from jitclient.local_jax.context import Context
-from jitclient.tracing.options import JitOptions, Static
-from jitclient.trees import tree
-from jitclient.trees.naming import leaf_names
+from jitclient.jaxside import tree
+from jitclient.jaxside.context import Context
+from jitclient.jaxside.naming import leaf_names
+from jitclient.jaxside.options import JitOptions, Static
 from jitclient.wire.messages import Spec
 
 

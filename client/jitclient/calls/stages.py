@@ -14,17 +14,16 @@ from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.own_trace import unwrapped
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
+from jitclient.core.settings import settings
+from jitclient.core.tracebacks import without_machinery
+from jitclient.core.warned import warn
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
-from jitclient.local_jax import shardings
-from jitclient.local_jax.avals import abstract
-from jitclient.local_jax.context import x64
-from jitclient.local_jax.interop import is_tracer
-from jitclient.notices.tracebacks import without_machinery
-from jitclient.notices.warned import warn
-from jitclient.sessions import process
-from jitclient.sessions.session import Session
-from jitclient.settings import settings
-from jitclient.trees import tree
+from jitclient.jaxside import shardings, tree
+from jitclient.jaxside.avals import abstract
+from jitclient.jaxside.context import x64
+from jitclient.jaxside.interop import is_tracer
+from jitclient.session import process
+from jitclient.session.session import Session
 from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
 
 Prepare = Callable[[Session, Specialisation], Program]

@@ -7,9 +7,9 @@ from typing import Any, Generic, overload
 import jax
 from flax import nnx
 
+from jitclient.calls.decorator import jit as jit_on_daemon
 from jitclient.calls.remote_function import P, R
-from jitclient.decorator import jit as jit_on_daemon
-from jitclient.local_jax import trace_state
+from jitclient.jaxside import trace_state
 from jitclient.nnx.graph import Graph, NodeLeaves, is_node
 
 _own_jit = nnx.jit

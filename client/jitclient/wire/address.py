@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
-from jitclient.digests import digest
+from jitclient.core.digests import digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) ->
 
 
 def _notice(text: str) -> None:
-    """Warn; print it where the program makes warnings errors, as `jitclient.notices.warned` does."""
+    """Warn; print it where the program makes warnings errors, as `jitclient.core.warned` does."""
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except Warning:

@@ -45,7 +45,7 @@ class Verb(enum.StrEnum):
     LOOKUP = "lookup"  # Lookup -> Found
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
-    ORDER_FREE = "order_free"  # Lookup -> bytes: see tracing/evidence.py; nothing if it has no such trace
+    ORDER_FREE = "order_free"  # Lookup -> bytes: see jaxside/evidence.py; nothing if it has no such trace
     STATE = "state"  # State -> list[str]: the names
     SETTLE = "settle"  # Settle -> nothing
     INSPECT = "inspect"  # Inspect -> Inspected

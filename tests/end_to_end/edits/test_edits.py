@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.sessions.handshake import ask
-from jitclient.settings import Settings
+from jitclient.core.settings import Settings
+from jitclient.session.handshake import ask
 from jitclient.wire.messages import Status, Verb
 
 HERE = Path(__file__).parent

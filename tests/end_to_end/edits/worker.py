@@ -15,8 +15,8 @@ from pathlib import Path
 def main():
     if "--with-jax" in sys.argv:
         import jax.numpy  # noqa: F401  (no backend starts before the fork)
-    import jitclient.decorator
-    import jitclient.sessions.process  # noqa: F401
+    import jitclient.calls.decorator
+    import jitclient.session.process  # noqa: F401
 
     for line in sys.stdin:
         reader, writer = os.pipe()

@@ -18,8 +18,8 @@ import numpy as np
 from networks import NETWORKS
 
 import jitclient
-from jitclient.sessions import handshake, process
-from jitclient.settings import settings
+from jitclient.core.settings import settings
+from jitclient.session import handshake, process
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
 

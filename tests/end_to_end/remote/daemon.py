@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 from jitclient.wire.address import Address
-from jitserver.server.daemon import Daemon
-from jitserver.server.options import Options
+from jitserver.daemon.daemon import Daemon
+from jitserver.daemon.options import Options
 
 
 class Open(Daemon):

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from rpyc.core import brine, consts
 
-from jitclient.codec.plain import Reduced
-from jitclient.codec.values import to_bytes
+from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.codec.values import to_bytes
 from jitclient.wire.connection import HANDLE_VERB
 from jitclient.wire.messages import BUSY, DONE, FAILED, OK, PROTOCOL, Failure, Welcome
 from jitclient.wire.ssh import greeting

@@ -19,8 +19,8 @@ from jax.experimental import io_callback
 
 import jitclient
 from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
-from jitclient.sessions import process
-from jitclient.sessions.session import Session
+from jitclient.session import process
+from jitclient.session.session import Session
 from jitclient.wire.ssh import SshSocket
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.sessions import process
+from jitclient.session import process
 
 PROGRAM = """
 import numpy as np

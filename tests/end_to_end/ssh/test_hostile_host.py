@@ -10,7 +10,7 @@ import pytest
 
 import jitclient
 from jitclient.errors import DaemonUnavailable, Incompatible, JitserverError
-from jitclient.sessions import process
+from jitclient.session import process
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 

@@ -14,7 +14,7 @@ import pytest
 from jax.experimental import io_callback
 
 from jitclient.calls.agreement import are_equal, difference_of_functions
-from jitclient.tracing.callbacks import functions_of
+from jitclient.jaxside.callbacks import functions_of
 
 
 def scaled(k: Any, x: Any) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.sessions import process
+from jitclient.session import process
 
 pytestmark = pytest.mark.usefixtures("daemon")
 

@@ -14,8 +14,8 @@ import jitclient
 from jitclient import Array
 from jitclient.calls import arguments, copies, program, puts
 from jitclient.calls.general_path import GeneralPath
-from jitclient.sessions import process
-from jitclient.sessions.session import Session
+from jitclient.session import process
+from jitclient.session.session import Session
 from jitclient.wire.array_transport import allocate
 
 SIZE = 40_000  # float32s: too large to ride in a message
@@ -233,7 +233,7 @@ def test_another_daemon_is_sent_them_again(
                 os.kill(int(sys.argv[1]), signal.SIGKILL)
                 told += [first(fn(x)) for _ in range(4)]
                 from jitclient.calls import copies
-                told.append(copies.copy_of(x, jitclient.sessions.process.session()) is not None)
+                told.append(copies.copy_of(x, jitclient.session.process.session()) is not None)
                 print(json.dumps(told))
                 """,
                 str(first.pid),
@@ -282,7 +282,7 @@ def test_copies_leave_most_of_the_budget_and_make_room(
             import numpy as np
             import jitclient
             from jitclient.calls import copies
-            from jitclient.sessions import process
+            from jitclient.session import process
 
             MIB = 1 << 18
             read = jitclient.jit(lambda x: x[0])

@@ -243,7 +243,7 @@ def test_inputs_that_never_stand_still_are_an_error(
 
 VALUES = """
     import json, os, threading, jitclient
-    from jitclient.sessions import process
+    from jitclient.session import process
     from jitclient.wire.messages import Status, Verb
 
     def reads(x):

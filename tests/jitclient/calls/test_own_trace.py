@@ -13,8 +13,8 @@ import pytest
 
 import jitclient
 from jitclient.calls.own_trace import OwnTrace, Raised, _code_of
-from jitclient.codec import values
-from jitclient.tracing.evidence import evidence_of
+from jitclient.capture.codec import values
+from jitclient.jaxside.evidence import evidence_of
 from jitclient.wire.messages import Spec
 
 COUNTED = ("traces", "compiles", "hits", "misses", "captures_loaded", "client_traces", "local_runs")

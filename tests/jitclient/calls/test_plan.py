@@ -17,10 +17,10 @@ from jitclient.arrays.array import make_handles
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
-from jitclient.local_jax import as_before, context, internals
-from jitclient.sessions import process
-from jitclient.sessions.drops import Drops
-from jitclient.sessions.session import Session
+from jitclient.jaxside import as_before, context, internals
+from jitclient.session import process
+from jitclient.session.drops import Drops
+from jitclient.session.session import Session
 from jitclient.wire.messages import Status, Verb
 
 pytestmark = pytest.mark.usefixtures("daemon")
@@ -700,7 +700,7 @@ def test_an_interrupt_of_what_is_being_connected(monkeypatch: pytest.MonkeyPatch
         for _ in range(5):
             state = fn(state)
         session.disconnect()
-        monkeypatch.setattr("jitclient.sessions.link.Blocks", lambda *_: 1 / 0)
+        monkeypatch.setattr("jitclient.session.link.Blocks", lambda *_: 1 / 0)
         monkeypatch.setattr(type(session), "_joined", False, raising=False)
         with pytest.raises(ZeroDivisionError):
             first(state)

@@ -12,8 +12,8 @@ import pytest
 import jitclient
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.cache.catalog import CATALOG, Catalog
-from jitserver.cache.entry import Makeup, Stored
+from jitserver.store.catalog import CATALOG, Catalog
+from jitserver.store.entry import Makeup, Stored
 
 PROGRAM = """
     import json, numpy as np, jitclient

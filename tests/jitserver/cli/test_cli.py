@@ -135,7 +135,7 @@ def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any
 
 
 def test_status_imports_no_more_than_it_needs(run_script: Callable[..., Any], daemon: str) -> None:
-    of_others = ("jitclient.calls", "jitclient.sessions.launch", "jitclient.sessions.session", "platformdirs", "rich")
+    of_others = ("jitclient.calls", "jitclient.session.launch", "jitclient.session.session", "platformdirs", "rich")
     assert all(map(importlib.util.find_spec, of_others)), "these are the names of modules"
     loaded = run_script(
         """

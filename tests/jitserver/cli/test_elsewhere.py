@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from jitclient.settings import settings
+from jitclient.core.settings import settings
 from jitserver.cli import main
 
 

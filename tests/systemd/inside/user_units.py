@@ -64,7 +64,7 @@ def check_the_socket_waits_and_the_service_does_not_run() -> None:
 
 
 def check_one_can_tell_that_it_waits() -> None:
-    code = "from jitserver.systemd import systemctl, target; print(systemctl.waits(target.installed()))"
+    code = "from jitserver.cli.systemd import systemctl, target; print(systemctl.waits(target.installed()))"
     assert u.run(sys.executable, "-c", code).stdout == "True\n"
     assert u.systemctl("is-active", service) == "inactive"
 
@@ -76,7 +76,7 @@ def check_the_first_call_starts_the_daemon() -> None:
     assert status["pid"] == main_pid()
     assert status["address"] == f"unix:{socket_file}"
     assert status["misses"] == 1
-    code = "from jitserver.systemd import systemctl, target; print(systemctl.waits(target.installed()))"
+    code = "from jitserver.cli.systemd import systemctl, target; print(systemctl.waits(target.installed()))"
     assert u.run(sys.executable, "-c", code).stdout == "False\n"
 
 

@@ -1,0 +1,63 @@
+"""The command `python -m jitclient`: its options, and the program that it runs."""
+
+import argparse
+import atexit
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+import jitclient
+from jitclient.api.as_main import run_module, run_script
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say it in one line, without the usage."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "python -m jitclient",
+        usage="%(prog)s [--no-jit] [--package NAME ...] [--report] (script.py | -m module) [argument ...]",
+        description="Run a program with jitclient.install() in force: its jitted functions run on the daemon.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--no-jit", action="store_true", help="leave jax.jit as it is")
+    parser.add_argument(
+        "--package", action="append", default=[], metavar="NAME", help="also the jits of this installed package"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="at the end, say which programs were used, and what ran in this process"
+    )
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    parser.add_argument(
+        "script",
+        nargs=argparse.REMAINDER,
+        help="a script, or a folder or zip file with __main__.py; then its arguments",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program that the arguments name.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SystemExit: the program did, or the arguments are wrong.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
+    if not named:
+        parser.error("there is no program to run")
+    if options.report:
+        from jitclient.api import report  # loads msgspec
+        from jitclient.calls.usage import usage
+
+        atexit.register(report.say, usage, os.getpid())  # the first to be registered is the last to be called
+    if not options.no_jit:
+        jitclient.install(options.package)
+    return run(named[0], named[1:])

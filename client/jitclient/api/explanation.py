@@ -1,0 +1,118 @@
+"""Explains whether a call would find its program, and if not, how it differs from the most similar one."""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.calls.decorator import jit
+from jitclient.calls.identity import explained as explained_by
+from jitclient.calls.identity import identify
+from jitclient.calls.remote_function import RemoteFunction
+from jitclient.errors import CaptureError, DaemonError
+from jitclient.jaxside import context, tree
+from jitclient.jaxside.interop import is_tracer
+from jitclient.session import process
+from jitclient.session.handshake import ask
+from jitclient.wire import labels
+from jitclient.wire.explaining import Difference, Explain
+from jitclient.wire.messages import EntryInfo
+
+_MOST_SHOWN = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Whether a call would find its program, and if not, why. Print it.
+
+    Attributes:
+        program: a short form of the call: `step(f32[33,8])`.
+        hit: whether the program exists.
+        level: "L0": this process has called it; "L1": the daemon has it; None: a miss.
+        differences: for a miss, how the call differs from the most similar program of that name.
+        nearest: the call key of that program.
+        cost_seconds: how long making the program took; for a miss, how long making the most similar one took.
+        reason: why the daemon cannot make the program, or does not answer.
+        note: what prevents processes with another hash seed from finding the program.
+    """
+
+    program: str
+    hit: bool
+    level: str | None = None
+    differences: tuple[Difference, ...] = ()
+    nearest: str | None = None
+    cost_seconds: float | None = None
+    reason: str | None = None
+    note: str | None = None
+
+    def __str__(self) -> str:
+        cost = "" if self.cost_seconds is None else labels.seconds(self.cost_seconds)
+        if self.hit:
+            where = "this process has called it" if self.level == "L0" else "the daemon has it"
+            lines = [f"hit ({self.level}: {where}{f', made in {cost}' if cost else ''})"]
+        elif self.reason is not None:
+            lines = [self.reason]
+        else:
+            lines = [f"miss{f', about {cost} to make' if cost else ''}"]
+            lines += ["no program of that name is cached"] if self.nearest is None else []
+            lines += map(str, self.differences[:_MOST_SHOWN])
+            more = len(self.differences) - _MOST_SHOWN
+            lines += [f"and {more} more differences"] if more > 0 else []
+        lines += [self.note] if self.note else []
+        return f"{self.program}: " + "\n  ".join(lines)
+
+
+def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Whether a call would find its program, and if not, which part of its key differs from the most similar one.
+
+    Does not trace or compile, and starts no daemon. (If systemd listens for one, connecting starts it.)
+
+    Args:
+        fun: a function of `jitclient.jit`, `nnx.jit` or `eqx.filter_jit`, or a plain one, as if it were jitted without
+            keywords.
+        *args: the arguments of the call.
+        **kwargs: the keyword arguments of the call.
+
+    Raises:
+        TypeError: an argument is not a tree of arrays.
+
+    Example:
+        >>> print(jitclient.explain(step, params, x))
+        step(f32[8], f32[33,8]): miss, about 2.3 s to make
+          argument x: float32[32,8] -> float32[33,8]
+    """
+    if isinstance(fun, types.MethodType) and isinstance(fun.__func__, RemoteFunction):
+        args, fun = (fun.__self__, *args), fun.__func__
+    if hasattr(fun, "on_daemon"):
+        fun, args, kwargs = fun.on_daemon(args, kwargs)
+    remote: RemoteFunction[..., Any] = fun if isinstance(fun, RemoteFunction) else jit(fun)
+    if context.jit_is_disabled():
+        return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
+    if any(map(is_tracer, tree.flatten((args, kwargs))[0])):
+        return Explanation(remote.__name__, hit=False, reason="becomes a part of the program that is traced here")
+    path = remote.general_path()
+    wanted, known = path.look(args, kwargs)
+    program = labels.of_call(wanted.name, wanted.specs)
+    if known:
+        return Explanation(program, hit=True, level="L0")
+    try:
+        identity = identify(wanted, path.current_capture())
+        question = Explain(identity.lookup, wanted.name, identity.parts())
+        explained = explained_by(functools.partial(ask, process.session().settings), question)
+    except CaptureError as error:
+        return Explanation(program, hit=False, reason=f"traced in the client: {error}")
+    except DaemonError as error:
+        return Explanation(program, hit=False, reason=f"unknown: {error}")
+    note = str(identity.captured.set_order) if identity.order else None
+    if explained.found is not None and not explained.crashes:
+        return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found), note=note)
+    reason = explained.crashes or (f"traced in the client: {explained.refusal}" if explained.refusal else None)
+    nearest = explained.nearest
+    if reason or nearest is None:
+        return Explanation(program, hit=False, reason=reason, note=note)
+    return Explanation(program, False, None, explained.differences, nearest.key, _cost(nearest), note=note)
+
+
+def _cost(entry: EntryInfo) -> float:
+    return sum(entry.seconds.values())

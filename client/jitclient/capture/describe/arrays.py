@@ -1,0 +1,164 @@
+"""Arrays of numpy and JAX, and the other objects of theirs: dtypes, keys, jitted functions, tree definitions, devices.
+
+jax is never imported here: a program that holds such an object has imported it.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from jitclient.capture.ambient.registries import is_primitive
+from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.describe.instances import describe_instance
+from jitclient.capture.describe.jitted import own_attributes
+from jitclient.capture.graph.nodes import Node, Value
+from jitclient.capture.graph.walker import Describer, Walker, describes, describes_as
+from jitclient.capture.user_code.installed import OURS
+from jitclient.capture.user_code.names import holder_of, lookup
+from jitclient.errors import CaptureError
+
+_JIT_OPTIONS = (
+    *("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"),
+    *("keep_unused", "inline", "device", "backend"),
+)
+
+
+@describes(np.ndarray)
+def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
+    walker.uses_package("numpy")
+    if array.dtype.hasobject:
+        return _object_array(walker, array)
+    return Node("array", array, [walker.value(array.dtype), list(array.shape), *content_of_array(array)])
+
+
+def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, tuple[int, ...]]:
+    """The bytes of an array row by row, whether it can be written to, and its strides if it lies in memory otherwise.
+
+    What numpy computes may depend on them, in the last bit.
+    """
+    return array.tobytes(), bool(array.flags.writeable), _strides_of(array)
+
+
+def _strides_of(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    if array.flags.c_contiguous:
+        return ()
+    return tuple(stride if size > 1 else 0 for size, stride in zip(array.shape, array.strides, strict=True))
+
+
+@describes_as("object_array")
+def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> None:
+    node.args = [list(array.shape), [walker.value(item) for item in array.ravel().tolist()], _strides_of(array)]
+
+
+def describe_dtype(walker: Walker, dtype: Any) -> Value:
+    """A dtype by name; a structured one, or one with parameters, by its parts."""
+    walker.uses_package("numpy")
+    name = name_of_dtype(dtype)
+    if name is None:
+        return describe_instance(walker, dtype)
+    walker.uses_package(dtype.type.__module__)
+    return Reduced("dtype", (name,))
+
+
+def name_of_dtype(dtype: Any) -> str | None:
+    """The name from which `values.dtype` makes a dtype, or None."""
+    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
+        return None
+    name: str = dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str
+    return name
+
+
+def describe_ufunc(walker: Walker, ufunc: Any) -> Value:
+    """A universal function, which does not say which module it lives in."""
+    if lookup("numpy", ufunc.__name__) is ufunc:
+        return walker.installed(("numpy", ufunc.__name__))
+    return walker.by_reference(ufunc)
+
+
+def _primitive(walker: Walker, primitive: Any) -> Value:
+    home = holder_of(primitive)
+    if home is None:  # its rules are in JAX's tables
+        raise CaptureError(f"a primitive of the program's own cannot be captured: {primitive}")
+    return walker.installed(home)
+
+
+def _array_of_jax(walker: Walker, array: Any) -> Value:
+    import jax
+
+    if isinstance(array, jax.core.Tracer):
+        raise CaptureError("a tracer of a transformation that is under way cannot be captured")
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        node = Node("prng_key", array)
+        data = np.asarray(jax.random.key_data(array))
+        node.args = [str(jax.random.key_impl(array)), walker.value(data)]
+        return node
+    if not array.is_fully_addressable:
+        raise CaptureError("an array that is spread over several processes cannot be captured")
+    weak = bool(getattr(array, "weak_type", False))
+    parts = [walker.value(np.asarray(array)), weak]
+    if jax.sharding.AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types:  # its place is part of its type
+        parts.append(walker.value(array.sharding))
+    return Node("jax_array", array, parts)
+
+
+@describes_as("treedef")
+def _tree(walker: Walker, node: Node, tree: Any) -> None:
+    data = tree.node_data()
+    kind, metadata = map(walker.value, data or (None, None))
+    is_leaf = data is None and tree.num_leaves == 1
+    node.args = [is_leaf, kind, metadata, [walker.value(child) for child in tree.children()]]
+
+
+@describes_as("jit")
+def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
+    node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
+    attributes = own_attributes(jitted, jitted._fun)
+    if attributes:
+        node.fill("state", walker.pairs(attributes), [])
+
+
+def _device(walker: Walker, device: Any) -> Value:
+    """By its position, as the daemon's devices may be of another platform."""
+    import jax
+
+    alike = jax.devices(device.platform)
+    is_default = alike == jax.devices()
+    return Node("device", device, ["" if is_default else device.platform, alike.index(device)])
+
+
+def describer_of_jax(obj: Any) -> Describer | None:
+    """What describes an object of JAX's, or None."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    if is_primitive(obj):
+        return _primitive
+    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
+        return None
+    if isinstance(obj, jax.Array):
+        return _array_of_jax
+    if isinstance(obj, jax.Device):
+        return _device
+    if type(obj).__module__ == "jaxlib._jax" and type(obj).__name__ == "Traceback":
+        return _traceback
+    return {"PjitFunction": _jitted, "PyTreeDef": _tree}.get(type(obj).__name__)
+
+
+def _traceback(walker: Walker, traceback: Any) -> Value:
+    """JAX's own form of a traceback says where something was made, which is no part of what it is."""
+    return Node("traceback", traceback, [])
+
+
+def jit_options(info: Any) -> dict[str, Any]:
+    """The keywords of `jax.jit` that made a jitted function, where they are not the defaults."""
+    given = {name: getattr(info, name, None) for name in _JIT_OPTIONS}
+    options = {name: value for name, value in given.items() if value not in ((), None, False)}
+    if info.compiler_options_kvs:
+        options["compiler_options"] = dict(info.compiler_options_kvs)
+    for side in ("in", "out"):
+        leaves = getattr(info, f"{side}_shardings_leaves")
+        if not all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
+            tree = getattr(info, f"{side}_shardings_treedef")
+            options[f"{side}_shardings"] = tree.unflatten(leaves)
+    return options

@@ -1,0 +1,93 @@
+"""Classes: installed ones by name, the user's by their definition."""
+
+import abc
+import enum
+import inspect
+import typing
+from typing import Any
+
+from jitclient.capture.ambient.registries import registered_with
+from jitclient.capture.graph.nodes import Node, Value
+from jitclient.capture.graph.walker import Walker, describes_as
+from jitclient.capture.user_code.class_body import body_of
+from jitclient.capture.user_code.names import home_of
+from jitclient.capture.user_code.ownership import is_user_class, refuse_patched
+from jitclient.capture.user_code.registry import refuse_registered, registration_of
+
+_SILENT_HOOKS = (object, typing.Generic)
+"""Installed classes whose `__init_subclass__` leaves nothing but attributes behind."""
+
+_IS_PYTREE = "_pytree__is_pytree"
+"""The attribute in which flax.nnx remembers the keyword `pytree` of a class statement."""
+
+
+def describe_class(walker: Walker, cls: type) -> Value:
+    """A class."""
+    if is_user_class(cls):
+        return (_typed_dict if typing.is_typeddict(cls) else _user_class)(walker, cls)
+    refuse_registered(cls)
+    home = home_of(cls)
+    if home is None:
+        return walker.by_reference(cls)
+    refuse_patched(cls)
+    return walker.installed(home)
+
+
+@describes_as("typed_dict")
+def _typed_dict(walker: Walker, node: Node, cls: Any) -> None:
+    node.args = [cls.__name__, walker.pairs(cls.__annotations__), sorted(cls.__required_keys__)]
+
+
+@describes_as("class")
+def _user_class(walker: Walker, node: Node, cls: type) -> None:
+    walker.watch.class_(cls)
+    body = body_of(cls, keep_docs="docs" in walker.options)
+    mode = _how_to_make(cls)
+    keywords = {"pytree": vars(cls)[_IS_PYTREE]} if mode == "replay" and _IS_PYTREE in vars(cls) else {}
+    shows_name = "qualnames" in walker.options or "__dataclass_fields__" in vars(cls)
+    named = {"__qualname__": cls.__qualname__} if shows_name and cls.__qualname__ != cls.__name__ else {}
+    node.args = [
+        mode,
+        walker.value(type(cls)),
+        cls.__name__,
+        [walker.value(base) for base in cls.__bases__],
+        walker.pairs(named | body.namespace),
+        walker.pairs(keywords),
+    ]
+    if body.imposed:
+        node.fill("impose", walker.pairs(body.imposed))
+    if body.members is not None:
+        node.args[0] = "restored_enum"
+        members = [[name, walker.pairs(state)] for name, state in body.members.items()]
+        node.fill("restore_members", members)
+    virtual = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
+    if virtual:
+        in_order = sorted(virtual, key=lambda subclass: (subclass.__name__, subclass.__module__))
+        node.fill("register_abc", [walker.value(subclass) for subclass in in_order], lenient=True)
+    registration = registration_of(cls)
+    if registration is not None and not (mode == "replay" and _registers_itself(cls)):
+        kind, arguments = registration
+        node.fill("register", kind, [walker.value(argument) for argument in arguments])
+
+
+def _registers_itself(cls: type) -> bool:
+    """Whether making a class registers it with JAX, by functions generated for it."""
+    makers = (*inspect.getmro(type(cls)), *cls.__mro__)
+    return any(maker.__module__.startswith(("equinox.", "flax.nnx.")) for maker in makers)
+
+
+def _how_to_make(cls: type) -> str:
+    """How a class is made again.
+
+    "exact": what the class holds is all there is, so nothing of the user's needs to run;
+    "replay": installed code takes part, and keeps records of its own.
+    """
+    if issubclass(cls, enum.Enum):
+        return "enum"
+    if any(not is_user_class(m) and m not in _PLAIN_METACLASSES for m in type(cls).__mro__):
+        return "replay"
+    hooked = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and base not in _SILENT_HOOKS]
+    return "exact" if all(map(is_user_class, hooked)) else "replay"
+
+
+_PLAIN_METACLASSES = (type, abc.ABCMeta, object)

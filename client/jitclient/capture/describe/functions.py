@@ -1,0 +1,134 @@
+"""Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
+
+from collections.abc import Collection
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.describe.body_imports import add_imports
+from jitclient.capture.describe.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
+from jitclient.capture.describe.shard_maps import noted_later
+from jitclient.capture.graph.nodes import Node, Value
+from jitclient.capture.graph.walker import Walker, describes, describes_as
+from jitclient.capture.user_code.bytecode import Refs, refs_of
+from jitclient.capture.user_code.handed_over import HandedOver, handed_over
+from jitclient.capture.user_code.libraries import lasting_names
+from jitclient.capture.user_code.names import MISSING, content_of, home_of
+from jitclient.capture.user_code.ownership import has_private_globals
+from jitclient.errors import AmbientInput, CaptureError
+
+_READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
+_DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
+
+
+@describes_as("function", FunctionType, by_name=True)
+def _function(walker: Walker, node: Node, func: FunctionType) -> None:
+    walker.watch.function(func)
+    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+    private = has_private_globals(func)
+    handed, home = HandedOver(), func.__globals__.get("__name__")
+    if private:
+        handed, home = handed_over(func), namespace_of(walker, func.__globals__)
+    else:
+        walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
+        walker.uses_package(str(home))
+    later = noted_later(func)
+    closure = [
+        _held_by_client(walker, cell, name)
+        if name in handed.free
+        else _cell(walker, cell, name, later.get(name, MISSING))
+        for name, cell in cells
+    ]
+    refs = refs_of(func.__code__)
+    rebinds = refs.writes_globals or refs.writes_cells or refs.dynamic
+    node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
+    if func.__defaults__:
+        node.fill("defaults", walker.value(func.__defaults__), label="default")
+    if func.__kwdefaults__:
+        names = lasting_names(func.__code__)
+        defaults = {names.get(name, name): value for name, value in func.__kwdefaults__.items()}
+        node.fill("kwdefaults", walker.pairs(defaults), label="default")
+    attributes = state_of(vars(func))
+    if attributes:
+        node.fill("attributes", walker.pairs(attributes))
+    if "docs" in walker.options and func.__doc__ is not None:
+        node.fill("attributes", [["__doc__", walker.value(func.__doc__)]])
+    if "qualnames" in walker.options and func.__qualname__ != func.__name__:
+        node.fill("attributes", [["__qualname__", walker.value(func.__qualname__)]])
+    if "annotations" in walker.options and func.__annotations__:
+        node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
+    if private:
+        _add_references(walker, node, func.__globals__, refs, handed.names)
+
+
+def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str]) -> None:
+    """Make a node need all that its code reads from `names`, but for what is only `handed` over to the client."""
+    walker.words |= refs.words
+    if refs.words & _READERS_OF_PLACES:
+        raise AmbientInput("it reads where code was written, which is no part of a key")
+    if "__subclasses__" in refs.words:
+        raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
+    if refs.dynamic:
+        node.needs.append((whole(walker, names), True))
+    for name in sorted(refs.globals):
+        if name in handed:
+            bind_for_client(walker, node, names, name)
+        else:
+            node.needs += [(bound, False) for bound in bind(walker, names, name, refs.globals[name])]
+    if refs.relative:
+        for name in ("__name__", "__package__"):
+            node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
+    home = names.get("__name__", "")
+    add_imports(walker, node, refs, names.get("__package__") or home, by=home)
+
+
+def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a function or an object without those that wrappers copy to describe it."""
+    is_wrapper = "__wrapped__" in attributes
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in _DESCRIPTIVE and not (is_wrapper and name == "__annotations__")
+    }
+
+
+def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Value:
+    node = walker.value(cell)
+    if isinstance(node, Node) and (not node.fills or is_of_client(node.fills[0].args[0])):
+        node.fills.clear()
+        content = content_of(cell) if later is MISSING else later
+        if content is not MISSING:
+            walker.watch.cell(cell)
+            node.fill("set_cell", walker.value(content), label=f"closure {name}")
+    return node
+
+
+def _held_by_client(walker: Walker, cell: CellType, name: str) -> Node:
+    """A cell whose content is for callbacks, unless other code uses it."""
+    node = walker.cell_of_client(cell)
+
+    def look() -> None:
+        if not node.fills and content_of(cell) is not MISSING:
+            node.fill("set_cell", of_client(content_of(cell)))
+
+    walker.at_rest(look)
+    return node
+
+
+@describes_as("cell", CellType)
+def _bare_cell(walker: Walker, node: Node, cell: CellType) -> None:
+    _cell(walker, cell, "cell")
+
+
+@describes_as("method", MethodType, by_name=True)
+def _method(walker: Walker, node: Node, method: MethodType) -> None:
+    node.args = [walker.value(method.__func__), walker.value(method.__self__)]
+
+
+@describes(BuiltinFunctionType)
+def _builtin(walker: Walker, func: Any) -> Value:
+    owner = func.__self__
+    if owner is not None and not isinstance(owner, ModuleType):
+        return Reduced("attribute", (walker.value(owner), func.__name__))
+    home = home_of(func)
+    return walker.by_reference(func) if home is None else walker.installed(home)

@@ -1,0 +1,215 @@
+"""Names: the globals that functions read, and what they read of modules.
+
+Of a user module only what is read by name is bound. A module that escapes, or whose names may be
+read in ways that the bytecode does not show, is bound whole, and what cannot be captured in it
+fails only when it is used.
+"""
+
+import builtins
+import functools
+import importlib
+from collections.abc import Iterable
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+from jitclient.capture.ambient.inputs import AMBIENT_MODULES, ambient_name
+from jitclient.capture.ambient.known_inputs import DIFFERENT_IN_EACH_PROCESS
+from jitclient.capture.codec.plain import Reduced, is_plain
+from jitclient.capture.graph.nodes import Node, Value
+from jitclient.capture.graph.walker import Walker, describes
+from jitclient.capture.user_code.bytecode import Chain
+from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.libraries import is_flags
+from jitclient.capture.user_code.names import MISSING, home_of
+from jitclient.capture.user_code.ownership import (
+    functions_in,
+    is_user_class,
+    is_user_function,
+    is_user_made,
+    refuse_patched,
+)
+from jitclient.capture.user_code.registry import refuse_registered
+
+_LARGE = 100  # containers of installed modules with more items are not the user's settings
+
+
+def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
+    """The node of a namespace; it becomes a module of the capture's own."""
+    return walker.namespaces.setdefault(id(names), Node("namespace", names))
+
+
+def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:
+    """The binding of a name, and what is read of its value if that is a module."""
+    value = names.get(name, MISSING)
+    walker.watch.name(names, name, value)
+    if value is MISSING:
+        value = _from_builtins(name)
+        if value is not MISSING:
+            walker.watch.name(vars(builtins), name, value)
+    if value is MISSING:
+        return bind(walker, names, "__getattr__", {()}) if "__getattr__" in names else []
+    bound = [_binding(walker, names, name, value)]
+    for chain in sorted(chains) if isinstance(value, type | ModuleType) else ():
+        if isinstance(value, type):
+            bound += _read_of_class(walker, value, chain)
+        elif not is_user_module(value.__name__):
+            bound += _patches(walker, names, name, value, chain)
+        elif chain:
+            bound += bind(walker, vars(value), chain[0], {chain[1:]})
+        else:
+            bound.append(whole(walker, vars(value)))
+    return bound
+
+
+def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
+    """The binding of a name for callbacks, unless other code reads it."""
+    value, at = names.get(name, MISSING), (id(names), name)
+    walker.watch.name(names, name, value)
+
+    def look() -> None:
+        if value is MISSING or any(bound is walker.bindings.get(at) for bound, _ in user.needs):
+            return
+        if at not in walker.bindings:
+            bound = walker.bindings[at] = Node("bind", None)
+            bound.args = [namespace_of(walker, names), name, of_client(value)]
+        user.needs.append((walker.bindings[at], False))
+
+    walker.at_rest(look)
+
+
+def of_client(value: Any) -> Node:
+    """What stands for an object that only the client's callbacks use: it can be handed over, and no more."""
+    return Node("of_client", value, [callable(value)])
+
+
+def is_of_client(value: Value) -> bool:
+    """Whether this is what `of_client` returned."""
+    return type(value) is Node and value.op == "of_client"
+
+
+def bind_builtins(walker: Walker, names: dict[str, Any], read: dict[str, set[Chain]]) -> list[Node]:
+    """The bindings of names that code reads, and that something has put on `builtins`."""
+    put = [name for name in sorted(read) if name not in names and _from_builtins(name) is not MISSING]
+    return [bound for name in put for bound in bind(walker, names, name, read[name])]
+
+
+def _from_builtins(name: str) -> Any:
+    """What a name means that no module binds, if that is not the same everywhere."""
+    value = getattr(builtins, name, MISSING)
+    if value is MISSING or name in DIFFERENT_IN_EACH_PROCESS:
+        return MISSING
+    return value if ambient_name(value) is not None or not _is_builtin(name, value) else MISSING
+
+
+def _is_builtin(name: str, value: Any) -> bool:
+    """Whether Python itself has put an object on `builtins`."""
+    if isinstance(value, type | BuiltinFunctionType) and value.__module__ == "builtins":
+        return name in (value.__name__, "EnvironmentError", "IOError")
+    is_constant = name in ("None", "True", "False", "Ellipsis", "NotImplemented") or name.startswith("__")
+    return is_constant or type(value).__module__ == "_sitebuiltins"
+
+
+def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> Node:
+    at = (id(names), name)
+    node = walker.bindings.get(at)
+    if node is None or is_of_client(node.args[2]):
+        node = walker.bindings.setdefault(at, Node("bind", None))
+        is_module = isinstance(value, ModuleType) and is_user_module(
+            value.__name__
+        )  # what is read of it is bound apart
+        described = namespace_of(walker, vars(value)) if is_module else walker.value(value)
+        node.args = [namespace_of(walker, names), name, described]
+    return node
+
+
+def whole(walker: Walker, names: dict[str, Any]) -> Node:
+    """The node that stands for every name of a namespace."""
+    at = (id(names), None)
+    node = walker.bindings.get(at)
+    if node is None:
+        node = walker.bindings[at] = Node("whole", None, [namespace_of(walker, names)])
+        walker.watch.size(names)
+        for name in sorted(n for n in names if not (n.startswith("__") and n.endswith("__"))):
+            value = names[name]
+            walker.watch.name(names, name, value)
+            node.needs.append((_binding(walker, names, name, value), True))
+            if isinstance(value, ModuleType) and is_user_module(value.__name__):
+                node.needs.append((whole(walker, vars(value)), True))
+    return node
+
+
+@describes(ModuleType)
+def _module(walker: Walker, module: ModuleType) -> Value:
+    if not is_user_module(module.__name__):
+        walker.uses_package(module.__name__)
+        return Reduced("module", (module.__name__,))
+    node = namespace_of(walker, vars(module))
+    node.needs.append((whole(walker, vars(module)), True))
+    return node
+
+
+def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleType, chain: Chain) -> list[Node]:
+    """What user code put on an installed module, or plain data there that it may have changed."""
+    value: Any = module
+    bound: list[Node] = []
+    for depth, part in enumerate(chain):
+        if isinstance(value, type):
+            bound += _read_of_class(walker, value, chain[depth:])
+        if not isinstance(value, ModuleType):
+            break
+        if is_user_module(value.__name__):
+            return bound + bind(walker, vars(value), part, {chain[depth + 1 :]})
+        held = vars(value).get(part, MISSING)  # never getattr: modules import lazily
+        if held is MISSING and f"{value.__name__}.{part}" in AMBIENT_MODULES:
+            held = importlib.import_module(f"{value.__name__}.{part}")
+        walker.watch.name(vars(value), part, held)
+        if held is MISSING:
+            break
+        dotted = chain[: depth + 1]
+        ambient = ambient_name(held)
+        is_ours = ambient is not None or is_user_made(held) or is_flags(held)
+        if is_ours or _is_settings(held) or _may_be_other(value, part, held):
+            walker.patches.add((value.__name__, part))
+            at = (id(names), name, dotted)
+            if at not in walker.bindings:
+                node = walker.bindings[at] = Node("patch")
+                node.args = [namespace_of(walker, names), name, list(dotted), walker.value(held)]
+            bound.append(walker.bindings[at])
+        value = held
+    if isinstance(value, type):
+        bound += _read_of_class(walker, value, ())
+    return bound
+
+
+def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
+    """What reading an attribute of a class by name leads to, beyond the class: `datetime.now`."""
+    for base in cls.__mro__:
+        if not is_user_class(base):
+            refuse_patched(base)
+            refuse_registered(base)
+    attribute = getattr(cls, chain[0], None) if chain else None
+    if attribute is None or ambient_name(attribute) is None:
+        return []
+    found = walker.value(attribute)
+    return [found] if isinstance(found, Node) else []
+
+
+def _may_be_other(module: ModuleType, name: str, held: Any) -> bool:
+    """Whether another process may have something else there, or nothing: what is held travels by its own name."""
+    if module is builtins and not _is_builtin(name, held):
+        return True
+    if isinstance(held, ModuleType):  # a submodule may be there only because something imported it
+        return held.__name__ == f"{module.__name__}.{name}" and "__getattr__" not in vars(module)
+    if isinstance(held, functools.partial) or any(map(is_user_function, functions_in(held))):
+        return True
+    home = home_of(held)
+    if home is None:
+        return type(held).__name__ == "PjitFunction"
+    return home[1].rpartition(".")[2] != name or home[0].partition(".")[0] != module.__name__.partition(".")[0]
+
+
+def _is_settings(held: Any) -> bool:
+    if type(held) in (list, set, dict):
+        values = held.values() if type(held) is dict else ()
+        return len(held) <= _LARGE and all(map(is_plain, (*held, *values)))
+    return is_plain(held)

@@ -1,0 +1,214 @@
+"""Small standard objects that wrap functions or other objects."""
+
+import collections
+import enum
+import functools
+import gc
+import logging
+import sys
+import threading
+import types
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.graph.canonical import canonical
+from jitclient.capture.graph.nodes import Node, Value, type_name
+from jitclient.capture.graph.walker import Walker, describes, describes_as
+from jitclient.capture.user_code.installed import is_user_module
+from jitclient.core.digests import digest
+from jitclient.errors import CaptureError
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_VIEWS = {type({}.keys()): dict.keys, type({}.values()): dict.values, type({}.items()): dict.items}
+_AS_CLOUDPICKLE = (classmethod, staticmethod, logging.Logger, logging.RootLogger)
+
+_Call = tuple[Any, ...]
+"""A function, and what it is called with."""
+
+
+def _as_cloudpickle_does(obj: Any) -> _Call:
+    make, args = cloudpickle.Pickler.dispatch_table[type(obj)](obj)
+    return make, *args
+
+
+def _call_of_memory_view(view: memoryview) -> _Call:
+    if view.format != "B" or view.ndim != 1:
+        raise CaptureError("a memoryview of anything but plain bytes cannot be captured")
+    return memoryview, bytes(view)
+
+
+_CALLS: dict[type, Callable[[Any], _Call]] = {
+    **dict.fromkeys(_AS_CLOUDPICKLE, _as_cloudpickle_does),
+    **dict.fromkeys(_VIEWS, lambda view: (_VIEWS[type(view)], *gc.get_referents(view))),
+    collections.ChainMap: lambda chain: (collections.ChainMap, *chain.maps),
+    memoryview: _call_of_memory_view,
+    property: lambda prop: (property, prop.fget, prop.fset, prop.fdel),
+    types.GenericAlias: lambda alias: (types.GenericAlias, alias.__origin__, alias.__args__),
+    types.MappingProxyType: lambda view: (types.MappingProxyType, *gc.get_referents(view)),
+    typing.ForwardRef: lambda ref: (
+        functools.partial(typing.ForwardRef, is_class=ref.__forward_is_class__),
+        ref.__forward_arg__,
+        ref.__forward_is_argument__,
+        ref.__forward_module__,
+    ),  # what it was evaluated to, it is again where that is asked for
+    typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
+    typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
+    typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
+}
+"""Type -> the call that makes an object of it."""
+
+if sys.version_info >= (3, 12):
+    _CALLS[typing.TypeAliasType] = lambda alias: (typing.TypeAliasType, alias.__name__, alias.__value__)
+
+_HELD_BY_MODULES = {typing.NewType, typing.ParamSpec, typing.TypeVarTuple}
+
+
+def _called(walker: Walker, node: Node, obj: Any) -> None:
+    make, *args = _CALLS[type(obj)](obj)
+    node.args = [walker.value(make), walker.value(tuple(args))]
+
+
+describes_as("call", *_CALLS.keys() - _HELD_BY_MODULES)(_called)
+describes_as("call", *_HELD_BY_MODULES, by_name=True)(_called)
+
+
+@describes_as("call", functools.cached_property)
+def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
+    # the rest of its state is a lock and a docstring
+    node.args = [walker.value(functools.cached_property), (walker.value(prop.func),)]
+    if prop.attrname is not None:
+        node.fill("state", [["attrname", prop.attrname]], [])
+
+
+@describes_as("partial", functools.partial)
+def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
+    """A partial: its function and arguments; its `__dict__` changes when it is looked at."""
+    node.args = [
+        walker.value(type(partial)),
+        walker.value(partial.func),
+        [walker.value(argument) for argument in partial.args],
+        walker.pairs(partial.keywords),
+    ]
+
+
+@describes_as("call", functools.singledispatchmethod)
+def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
+    # since Python 3.13 it has a cache, which is None or not by what it was called with
+    node.args = [walker.value(type(method)), (walker.value(method.func),)]
+    node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
+
+
+@describes_as("cached", functools._lru_cache_wrapper, by_name=True)
+def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
+    """A function with a cache: made anew with an empty one, but what the cache holds decides what it returns."""
+    parameters = cached.cache_parameters()
+    maker = Node("call", None, [walker.value(functools.lru_cache), (parameters["maxsize"], parameters["typed"])])
+    node.args = [maker, (walker.value(cached.__wrapped__),), _digest_of_results(walker, cached)]
+
+
+_describing: list[Any] = []
+"""Caches whose results are being described: a result may lead back to the cache."""
+
+
+def _digest_of_results(walker: Walker, cached: Any) -> bytes:
+    """Return a digest of the arguments and results in a cache, whatever their order; empty if there are none."""
+    is_of_user = is_user_module(cached.__wrapped__.__module__)  # a package's caches are the package's business
+    if not (is_of_user and cached.cache_info().currsize) or any(cached is other for other in _describing):
+        return b""
+    _describing.append(cached)
+    try:
+        found = [canonical(walker.options, pair) for pair in _results_in(cached)]
+    finally:
+        _describing.pop()
+    if None in found:
+        raise CaptureError(f"the cache of {cached.__qualname__} holds what cannot be captured")
+    return digest(b"".join(sorted(filter(None, found))))
+
+
+def _results_in(cached: Any) -> list[tuple[Any, Any]]:
+    """Return what a cache holds: the key that Python makes of the arguments, and the result."""
+    held = gc.get_referents(cached)
+    by_key: dict[Any, Any] = next(each for each in held if type(each) is dict)
+    found = []
+    for key, result in by_key.items():
+        if type(result).__name__ == "_lru_list_elem":  # of a bounded cache, whose entries follow each other
+            at = next(n for n, each in enumerate(held) if each is key and held[n + 2] is type(result))
+            result = held[at + 1]
+        parts = tuple("a keyword follows" if type(part) is object else part for part in key) if _is_made(key) else key
+        found.append((parts, result))
+    return found
+
+
+def _is_made(key: Any) -> bool:
+    """Whether Python made a key of several arguments."""
+    return type(key) is tuple or type(key).__name__ == "_HashedSeq"
+
+
+@describes(
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.MethodWrapperType,
+)
+def _attribute(walker: Walker, obj: Any) -> Value:
+    owner = obj.__self__ if type(obj) is types.MethodWrapperType else obj.__objclass__
+    return Reduced("attribute", (walker.value(owner), obj.__name__))
+
+
+@describes(*_LOCKS)
+def _lock(walker: Walker, lock: Any) -> Value:
+    return Node("lock", lock, ["RLock" in type(lock).__name__])
+
+
+@describes_as("weakref", weakref.ReferenceType)
+def _weak_reference(walker: Walker, node: Node, reference: Any) -> None:
+    node.args = [walker.value(reference())]
+
+
+@describes_as("call", weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+def _weak_container(walker: Walker, node: Node, container: Any) -> None:
+    """What it holds lives as long as the capture does, even where nothing else there holds it."""
+    node.args = [walker.value(type(container)), ()]
+    if id(container) in walker.caches:
+        return
+    is_set = isinstance(container, weakref.WeakSet)
+    held = walker.value(set(container)) if is_set else tuple(map(tuple, walker.pairs(container)))
+    if len(container):
+        node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
+
+
+@describes_as("typevar", typing.TypeVar, by_name=True)
+def _type_variable(walker: Walker, node: Node, variable: Any) -> None:
+    node.args = [
+        variable.__name__,
+        walker.value(variable.__bound__),
+        walker.value(variable.__constraints__),
+        variable.__covariant__,
+        variable.__contravariant__,
+        getattr(variable, "__infer_variance__", False),
+    ]
+
+
+@describes_as("call")
+def _member_of_no_name(walker: Walker, node: Node, member: enum.Enum) -> None:
+    node.args = [walker.value(type(member)), (walker.value(member._value_),)]
+
+
+def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:
+    """A member by its name; a combination of flags has none."""
+    kind = type(member)
+    if member._name_ in kind.__members__:
+        return Reduced("attribute", (walker.value(kind), member._name_))
+    return _member_of_no_name(walker, member)
+
+
+@describes(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType)
+def _running(walker: Walker, running: Any) -> Value:
+    raise CaptureError(f"{type_name(running)} cannot be captured: it is in the middle of its work")

@@ -1,0 +1,163 @@
+"""The client's half: from a function to its capture."""
+
+import io
+import pickle
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from jitclient.capture.ambient.patches import refuse_patches
+from jitclient.capture.codec.pickler import Pickler
+from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.codec.tracers import holds_tracer
+from jitclient.capture.describe import containers, functions, others, wrappers  # noqa: F401  (they register)
+from jitclient.capture.graph.failures import raise_needed
+from jitclient.capture.graph.nodes import Node, Value
+from jitclient.capture.graph.schedule import Schedule, Step, order_sets
+from jitclient.capture.graph.set_order import set_order
+from jitclient.capture.graph.walker import Walker
+from jitclient.capture.objects import Numbering
+from jitclient.capture.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
+from jitclient.capture.user_code.code import canonical_code
+from jitclient.core.digests import digest
+from jitclient.errors import AmbientInput, CaptureError
+
+_OPTIONS = {
+    "docs": frozenset({"__doc__", "getdoc"}),
+    "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
+    "qualnames": frozenset({"__qualname__"}),
+    "locals": frozenset(
+        {
+            *("dir", "eval", "exec", "locals", "vars"),
+            *("__code__", "ag_code", "co_cellvars", "co_freevars", "co_varnames", "cr_code", "gi_code"),
+            *("ag_frame", "cr_frame", "f_back", "f_locals", "gi_frame", "tb_frame"),
+            *("_getframe", "currentframe", "getframeinfo", "stack", "trace", "walk_stack", "walk_tb"),
+            *("Bytecode", "attrgetter", "dis", "get_instructions"),
+            *("getclosurevars", "getcoroutinelocals", "getgeneratorlocals", "getinnerframes", "getouterframes"),
+        }
+    ),
+}
+"""What is captured only if some code in reach uses one of these words."""
+
+
+_CALLS_BACK = frozenset({"callback", "io_callback", "pure_callback"})
+"""Words of code that has effects in the client's process."""
+
+
+class Capture(Numbering):
+    """A function as canonical bytes, with all the user code and values that it depends on.
+
+    Attributes:
+        payload: what is digested, and what is loaded.
+        key: the digest of the payload, in hex.
+        locations: file names, lines and local names, for people; no part of the key.
+        packages: the installed packages that the capture refers to, by import name, sorted.
+        unchanged: whether nothing that the capture went through has been rebound since.
+        set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
+        ambient: what the function reads from outside Python's objects, where that was allowed; None if nothing.
+    """
+
+    def __init__(
+        self, walker: Walker, roots: tuple[Value, list[Value]], extras: tuple[Any, ...], ambient: AmbientInput | None
+    ) -> None:
+        schedule = Schedule()
+        schedule.add(list(roots))
+        made = [step for step in schedule.steps if isinstance(step, Node)]
+        super().__init__(extras, [node.obj for node in made if node.op in NAMEABLE])
+        self._located = [node.obj for node in made if node.op in LOCATED]
+        self._shared = {node.index: node.obj for node in made if node.op in SHARED}
+        self.payload = _pickled(schedule.steps, roots, has_classes=any(node.op == "class" for node in made))
+        self.key = digest(self.payload).hex()
+        self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
+        self.packages = tuple(sorted(walker.packages))
+        self.watch = walker.watch
+        self.unchanged: Callable[[], bool] = walker.watch.unchanged
+        self.set_order = set_order(list(roots))
+        self._instances = [node.obj for node in made if node.op in ("new", "bare")]
+        self.ambient = ambient
+
+    def is_current(self) -> bool:
+        """Whether a new trace of the function would be one of this capture."""
+        return self.unchanged() and not self.watch.met_tracer and not any(map(_has_tracer, self._instances))
+
+    def made_at(self, number: int) -> Any:
+        """A captured object by the number that a load gives it; LookupError if it has no identity that counts."""
+        return self._shared[number]
+
+    def code_at(self, owner: int, part: int) -> tuple[CodeType, dict[str, Any]]:
+        """A code object by its place, and the names that it reads; LookupError if there is none."""
+        func = self._located[owner]
+        if min(owner, part) < 0 or not isinstance(func, FunctionType):
+            raise LookupError(owner)
+        return canonical_code(func.__code__).codes[part], func.__globals__
+
+
+def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) -> Capture:
+    """Capture a function together with values that both sides must mean alike.
+
+    Args:
+        fn: any callable.
+        extras: classes of arguments, values of static arguments, and the like.
+        allow_ambient: the key stands for the function all the same, though no daemon can run it: whoever asks has
+            other means to know what it reads.
+
+    Raises:
+        AmbientInput: it reads something outside Python's objects.
+        CaptureError: it depends on something that cannot be captured; the message names the
+            object and how it is reached.
+    """
+    try:
+        walker, roots = _walk(fn, extras)
+        calls_back = not _CALLS_BACK.isdisjoint(walker.words)
+        ambient = raise_needed(list(roots), allow_ambient, calls_back) if walker.failed else None
+        refuse_patches(walker.packages, walker.patches, walker.made)
+        order_sets(walker.unordered)
+        return Capture(walker, roots, extras, ambient)
+    except RecursionError as error:
+        raise CaptureError("it is nested too deeply to be captured") from error
+    except CaptureError:
+        raise
+    except Exception as error:  # whatever it is, the function still runs without a daemon
+        raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
+
+
+def _has_tracer(instance: Any) -> bool:
+    return any(map(holds_tracer, list(getattr(instance, "__dict__", {}).values())))
+
+
+def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[Value]]]:
+    """Walk again while code turns up that reads what was left out."""
+    options: frozenset[str] = frozenset()
+    while True:
+        walker = Walker(options)
+        roots = walker.value(fn), [walker.value(extra) for extra in extras]
+        walker.run()
+        wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
+        if wanted <= options:
+            walker.watch.seal()
+            return walker, roots
+        options |= wanted
+
+
+def _pickled(steps: list[Step], roots: tuple[Value, list[Value]], has_classes: bool) -> bytes:
+    """Three pickles: of what wrote them, of the steps, and of what these were made for."""
+    file = io.BytesIO()
+    pickler = Pickler(file)
+    pickler.dump(tuple(Head(has_classes=has_classes)))
+    pickler.dump([_reduced(step) for step in steps])
+    pickler.dump(roots)
+    return file.getvalue()
+
+
+def _reduced(step: Step) -> Reduced:
+    if isinstance(step, Node):
+        return Reduced(step.op, ([need.index for need, _ in step.needs], *step.args))
+    node, fill = step
+    return Reduced(COMPLETES + fill.op, (node.index, *fill.args))
+
+
+def _locations(located: list[Any], namespaces: list[dict[str, Any]]) -> bytes:
+    """Where the code of each function and module was written, in the order of the program."""
+    codes = [canonical_code(getattr(obj, "__code__", obj)).locations for obj in located]
+    modules = [(names.get("__name__"), names.get("__file__")) for names in namespaces]
+    return pickle.dumps((codes, modules), protocol=5)

@@ -1,0 +1,280 @@
+"""What a capture is made of, in words that its user knows, so that two captures can be compared.
+
+A capture is taken apart into labelled parts: `code of step`, `global LR`, `helper um.scale: code`, `closure k of step`.
+References between parts are by label, so that an edit shows in the part where it was made, and in no other. Parts are
+read from the bytes of a capture; whoever needs none pays nothing.
+"""
+
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from jitclient.capture.codec.pickler import to_bytes
+from jitclient.capture.codec.plain import COMPOUND, Reduced, Reference
+from jitclient.capture.codec.unpickler import from_bytes, references
+from jitclient.capture.explain.texts import Texts, place_of
+from jitclient.capture.steps.format import Item, Reading, read
+from jitclient.core.digests import digest
+
+_MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
+_MOST_ITEMS = 200
+_LONGEST_LABEL = 120
+_LONG_BYTES = 256
+_CONSTANTS, _NAME = 7, 10  # where the form of a code object keeps them
+
+
+class Part(NamedTuple):
+    """One thing that a function depends on; parts with the same label and digest are the same.
+
+    Attributes:
+        label: what a user calls it.
+        digest: of what it is.
+        text: its value in a few words, empty for code.
+        where: file and line, where it has one.
+    """
+
+    label: str
+    digest: bytes
+    text: str
+    where: str
+
+
+def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None) -> tuple[Part, ...]:
+    """Takes a capture apart.
+
+    Args:
+        payload: the bytes of the capture.
+        locations: where its code is, and what its modules and variables are called.
+        extras: names for the values that were captured with the function, by position.
+
+    Example:
+        >>> [part.label for part in parts_of(made.payload, made.locations)]
+        ['code of step', 'global LR', 'helper um.scale: code', 'global um.scale']
+    """
+    reading = read(payload, locations)
+    drafts = _Drafts(reading)
+    drafts.slot("the function", reading.root)
+    for position, extra in enumerate(reading.extras):
+        drafts.slot((extras or {}).get(position, f"value {position} of the call"), extra)
+    return drafts.finished()
+
+
+@dataclasses.dataclass
+class _Draft:
+    """A part that is not complete yet."""
+
+    content: list[Any] = dataclasses.field(default_factory=list)
+    text: str = ""
+    where: str = ""
+
+
+class _Drafts:
+    """Every object of a program goes to one part: its own if it has a name, or the one by whose way it is met first.
+
+    What parts say of objects has labels where the program has numbers: so that a part stays the same when another
+    part grows.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._items = reading.items
+        self._digest = reading.digest
+        self._texts = Texts(reading)
+        self._drafts: dict[str, _Draft] = {}
+        self._handles: dict[int, str] = {}
+        self._met: Counter[str] = Counter()
+        self._heads: set[int] = set()  # those that a slot holds directly
+        self._queue: deque[tuple[int, str]] = deque()
+
+    def finished(self) -> tuple[Part, ...]:
+        """Take every object once, with all that it leads to; the parts, in the order in which they were met."""
+        while self._queue:
+            number, label = self._queue.popleft()
+            self._take(number, self._items[number], label)
+            for needed in references(self._items[number].needs):
+                self._claim(needed, label)
+        return tuple(
+            Part(label, digest(to_bytes(draft.content), 8), draft.text, draft.where)
+            for label, draft in self._drafts.items()
+        )
+
+    def slot(self, label: str, value: Any) -> None:
+        """Make a part of a place that holds a value: a name, a default, an entry of a container."""
+        draft = self._draft(label)
+        draft.text = draft.text or self._texts.of(value)
+        if type(value) is Reference and value not in self._handles:
+            self._heads.add(value)
+        if type(value) is tuple and self._has_room(label, len(value)) and references(value):
+            self._add(label, "tuple", len(value))
+            self._slots(enumerate(value), lambda position: _inside(label, f"[{position}]"))
+        else:
+            self._add(label, value)
+
+    def _slots(self, pairs: Iterable[Any], label: Callable[[Any], str]) -> None:
+        """Make a part of each value, with a label made of its key."""
+        for key, value in pairs:
+            self.slot(label(key), value)
+
+    def _draft(self, label: str) -> _Draft:
+        return self._drafts.setdefault(label, _Draft())
+
+    def _add(self, label: str, *content: Any) -> None:
+        """Add values to a part."""
+        self._draft(label).content.append([self._told(label, value) for value in content])
+
+    def _told(self, label: str, value: Any) -> Any:
+        if type(value) is Reference:
+            item = self._items[value]
+            return ("code", item.args[0]) if item.op == "code" else ("at", self._claim(value, label))
+        if type(value) is Reduced:
+            return Reduced(value.maker, self._told(label, value.args))
+        if type(value) in COMPOUND:
+            return type(value)([self._told(label, part) for part in value])
+        if type(value) is bytes and len(value) > _LONG_BYTES:
+            return ("digest", self._digest(value))
+        return value
+
+    def _claim(self, number: int, label: str) -> str:
+        """What parts say of an object. If it is met for the first time and has no name, it goes to the part `label`."""
+        if number not in self._handles:
+            own = self._own_label(number, self._items[number], label)
+            handle = own or label
+            self._met[handle] += 1
+            if self._met[handle] > 1:
+                handle = f"{handle} ({self._met[handle]})"
+            self._handles[number] = handle
+            self._queue.append((number, handle if own else label))
+        return self._handles[number]
+
+    def _own_label(self, number: int, item: Item, label: str) -> str | None:
+        match item.op:
+            case "function" if item is self._texts.main:
+                return f"code of {self._texts.name(number)}"
+            case "function" if label.startswith("class ") and ": " in label:
+                return label.replace(": attribute ", ": method ")
+            case "function":
+                return f"helper {self._texts.name(number)}: code"
+            case "class":
+                return f"class {self._texts.name(number)}"
+            case "bind":
+                return f"global {self._texts.name_in(*item.args[:2])}"
+            case "patch":
+                home, name, dotted, _ = item.args
+                return f"global {self._texts.name_in(home, '.'.join([name, *dotted]))}"
+            case "namespace":
+                return f"module {self._texts.name_in(Reference(number), '')}"
+            case "source" | "alias":
+                return f"module {item.args[0]}: code"
+        return None
+
+    def _has_room(self, label: str, size: int) -> bool:
+        return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _LONGEST_LABEL
+
+    def _take(self, number: int, item: Item, label: str) -> None:
+        match item.op:
+            case "bind" | "patch":
+                self.slot(label, item.args[-1])
+            case "cell":
+                for _, content in item.fills:
+                    self.slot(label, content)
+            case "class":
+                self._take_class(item, label)
+            case "function":
+                self._take_function(self._texts.name(number), item, label)
+            case "method":
+                function, owner = item.args
+                self._add(label, function)
+                self.slot(f"self of {label}", owner)
+            case "namespace" | "whole":
+                pass  # what is bound in it
+            case "partial":
+                kind, function, arguments, keywords = item.args
+                self._add(label, kind, function, len(arguments))
+                self._slots([*enumerate(arguments), *keywords], lambda key: f"{label}: argument {key}")
+                self._add(label, item.fills)
+            case "source":
+                self._take_source(item, label)
+            case _:
+                self._take_anything(number, item, label)
+
+    def _take_function(self, name: str, item: Item, label: str) -> None:
+        code, home, own_name, closure, rebinds = item.args
+        arguments, free = self._texts.argument_names(item)
+        for cell, variable in zip(closure, free, strict=False):
+            self._claim(cell, f"closure {variable} of {name}")
+        self._draft(label).where = place_of(item.places)
+        self._add(label, code, home, own_name, closure, rebinds)
+        for op, *args in item.fills:
+            if op == "defaults":
+                defaults = args[0]
+                named = zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)
+                self._slots(named, lambda key: f"default {key} of {name}")
+            elif op == "kwdefaults":
+                self._slots(args[0], lambda key: f"default {key} of {name}")
+            elif op == "attributes":
+                self._slots(args[0], lambda key: f"attribute {key} of {name}")
+            else:
+                self._add(f"{op} of {name}", args)
+
+    def _take_class(self, item: Item, label: str) -> None:
+        mode, metaclass, name, bases, attributes, keywords = item.args
+        self._add(label, mode, metaclass, name, bases, keywords)
+        self._take_attributes(attributes, label)
+        for op, *args in item.fills:
+            if op in ("set_attribute", "impose"):
+                self._take_attributes([args] if op == "set_attribute" else args[0], label)
+            else:
+                self._add(label, op, args)
+
+    def _take_attributes(self, attributes: list[Any], label: str) -> None:
+        for name, value in attributes:
+            if type(value) is Reference and self._items[value].op == "function":
+                self._claim(value, f"{label}: method {name}")
+                self._add(label, name, value)
+            else:
+                self._add(label, name)
+                self.slot(f"{label}: attribute {name}", value)
+
+    def _take_source(self, item: Item, label: str) -> None:
+        """Take the body of a module, with the functions that it defines told apart."""
+        name, is_package, code, home, gone = item.args
+        body = from_bytes(self._items[code].args[0])
+        nested = 1  # places are in the order of the code objects, those nested in nested ones included
+        for n, constant in enumerate(body[_CONSTANTS]):
+            if type(constant) is list:
+                helper = f"helper {name}.{constant[0][_NAME]}: code"
+                self._add(helper, constant)
+                self._draft(helper).where = place_of(item.places, nested)
+                body[_CONSTANTS][n] = ("code", helper)
+                nested += _count(constant[0])
+        self._draft(label).where = place_of(item.places)
+        self._add(label, name, is_package, home, *gone)
+        self._draft(label).content.append(body)
+
+    def _take_anything(self, number: int, item: Item, label: str) -> None:
+        """Take any other object; what it holds makes parts of its own if a slot holds it, and it is not too much."""
+        size = sum(len(arg) for fill in item.fills for arg in fill[1:] if type(arg) is list)
+        is_split = number in self._heads and self._has_room(label, size)
+        self._add(label, item.op, item.args)
+        for op, *args in item.fills:
+            if is_split and op in ("update", "set_items"):
+                self._add(label, [key for key, _ in args[0]])
+                self._slots(args[0], lambda key: _inside(label, f"[{self._texts.of(key)}]"))
+            elif is_split and op == "state":
+                self._add(label, *[[key for key, _ in pairs] for pairs in args])
+                self._slots([*args[0], *args[1]], lambda key: _inside(label, f".{key}"))
+            elif is_split and op in ("extend", "append"):
+                self._add(label, len(args[0]))
+                self._slots(enumerate(args[0]), lambda position: _inside(label, f"[{position}]"))
+            else:
+                self._add(label, op, args)
+
+
+def _count(body: list[Any]) -> int:
+    return 1 + sum(_count(constant[0]) for constant in body[_CONSTANTS] if type(constant) is list)
+
+
+def _inside(label: str, step: str) -> str:
+    """The label of what a part holds: `global CONFIG['lr']`, `closure layers[0] of step`."""
+    place, of, owner = label.partition(" of ")
+    return f"{place}{step}{of}{owner}"

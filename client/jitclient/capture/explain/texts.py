@@ -1,0 +1,161 @@
+"""What a user calls the parts of a captured program, and its values in a few words: `float32[32,8] 5b1c0de3`."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from jitclient.capture.codec.pickler import to_bytes
+from jitclient.capture.codec.plain import Reduced, Reference
+from jitclient.capture.codec.unpickler import from_bytes, references
+from jitclient.capture.codec.values import dtype as dtype_of
+from jitclient.capture.steps.format import Item, Reading
+from jitclient.capture.user_code.code import Location
+
+_LONGEST = 60
+_MOST_ITEMS = 6
+_MOST_SHOWN = 4
+_DEEPEST = 3
+_BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), **dict.fromkeys(("dict", "frozenset", "set"), ("{", "}"))}
+_FILLED_BY = {"list": "extend", "set": "add", "dict": "update"}
+
+
+class Texts:
+    """Names as in the user's files, and texts of values; the module of the captured function goes without saying."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._items = reading.items
+        self._digest = reading.digest
+        self.main = next((item for item in _reached(reading) if item.op == "function"), None)
+        self._home = self.main.args[1] if self.main is not None else None
+
+    def name(self, number: int) -> str:
+        """The name of a function or class."""
+        item = self._items[number]
+        if item.op == "class":
+            return str(item.args[2])
+        name = item.places[0][3].rpartition("<locals>.")[2] if item.places else str(item.args[2])
+        return self.name_in(item.args[1], name)
+
+    def name_in(self, home: Any, name: str) -> str:
+        """A name in the namespace that `home` refers to: `um.scale`."""
+        if type(home) is not Reference or home == self._home:
+            return name
+        module = self._items[home].module
+        return f"{module}.{name}" if module else name
+
+    def argument_names(self, item: Item) -> tuple[list[str], list[str]]:
+        """The positional arguments of a function, and what its closure holds."""
+        (blob,) = self._items[item.args[0]].args
+        body = from_bytes(blob)
+        variables, free = (item.places[0][4], item.places[0][5]) if item.places else (body[9], body[12])
+        return list(variables[: body[0]]), list(free)
+
+    def of(self, value: Any, depth: int = _DEEPEST) -> str:
+        """A short text for a value; values that differ may have the same one."""
+        text = self._text(value, depth)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+    def _text(self, value: Any, depth: int) -> str:
+        kind = type(value)
+        if kind is Reference:
+            return self._of_item(value, depth)
+        if kind is bytes and len(value) > _LONGEST:
+            return f"{len(value):,} bytes {self._digest(value)[:4].hex()}"
+        if kind in (list, tuple, frozenset):
+            return self._listed(kind.__name__, sorted(value, key=to_bytes) if kind is frozenset else value, depth)
+        return self._of_reduced(value, depth) if kind is Reduced else repr(value)
+
+    def _of_reduced(self, value: Reduced, depth: int) -> str:
+        match value:
+            case Reduced("module", (name,)):
+                return f"module {name}"
+            case Reduced("installed", (module, name)):
+                return f"{module}.{name}".removeprefix("builtins.")
+            case Reduced("attribute", (owner, name)):
+                return f"{self.of(owner, depth)}.{name}"
+            case Reduced("dtype", (name,)):
+                return f"dtype {name}"
+        return value.maker
+
+    def _of_item(self, number: int, depth: int) -> str:
+        item = self._items[number]
+        match item.op:
+            case "function" | "class":
+                return f"{item.op} {self.name(number)}"
+            case "namespace":
+                return f"module {item.module}"
+            case "array":
+                return _array_text(item, self._digest)
+            case "jax_array":
+                return self.of(item.args[0], depth)
+            case "list" | "set" | "dict":
+                held = [each for fill in item.fills if fill[0] == _FILLED_BY[item.op] for each in fill[1]]
+                return self._listed(item.op, held, depth)
+            case "frozenset":
+                return self._listed(item.op, item.args[0], depth)
+            case "new" | "bare":
+                return f"{self._bare(item.args[0])}(…)"
+            case "call":
+                return _scalar_text(item) or f"{self._bare(item.args[0])}(…)"
+        return item.op
+
+    def _bare(self, value: Any) -> str:
+        return self.of(value, 1).removeprefix("class ").removeprefix("function ")
+
+    def _listed(self, kind: str, held: Sequence[Any], depth: int) -> str:
+        left, right = _BRACKETS[kind]
+        if depth <= 0:
+            return f"{left}…{right}" if held else left + right
+        shown = [self._entry(kind, each, depth - 1) for each in held[:_MOST_ITEMS]]
+        more = f", … {len(held) - _MOST_ITEMS} more" if len(held) > _MOST_ITEMS else ""
+        comma = "," if kind == "tuple" and len(held) == 1 else ""
+        return f"{left}{', '.join(shown)}{more}{comma}{right}"
+
+    def _entry(self, kind: str, held: Any, depth: int) -> str:
+        return ": ".join(self.of(part, depth) for part in held) if kind == "dict" else self.of(held, depth)
+
+
+def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
+    import numpy as np
+
+    dtype, shape, data, _, strides = item.args
+    spec, text = f"[{','.join(map(str, shape))}]", digest(data)[:4].hex()
+    if type(dtype) is not Reduced or dtype.maker != "dtype":
+        return f"array{spec} {text}"
+    found = np.frombuffer(data, dtype_of(*dtype.args))
+    if found.size <= _MOST_SHOWN:
+        text = str(found.reshape(shape).tolist())
+    return f"{found.dtype.name}{spec} {text}{f' with strides {tuple(strides)}' if strides else ''}"
+
+
+def _scalar_text(item: Item) -> str | None:
+    """The text of a numpy scalar, which reduces to its type and bytes."""
+    import numpy as np
+
+    match item.args:
+        case [Reduced("installed", (_, "scalar")), (Reduced("dtype", (name,)), bytes(data))]:
+            (found,) = np.frombuffer(data, dtype_of(name))
+            return f"{found.dtype.name} {found.item()!r}"
+    return None
+
+
+def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
+    """File and line: `um.py:12`."""
+    if nested >= len(places):
+        return ""
+    file, line = places[nested][:2]
+    return f"{PurePath(file).name}:{line}"
+
+
+def _reached(reading: Reading) -> Iterator[Item]:
+    """The objects of a program, those nearest to its root first."""
+    queue = deque(references(reading.root))
+    seen = set(queue)
+    while queue:
+        item = reading.items[queue.popleft()]
+        yield item
+        for number in references([item.args, item.fills, item.needs]):
+            if number not in seen:
+                seen.add(number)
+                queue.append(number)

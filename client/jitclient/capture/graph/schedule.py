@@ -1,0 +1,195 @@
+"""The order in which a program makes and completes objects.
+
+An object is made when all that making it needs exists. Completing it can wait, and does, so that
+cycles need no special case. Only where making something runs code (`__reduce__`, a metaclass) is
+what it needs completed first, as far as that is possible.
+"""
+
+from collections import deque
+from collections.abc import Collection
+
+from jitclient.capture.codec.pickler import to_bytes
+from jitclient.capture.graph.nodes import Fill, Node, Value, fingerprint, nodes_in
+from jitclient.errors import CaptureError
+
+_RUN_CODE = frozenset({"call", "cached", "new", "jit", "partial", "frozenset", "treedef"})
+_FILLS_RUN_CODE = frozenset({"add", "append", "call_on", "call_setter", "register", "set_items", "setstate"})
+_ATTRIBUTES_OF_CLASS = 4  # where a class step keeps its namespace
+
+Step = Node | tuple[Node, Fill]
+
+
+class Schedule:
+    """Puts the steps of a graph in order; `steps` is the program."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._count = 0
+        self._making: set[Node] = set()
+        self._completed: set[Node] = set()
+        self._settled: set[Node] = set()
+        self._leads: dict[Node, list[Node]] = {}
+        self._waiting: deque[tuple[Node, Fill]] = deque()
+        self._incomplete: deque[Node] = deque()
+
+    def add(self, root: Value) -> None:
+        """Make and complete what a value mentions."""
+        for node in nodes_in(root):
+            self._make(node)
+        while self._incomplete or self._waiting:
+            while self._incomplete:
+                self._complete(self._incomplete.popleft())
+            if self._waiting:
+                node, fill = self._waiting.popleft()
+                if not self._try_fill(node, fill):
+                    raise CaptureError("objects need each other before any can be made")
+
+    def _make(self, node: Node) -> None:
+        if node.index is not None:
+            return
+        if node in self._making:
+            raise CaptureError("an object is needed to make itself")
+        self._making.add(node)
+        if node.op == "class":
+            self._postpone_attributes(node)
+        for child in node.children():
+            self._make(child)
+        if runs_code(node):
+            self._settle(node.children())
+        self._making.discard(node)
+        node.index = self._count
+        self._count += 1
+        self.steps.append(node)
+        self._incomplete.append(node)
+
+    def _complete(self, node: Node) -> None:
+        """Complete an object and all that it leads to, leaving out what cannot be made yet."""
+        if node in self._completed or node.index is None:
+            return
+        self._completed.add(node)
+        for child, _ in node.needs:
+            if not self._can_make(child):
+                self._waiting.append((child, Fill("", [child])))
+                continue
+            self._make(child)
+            if self._making:
+                self._complete(child)
+        for fill in node.fills:
+            if not self._try_fill(node, fill):
+                self._waiting.append((node, fill))
+
+    def _settle(self, nodes: list[Node]) -> None:
+        """Complete objects that code is about to look at, and whatever it can reach from there."""
+        seen: set[Node] = set()
+        todo = list(nodes)
+        while todo:
+            node = todo.pop()
+            if node in seen or node in self._settled or node.index is None:
+                continue
+            seen.add(node)
+            self._complete(node)
+            todo += self._led_to(node)
+        self._fill_waiting(seen)
+        if not self._making and not self._waiting:
+            self._settled |= seen
+
+    def _fill_waiting(self, nodes: Collection[Node]) -> None:
+        """Fill what waited for something that is made by now: the cell of a class's `super()` waits for the class."""
+        for each in [each for each in self._waiting if each[0] in nodes]:
+            if each in self._waiting:  # filling one may fill others
+                self._waiting.remove(each)
+                if not self._try_fill(*each):
+                    self._waiting.append(each)
+
+    def _led_to(self, node: Node) -> list[Node]:
+        """Return what an object leads to, now that it is made: nothing is added to it any more."""
+        if node not in self._leads:
+            self._leads[node] = node.leads_to()
+        return self._leads[node]
+
+    def _try_fill(self, node: Node, fill: Fill) -> bool:
+        children = nodes_in(fill.args)
+        if not all(map(self._can_make, children)):
+            return False
+        for child in children:
+            self._make(child)
+        if fill.op == "register":  # JAX looks at the fields of a dataclass
+            children += node.children()
+        self._settle(children if fill.op in _FILLS_RUN_CODE else _keys(fill))
+        if self._making:
+            for child in children:
+                self._complete(child)
+        if fill.op:
+            self.steps.append((node, fill))
+        return True
+
+    def _can_make(self, node: Node) -> bool:
+        """Whether an object is made, or can be while those in `_making` are unfinished."""
+        seen: set[Node] = set()
+        todo = [node] if self._making else []
+        while todo:
+            at = todo.pop()
+            if at in self._making:
+                return False
+            if at not in seen and at.index is None:
+                seen.add(at)
+                todo += at.children()
+        return True
+
+    def _postpone_attributes(self, node: Node) -> None:
+        """Attributes of a class that need the class itself are set once it exists."""
+        now = []
+        for pair in node.args[_ATTRIBUTES_OF_CLASS]:
+            if all(map(self._can_make, nodes_in(pair))):
+                now.append(pair)
+            else:
+                node.fill("set_attribute", *pair)
+        args = list(node.args)
+        args[_ATTRIBUTES_OF_CLASS] = now
+        node.replace_args(args)
+
+
+def _keys(fill: Fill) -> list[Node]:
+    """Keys of a dictionary are hashed when it is filled, which may run their class's code."""
+    if fill.op != "update" or type(fill.args[0]) is dict:
+        return []
+    return [node for key, _ in fill.args[0] for node in nodes_in(key)]
+
+
+def runs_code(node: Node) -> bool:
+    """Whether making an object may run code that looks at what it is given."""
+    return node.op in _RUN_CODE or (node.op == "class" and node.args[0] != "exact")
+
+
+def order_sets(unordered: list[Node]) -> None:
+    """Put objects with an identity that sets hold in an order that does not depend on hashes."""
+    pending = set(unordered)
+
+    def key(value: Value) -> bytes:
+        return fingerprint_of(value, pending)
+
+    for node in unordered:
+        items = _items(node)
+        held = [item for item in items if nodes_in(item)]
+        items[:] = sorted((item for item in items if not nodes_in(item)), key=to_bytes) + sorted(held, key=key)
+        pending.discard(node)
+
+
+def fingerprint_of(value: Value, unordered: Collection[Node] = ()) -> bytes:
+    """The digest of all that a value reaches, but for what `unordered` sets hold."""
+
+    def parts(node: Node) -> list[Value]:
+        if node in unordered:
+            return [node.op]
+        fills = [[fill.op, *fill.args] for fill in node.fills]
+        return [node.op, node.args, fills, [need for need, _ in node.needs]]
+
+    def reference(value: Value) -> Node | None:
+        return value if type(value) is Node else None
+
+    return fingerprint(Node("item", None, [value]), parts, reference)
+
+
+def _items(node: Node) -> list[Value]:
+    items: list[Value] = (node.args if node.op == "frozenset" else node.fills[0].args)[0]
+    return items

@@ -1,0 +1,145 @@
+"""Functions and classes as plain tuples: what identifies them in every process, and the settings that they carry."""
+
+import functools
+import marshal
+import operator
+from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+from jitclient.capture.manifest.places import (
+    bases_of,
+    class_dict,
+    is_computed,
+    is_foundation,
+    is_users,
+    module_of,
+    name_of,
+)
+from jitclient.capture.user_code.bytecode import refs_of
+from jitclient.capture.user_code.code import Kept, canonical_code
+from jitclient.capture.user_code.names import MISSING, content_of
+from jitclient.capture.user_code.ownership import functions_in
+from jitclient.core.digests import digest
+
+Tree = Any
+"""A plain value, or a tuple that begins with its kind."""
+
+FIELDS = "fields"
+"""The kind of a list of names, each with the description of its value."""
+
+Describe = Callable[[Any], Tree]
+
+_CODE = (FunctionType, staticmethod, classmethod, property)
+_MEMBERS = (MemberDescriptorType, GetSetDescriptorType)
+_REWRITABLE = (functools.cached_property, functools.partialmethod)
+_MAX_CLASSES = 10_000
+_described_of: dict[int, tuple[type, list[Any], tuple[str, ...]]] = {}  # keeps the class alive, as below
+_codes: dict[int, tuple[CodeType, bytes]] = {}  # keeps the code alive, so that no other comes to have its id
+
+
+def bytes_of(tree: Tree) -> bytes:
+    """The bytes of a tree. In version 2, they do not depend on which objects are shared or interned."""
+    try:
+        return marshal.dumps(tree, 2)
+    except ValueError:  # a name is of a type derived from `str`
+        return b""
+
+
+def function_tree(function: FunctionType, describe: Describe) -> Tree:
+    """Describe a function: where it is defined, its code, and the data in its defaults, closure and attributes."""
+    module, name, code = function.__module__, function.__qualname__, function.__code__
+    if is_foundation(module) and "<locals>" not in name:
+        return ("function", module, name)
+    held: list[tuple[str, Any]] = [
+        ("defaults", function.__defaults__),
+        ("keywords", function.__kwdefaults__),
+        ("own", vars(function)),
+    ]
+    if function.__closure__:
+        held.append(("closure", [content_of(cell) for cell in function.__closure__]))
+    if not is_users(module):
+        rows = (FIELDS, *((part, describe(value)) for part, value in held if value))
+        return ("function", module if type(module) is str else "", name, code_digest(code), rows)
+    names = function.__globals__
+    held.append(("globals", [names[each] for each in sorted(refs_of(code).globals) if each in names]))
+    # an edit that only moves it to another line counts for nothing
+    return (
+        "function",
+        name,
+        digest(canonical_code(code, Kept(locals=True)).blob),
+        (FIELDS, *((p, describe(v)) for p, v in held if v)),
+    )
+
+
+def code_digest(code: CodeType) -> bytes:
+    """The digest of what code of a package does, made once per process."""
+    known = _codes.get(id(code))
+    if known is None:
+        known = _codes[id(code)] = code, digest(bytes_of(_code_tree(code)))
+    return known[1]
+
+
+def _code_tree(code: CodeType) -> Tree:
+    return (code.co_code, code.co_names, code.co_freevars, _constant(code.co_consts))
+
+
+def _constant(value: Any) -> Tree:
+    if type(value) is CodeType:
+        return code_digest(value)
+    if type(value) is tuple:
+        return ("tuple", *map(_constant, value))
+    if type(value) is frozenset:
+        return ("frozenset", *sorted(map(bytes_of, map(_constant, value))))
+    return ("slice", repr(value)) if type(value) is slice else value
+
+
+def class_tree(cls: type, describe: Describe) -> Tree:
+    """Describe a class: where it is defined, and the data that it and its bases hold; of the user's, the code too."""
+    module, name = module_of(cls), name_of(cls)
+    if is_foundation(module):
+        return ("class", module, name)
+    held = class_dict(cls)
+    rows = (FIELDS, *((attribute, describe(held[attribute])) for attribute in _described(cls, held, module)))
+    above = [base for base in (*bases_of(cls), type(cls)) if not is_foundation(module_of(base))]
+    return ("class", "" if is_users(module) else module, name, rows, *map(describe, above))
+
+
+def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ...]:
+    """The names of a class's attributes that count, found once while it holds the same objects."""
+    known = _described_of.get(id(cls))
+    if known is None or len(known[1]) != len(held) or not all(map(operator.is_, known[1], held.values())):
+        is_whole = is_users(module) or "<locals>" in name_of(cls)  # no name leads to its methods
+        code, top, inner = _CODE if is_whole else (), module.partition(".")[0], f"{name_of(cls)}."
+        names = sorted(
+            name
+            for name, value in held.items()
+            if type(value) in code
+            or is_class_data(name, value)
+            or _is_put_there(value, top)
+            or (issubclass(type(value), type) and name_of(value).startswith(inner))
+        )
+        if len(_described_of) >= _MAX_CLASSES:
+            _described_of.clear()
+        known = _described_of[id(cls)] = cls, list(held.values()), tuple(names)
+    return known[2]
+
+
+def is_class_data(name: str, value: Any) -> bool:
+    """Whether an attribute of a class is data, and not code or the interpreter's own."""
+    kind = type(value)
+    if kind in _CODE or kind in _MEMBERS or name.startswith("__") or name == "_abc_impl":
+        return False
+    return is_data(value) and not is_computed(value)
+
+
+def _is_put_there(value: Any, top: str) -> bool:
+    """Whether code that a class of a package holds is of another one or of the user's, or may come to be."""
+    if type(value) is FunctionType:
+        return str(value.__module__).partition(".")[0] != top
+    return type(value) in _REWRITABLE or any(_is_put_there(function, top) for function in functions_in(value))
+
+
+def is_data(value: Any) -> bool:
+    """Whether a value is neither code nor a class nor a module."""
+    return value is not MISSING and not issubclass(type(value), (*_CODE, type, ModuleType))

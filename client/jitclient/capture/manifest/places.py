@@ -1,0 +1,219 @@
+"""Where data lies: names such as "module:path.of.attributes", followed without running any code of a package."""
+
+import contextlib
+import functools
+import gc
+import importlib
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+from jitclient.capture.codec.plain import is_plain
+from jitclient.capture.user_code.installed import OURS, is_user_module, package_of
+
+ABSENT: Any = object()
+"""Stands for the value of a name that leads nowhere."""
+
+FOUNDATIONS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum"})
+"""Packages whose settings are part of the context. Of their modules, only plain constants are looked at."""
+
+_NEEDED_BY_US = frozenset({"click", "cloudpickle", "flatbuffers", "msgspec", "platformdirs", "rich", "rpyc", "tblib"})
+
+CACHE = "__cache__"
+"""The last part of a name: what the cache of a function holds."""
+
+MODULES = "__modules__"
+"""The last part of a name: which modules the globals of a module are."""
+
+COUNTED = "~"
+"""Begins the end of a name, which says where in its value are counters and caches, which a trace changes."""
+
+IMPORTED = "+"
+"""Begins a name whose module the trace has imported, as it would in each process."""
+
+_OF_C = (GetSetDescriptorType, MemberDescriptorType)
+_BOUND = (FunctionType, staticmethod, classmethod)
+_CLASS_DICT = type.__dict__["__dict__"]
+_MODULE_DICT: Any = vars(ModuleType)["__dict__"]
+_CLASS_BASES = type.__dict__["__bases__"]
+_CLASS_MRO = type.__dict__["__mro__"]
+_CLASS_MODULE = type.__dict__["__module__"]
+_CLASS_NAME = type.__dict__["__qualname__"]
+
+
+@functools.cache
+def is_package(module: object) -> bool:
+    """Whether a module belongs to an installed package whose state no capture and no context holds."""
+    if not isinstance(module, str):
+        return False
+    top = module.partition(".")[0]
+    if top in _NEEDED_BY_US or top in OURS or is_foundation(top):
+        return False
+    return package_of(top) is not None and not is_user_module(module)  # a namespace may have modules of both kinds
+
+
+@functools.cache
+def is_foundation(module: object) -> bool:
+    """Whether a module belongs to JAX, to what JAX stands on, or to the standard library."""
+    top = module.partition(".")[0] if isinstance(module, str) else ""
+    return top in FOUNDATIONS or top in sys.stdlib_module_names
+
+
+@functools.cache
+def is_users(module: object) -> bool:
+    """Whether a module is user code, which captures have by value."""
+    return not is_package(module) and not is_foundation(module) and is_user_module(module)
+
+
+def resolve(name: str) -> Any:
+    """Return the value that a name leads to, or ABSENT. Imports the module only if the trace did."""
+    module, parts = _parts_of(name)
+    if name.startswith(IMPORTED):
+        _import(module)
+    value: Any = sys.modules.get(module, ABSENT)
+    for part in parts:
+        computed = _COMPUTED.get(part)
+        value = computed(value) if computed is not None else attribute(value, part)
+        if value is ABSENT:
+            break
+    return value
+
+
+def plain_name(name: str) -> str:
+    """A name without what is said of its value."""
+    return name.partition(COUNTED)[0].removeprefix(IMPORTED)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _parts_of(name: str) -> tuple[str, tuple[str, ...]]:
+    module, _, path = plain_name(name).partition(":")
+    return module, tuple(path.split(".")) if path else ()
+
+
+def is_of_thread(name: str) -> bool:
+    """Whether a name leads to what each thread has for itself, and makes when it first needs it."""
+    owner, dot, _ = plain_name(name).rpartition(".")
+    return bool(dot) and ":" in owner and issubclass(type(resolve(owner)), threading.local)
+
+
+def _import(name: str) -> None:
+    if name not in sys.modules and is_package(name):
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return what a module, a class or an instance holds under a name, or ABSENT if code would have to run for it."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return _class_attribute(value, name)
+    held = fields_of(value)
+    if name in held:
+        return held[name]
+    if issubclass(kind, ModuleType):
+        return ABSENT
+    found = _class_attribute(kind, name)
+    if type(found) is MemberDescriptorType:
+        return _content_of(found, value)
+    return ABSENT if found is ABSENT or is_computed(found) else found
+
+
+def is_of_python(name: str) -> bool:
+    """Whether a name is one of those to which Python gives a meaning."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_computed(found: Any) -> bool:
+    """Whether what a class holds is only a means to compute the attribute of an instance."""
+    return type(found) not in _BOUND and _class_attribute(type(found), "__get__") is not ABSENT
+
+
+def _class_attribute(cls: type, name: str) -> Any:
+    for base in mro(cls):
+        held = class_dict(base)
+        if name in held:
+            return held[name]
+    return ABSENT
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    """The bases of a class, itself first, whatever its metaclass says."""
+    found: tuple[type, ...] = _CLASS_MRO.__get__(cls)
+    return found
+
+
+def bases_of(cls: type) -> tuple[type, ...]:
+    """The classes that a class is directly derived from."""
+    found: tuple[type, ...] = _CLASS_BASES.__get__(cls)
+    return found
+
+
+def class_dict(cls: type) -> Mapping[str, Any]:
+    """The attributes of a class itself, whatever its metaclass says."""
+    found: Mapping[str, Any] = _CLASS_DICT.__get__(cls)
+    return found
+
+
+def module_of(cls: type) -> str:
+    """The module that a class says it is defined in."""
+    found = _CLASS_MODULE.__get__(cls)
+    return found if type(found) is str else ""
+
+
+def name_of(cls: type) -> str:
+    """The qualified name of a class, whatever its metaclass says."""
+    found: str = _CLASS_NAME.__get__(cls)
+    return found
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The attributes that an instance holds in its dictionary."""
+    held: Any
+    if type(value) is ModuleType:
+        held = _MODULE_DICT.__get__(value)
+    elif issubclass(type(value), threading.local):
+        held = threading.local.__getattribute__(value, "__dict__")
+    else:
+        descriptor = _class_attribute(type(value), "__dict__")
+        held = descriptor.__get__(value) if type(descriptor) in _OF_C else None
+    return held if type(held) is dict else {}
+
+
+def slots_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes that an instance holds in slots."""
+    for base in mro(type(value)):
+        for name, descriptor in class_dict(base).items():
+            if type(descriptor) is MemberDescriptorType:
+                content = _content_of(descriptor, value)
+                if content is not ABSENT:
+                    yield name, content
+
+
+def _content_of(slot: MemberDescriptorType, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return ABSENT
+
+
+def _cache_of(function: Any) -> Any:
+    """Return what the cache of a function holds, as far as it is plain; of a jitted one, whether it holds anything."""
+    if type(function) is functools._lru_cache_wrapper:
+        held = gc.get_referents(function)
+        results = [value for each in held if type(each) is dict for value in each.values()]
+        return frozenset((type(each).__name__, each) for each in [*held, *results] if is_plain(each))
+    size = getattr(function, "_cache_size", None) if is_foundation(module_of(type(function))) else None
+    return ABSENT if size is None else size() > 0
+
+
+def _modules_of(module: Any) -> Any:
+    """Return the modules that the globals of a module are. Its submodules are there once anybody imports them."""
+    held = fields_of(module)
+    modules = {name: value for name, value in list(held.items()) if type(value) is ModuleType}
+    names = {name: fields_of(value).get("__name__") for name, value in modules.items()}
+    return frozenset(row for row in names.items() if row[1] != f"{held.get('__name__')}.{row[0]}")
+
+
+_COMPUTED = {CACHE: _cache_of, MODULES: _modules_of}

@@ -1,0 +1,272 @@
+"""The names of data that code reads: of an installed package's own modules, and of those that user code refers to."""
+
+import builtins
+import functools
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from jitclient.capture.ambient.inputs import ambient_name
+from jitclient.capture.ambient.known_inputs import MARKS, OF_NO_CONSEQUENCE
+from jitclient.capture.codec.plain import is_plain
+from jitclient.capture.manifest.definitions import is_class_data, is_data
+from jitclient.capture.manifest.places import (
+    ABSENT,
+    CACHE,
+    MODULES,
+    attribute,
+    fields_of,
+    is_foundation,
+    is_of_python,
+    is_package,
+    is_users,
+    module_of,
+    mro,
+    name_of,
+    resolve,
+)
+from jitclient.capture.user_code.bytecode import Chain, nested, own_refs_of, refs_of
+from jitclient.capture.user_code.names import constant_home
+
+Names = dict[str, Any]
+"""The globals of a module."""
+
+_NAMESPACE_READERS = frozenset({"getattr", "hasattr", "vars", "globals", "locals", "eval", "exec", "dir", "__dict__"})
+_MODULE_READERS = frozenset({"__import__", "import_module", "modules", "resolve_name"})
+_KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "custom_vjp"})
+"""Types of functions whose code JAX or Python need not run again."""
+
+_MAX_SUBCLASSES = 200
+
+
+def counts(code: CodeType, names: Names) -> bool:
+    """Whether code may read the state of packages for a trace: a package's code, and user code, but not imports."""
+    module = names.get("__name__")
+    return _is_observed(module) and code.co_name != "<module>" if isinstance(module, str) else False
+
+
+@functools.cache
+def _is_observed(module: str) -> bool:
+    is_finder = any(type(finder).__module__ == module for finder in sys.meta_path)
+    return not is_finder and not is_foundation(module) and (is_package(module) or is_users(module))
+
+
+def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset()) -> set[str]:
+    """The names of what `code`, which runs with these globals, reads of installed packages.
+
+    `within` has the ids of the functions with kept traces that it is below.
+    """
+    found: set[str] = set()
+    for name, chains in refs_of(code).globals.items():
+        for chain in chains:
+            place, value = _end_of(names, name, chain)
+            if place:
+                found.add(place)
+                found |= _names_below(place, value, within)
+    found |= _names_of_modules(code, names)
+    if is_package(names.get("__name__")):
+        found |= _names_of_definition(code, names)
+    return found
+
+
+def ambient_of(code: CodeType, names: Names) -> str:
+    """The name of an input from outside of the interpreter that `code` refers to, or ""."""
+    if names.get("__name__") in MARKS:
+        return ""
+    for name, chains in own_refs_of(code).globals.items():
+        for chain in chains:
+            value = names.get(name, vars(builtins).get(name, ABSENT))
+            for part in (*chain, None):
+                is_known = value is not ABSENT and is_foundation(module_of(type(value)))  # runs no code of a package
+                found = ambient_name(value) if is_known else None
+                if found is not None and found not in OF_NO_CONSEQUENCE:
+                    return found
+                value = ABSENT if value is ABSENT or part is None else attribute(value, part)
+    return ""
+
+
+def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
+    """Follow attributes to data of a package: its name, or "" where it is none, and the value."""
+    value = names.get(name, ABSENT)
+    place = _place_of_global(names, name, value)
+    for part, after in zip(chain, (*chain[1:], ""), strict=False):
+        below = attribute(value, part)
+        is_module = issubclass(type(value), ModuleType)
+        if below is ABSENT and place and issubclass(type(value), threading.local):
+            return f"{place}.{part}", below  # each thread makes it when it first needs it
+        has_data = type(below) is FunctionType and after in fields_of(below)
+        if below is ABSENT or not (is_module or (place and (has_data or is_data(below)))):
+            break
+        place = f"{_name(value)}:{part}" if is_module and _is_installed(value) else place and f"{place}.{part}"
+        value = below
+    if issubclass(type(value), ModuleType) or is_of_python(place.rpartition(".")[2].rpartition(":")[2]):
+        return "", value
+    return ("" if _is_code_of_foundation(place, value) else place), value
+
+
+def _place_of_global(names: Names, name: str, value: Any) -> str:
+    """The name of what a global holds, if that lies in a package."""
+    module = names.get("__name__")
+    if value is ABSENT:
+        return ""
+    if is_package(module):
+        return f"{module}:{name}"
+    return _home_of(value)  # user code holds a package's objects, which its capture has by name
+
+
+def _home_of(value: Any) -> str:
+    kind = type(value)
+    if is_plain(value):
+        return ""
+    if kind is FunctionType:
+        place = f"{value.__module__}:{value.__qualname__}"
+    elif issubclass(kind, type):
+        place = f"{module_of(value)}:{name_of(value)}"
+    else:
+        place = ":".join(constant_home(value) or ()) if is_package(module_of(kind)) else ""
+    return place if is_package(place.partition(":")[0]) and resolve(place) is value else ""
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Whether names can begin with a module: one that a package of the user's or a script made cannot be imported."""
+    name = fields_of(module).get("__name__")
+    return sys.modules.get(name) is module and (is_package(name) or is_foundation(name))  # type: ignore[arg-type]
+
+
+def _is_code_of_foundation(place: str, value: Any) -> bool:
+    return is_foundation(place.partition(":")[0]) and not is_plain(value)
+
+
+def _names_below(place: str, value: Any, within: frozenset[int]) -> set[str]:
+    """What is read below a function whose trace or results may be kept, and its cache if that is any state."""
+    if type(value).__name__ not in _KEPT_TRACES or id(value) in within:
+        return set()
+    found: set[str] = set()
+    for function in functions_below(value):
+        found |= names_read(function.__code__, function.__globals__, within | {id(value)})
+    if any(is_data(resolve(name)) for name in found):
+        found.add(f"{place}.{CACHE}")
+    return found
+
+
+def functions_below(value: Any) -> list[FunctionType]:
+    """The functions of packages that a function wraps, and those that these name."""
+    found: dict[int, FunctionType] = {}
+    todo = [value]
+    while todo:
+        function = todo.pop()
+        todo += [inner for name in ("__wrapped__", "fun") if (inner := _wrapped(function, name)) is not ABSENT]
+        if type(function) is FunctionType and id(function) not in found and is_package(function.__module__):
+            found[id(function)] = function
+            names = function.__globals__
+            todo += [names[name] for name in refs_of(function.__code__).globals if name in names]
+    return list(found.values())
+
+
+def _wrapped(function: Any, name: str) -> Any:
+    if type(function).__name__ == "PjitFunction":  # made in C, it has no dictionary to look into
+        return getattr(function, name, ABSENT)
+    return ABSENT if issubclass(type(function), (type, ModuleType)) else fields_of(function).get(name, ABSENT)
+
+
+def _names_of_modules(code: CodeType, names: Names) -> set[str]:
+    """What code may read of modules that it names as a whole, and of its own if it looks into its namespace."""
+    refs = refs_of(code)
+    by_computed_name = not _NAMESPACE_READERS.isdisjoint(refs.words)
+    escaping = [names.get(name) for name, chains in refs.globals.items() if () in chains]
+    whole = [each for each in escaping if issubclass(type(each), ModuleType)]
+    imported = list(_modules_imported(code, names))
+    if by_computed_name:
+        whole += imported
+    if refs.dynamic or "globals" in refs.words:
+        whole.append(sys.modules.get(names.get("__name__", "")))
+    found = {f"{_name(each)}:{name}" for each in whole for name, value in _data_of(each)}
+    return found | {
+        f"{_name(each)}:{name}"
+        for each in _with_submodules(imported, refs.words)
+        for name in refs.words & fields_of(each).keys()
+        if not is_of_python(name) and not issubclass(type(fields_of(each)[name]), ModuleType)
+    }
+
+
+def _with_submodules(modules: list[ModuleType], words: set[str]) -> list[ModuleType]:
+    """Modules of packages, and those that these hold under one of the words."""
+    found = {id(each): each for each in modules}
+    todo = list(modules)
+    while todo:
+        held = fields_of(todo.pop())
+        below = [held[word] for word in words & held.keys() if issubclass(type(held[word]), ModuleType)]
+        new = [each for each in below if id(each) not in found and is_package(fields_of(each).get("__name__"))]
+        found.update((id(each), each) for each in new)
+        todo += new
+    return list(found.values())
+
+
+def _name(module: Any) -> str:
+    name: str = fields_of(module)["__name__"]
+    return name
+
+
+def _data_of(module: Any) -> list[tuple[str, Any]]:
+    held = fields_of(module) if module is not None else {}
+    if not is_package(held.get("__name__")):
+        return []
+    return [(name, value) for name, value in list(held.items()) if not is_of_python(name) and is_data(value)]
+
+
+def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
+    """The modules of packages that code imports in its body, or looks up by a constant, if they are loaded."""
+    if not _MODULE_READERS.isdisjoint(refs_of(code).words):
+        consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
+        own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
+        told = {const.partition(":")[0] for const in consts} | own
+        yield from (sys.modules[name] for name in sorted(told) if name in sys.modules and is_package(name))
+    for name, level, wanted in refs_of(code).imports:
+        full = f"{'.' * level}{name}"
+        try:
+            full = importlib.util.resolve_name(full, names.get("__package__")) if level else name
+        except ImportError:
+            continue
+        parts = full.split(".")
+        above = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+        for each in (*above, *(f"{full}.{part}" for part in wanted)):
+            module = sys.modules.get(each)
+            if isinstance(module, ModuleType) and is_package(each):
+                yield module
+
+
+def _names_of_definition(code: CodeType, names: Names) -> set[str]:
+    """The function or method that code is the body of, and the data of its class that it reads by `self`."""
+    module, path = names["__name__"], code.co_qualname
+    found = {f"{module}:{MODULES}"}
+    if "<" in path:
+        return found
+    found.add(f"{module}:{path}")
+    owner = resolve(f"{module}:{path.rpartition('.')[0]}") if "." in path else ABSENT
+    if issubclass(type(owner), type):
+        users = {base for cls in _users_subclasses(owner) for base in mro(cls) if is_package(module_of(base))}
+        found |= {place for cls in {owner, *users} for place in _attributes_of(cls, refs_of(code).words)}
+    return found
+
+
+def _users_subclasses(cls: type) -> list[type]:
+    """The user's classes below a package's: their other bases may define what its methods read."""
+    found: list[type] = []
+    todo = [cls]
+    while todo and len(found) < _MAX_SUBCLASSES:
+        below: list[type] = type.__subclasses__(todo.pop())
+        todo += below
+        found += [each for each in below if is_users(module_of(each))]
+    return found
+
+
+def _attributes_of(cls: type, words: set[str]) -> Iterator[str]:
+    """The names of the data and methods that a class has, itself or from its bases, among these words."""
+    if "<" not in name_of(cls):
+        for word in words:
+            value = attribute(cls, word)
+            if type(value) is FunctionType or (value is not ABSENT and is_class_data(word, value)):
+                yield f"{module_of(cls)}:{name_of(cls)}.{word}"

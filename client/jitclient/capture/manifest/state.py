@@ -1,0 +1,61 @@
+"""The state of packages in this process, as digests that are the same in every process of the same state."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitclient.capture.manifest.changes import places_in, without
+from jitclient.capture.manifest.definitions import Tree
+from jitclient.capture.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, plain_name, resolve
+from jitclient.capture.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
+from jitclient.core.digests import digest
+
+
+def state_of(names: Iterable[str]) -> tuple[bytes, ...]:
+    """Return the digest of the data under each name."""
+    memo: Memo = {}
+    trees: dict[int, tuple[Any, Tree]] = {}  # many modules hold the same object
+    return tuple(_digest_at(name, trees, memo) for name in names)
+
+
+def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> bytes:
+    try:
+        value = resolve(name)
+        if value is ABSENT:
+            return ABSENT_DIGEST
+        if id(value) not in trees:
+            trees[id(value)] = value, tree_of(value, memo)
+        return digest_under(name, trees[id(value)][1])
+    except Exception:
+        return OPAQUE
+
+
+def digest_under(name: str, tree: Tree) -> bytes:
+    """Return the digest of a tree under a name."""
+    _, is_counted, changing = name.partition(COUNTED)
+    if is_counted:
+        tree = without(tree, places_in(changing))
+    if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):  # empty: a thread that needs it would make it
+        return ABSENT_DIGEST
+    return digest_of_tree(tree)
+
+
+def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
+    """Return one digest of names and the digests of their data."""
+    return digest(b"".join(f"{name}={value.hex()};".encode() for name, value in zip(names, state, strict=True)))
+
+
+def is_exact(name: str, *digests: bytes) -> bool:
+    """Whether digests under a name describe all of its data: no cache, no counter, nothing that is opaque."""
+    return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests
+
+
+def packages_of(names: Iterable[str]) -> set[str]:
+    """Return the packages in which names begin."""
+    return {plain_name(name).partition(":")[0].partition(".")[0] for name in names}
+
+
+def has(names: Iterable[str], module: str, path: str) -> bool:
+    """Whether what a module holds under a path of attributes is under one of the names, or within what is."""
+    parts = path.split(".")
+    above = {f"{module}:{'.'.join(parts[:end])}" for end in range(1, len(parts) + 1)}
+    return any(plain_name(name) in above for name in names)

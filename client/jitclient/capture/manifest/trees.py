@@ -1,0 +1,392 @@
+"""Values as plain tuples, walked by their contents: the codec writes what packages hold by name.
+
+No code of the user's or of a package runs for it. What cannot be described is a leaf of the kind "opaque".
+"""
+
+import array
+import collections
+import contextvars
+import enum
+import functools
+import gc
+import itertools
+import random
+import re
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.capture.codec.plain import ATOMS, is_plain
+from jitclient.capture.codec.tracers import is_tracer
+from jitclient.capture.manifest.definitions import FIELDS, Describe, Tree, bytes_of, class_tree, function_tree
+from jitclient.capture.manifest.places import (
+    FOUNDATIONS,
+    attribute,
+    fields_of,
+    is_foundation,
+    is_of_python,
+    is_package,
+    module_of,
+    mro,
+    name_of,
+    slots_of,
+)
+from jitclient.capture.user_code.installed import OURS
+from jitclient.capture.user_code.names import MISSING
+from jitclient.core.digests import digest
+
+OPAQUE, ABSENT_DIGEST = b"opaque", b"absent"
+"""The digests of what cannot be described, and of what a name does not lead to."""
+
+ADVANCING = "advancing"
+"""The kind of what gives another value each time: generators of random numbers, iterators."""
+
+TOO_LARGE = ("opaque", "too large")
+"""Describes a value with too many parts to be walked at each look-up."""
+
+_MAX_PARTS = 20_000
+_MAX_WEAK = 20
+_MAX_DEPTH = 60
+_MIN_ID = 1 << 24
+
+_HANDLES = frozenset(
+    {
+        *("_ctypes", "_io", "_thread", "abc", "asyncio", "concurrent", "ctypes", "importlib", "inspect", "io"),
+        *("logging", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "tempfile", "threading"),
+        *("typing", "unittest", "warnings"),
+    }
+)
+"""Modules whose objects are handles, or hold what other imports made."""
+
+_VALUES = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
+"""Modules whose objects are values that their `repr` tells in full."""
+
+_TIMES = itertools.count()
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType)
+_ANONYMOUS = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType)
+"""Types of which two objects are as good as one."""
+
+
+class TooLargeError(Exception):
+    """A value has too many parts."""
+
+
+def digest_of_tree(tree: Tree) -> bytes:
+    """The digest of a value that was described, or OPAQUE."""
+    if type(tree) is tuple and tree[0] == "opaque":
+        return OPAQUE
+    data = bytes_of(tree)
+    return digest(data) if data else OPAQUE
+
+
+def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None) -> Tree:
+    """Describe a value. While nothing changes, `memo` keeps functions and classes that several values refer to.
+
+    With `first`, containers and objects are described as they were when one of these calls first met them.
+    """
+    try:
+        return _Walk({} if memo is None else memo, first).tree(value)
+    except TooLargeError:
+        return TOO_LARGE
+    except Exception as error:
+        return ("opaque", type(error).__name__)
+
+
+Memo = dict[int, tuple[Any, Tree, int]]
+"""By id: an object, kept alive; its description; the number of parts that this has."""
+
+First = dict[int, tuple[Any, Any]]
+"""By id: a container or an object, kept alive; a copy of what it held at first."""
+
+
+class _Walk:
+    """The description of one value. An object that comes again is a number there, as is a definition with objects."""
+
+    def __init__(self, memo: Memo, first: First | None, weak: frozenset[int] = frozenset()) -> None:
+        self._memo = memo
+        self._first = first
+        self._weak_around = weak  # the ids of weak containers around
+        self._numbers: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._n_references = 0  # to objects with a number, and to definitions that are not complete
+        self._n_parts = 0
+        self._kept: list[Any] = []  # so that no other object comes to have its id
+        self._depth = 0
+        self._modules: dict[int, str] | None = None  # by id
+
+    def tree(self, value: Any) -> Tree:
+        kind = type(value)
+        if kind in ATOMS or kind is complex:
+            return value
+        self._n_parts += 1
+        if self._n_parts > _MAX_PARTS or self._depth > _MAX_DEPTH:
+            raise TooLargeError
+        self._depth += 1
+        try:
+            if kind is types.FunctionType or issubclass(kind, type):
+                return self._definition(value, function_tree if kind is types.FunctionType else class_tree)
+            if kind not in _ANONYMOUS:
+                self._n_references += 1
+                if id(value) in self._numbers:
+                    return ("again", self._numbers[id(value)])
+                self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+            return self._node(value, kind)
+        finally:
+            self._depth -= 1
+
+    def _definition(self, value: Any, describe: Callable[[Any, Describe], Tree]) -> Tree:
+        """Describe a function or a class; the memo has those that refer to nothing with a number."""
+        known = self._memo.get(id(value))
+        if known is not None:
+            self._n_parts += known[2]
+            return known[1]
+        if id(value) in self._open or id(value) in self._numbers:
+            self._n_references += 1
+            return ("again", self._numbers.get(id(value)))
+        n_references, n_parts = self._n_references, self._n_parts
+        self._open.add(id(value))
+        tree = describe(value, self.tree)
+        self._open.remove(id(value))
+        if self._n_references == n_references:
+            self._memo[id(value)] = value, tree, self._n_parts - n_parts
+        else:
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+        return tree
+
+    def _node(self, value: Any, kind: type) -> Tree:
+        describe = _BY_TYPE.get(kind)
+        if describe is not None:
+            return describe(self, value)
+        if value is MISSING or is_tracer(value):
+            return ("opaque", "value of a trace")
+        for base, describe in _BY_BASE:
+            if issubclass(kind, base):
+                return describe(self, value)
+        if any("__next__" in vars(base) for base in mro(kind)) and is_foundation(module_of(kind)):
+            return self._iterator(value)
+        top = module_of(kind).partition(".")[0]
+        if module_of(kind) == "flax.ids":  # numbers of a counter, of use only to tell objects apart
+            return ("fresh", name_of(kind))
+        if top in OURS:  # what a jitted function knows of its programs is no state of anything
+            return self._wrapper(value)
+        if top in FOUNDATIONS:
+            return self._of_foundation(value)
+        if top in _HANDLES:
+            return ("opaque", name_of(kind))
+        return ("value", repr(value)) if top in _VALUES else self._object(value)
+
+    def _held(self, value: Any, copy: Callable[[Any], Any]) -> Any:
+        """Return a copy of what a container holds, or held at first."""
+        if self._first is None:
+            return copy(value)
+        if id(value) not in self._first:
+            self._first[id(value)] = value, copy(value)
+        return self._first[id(value)][1]
+
+    def _all(self, *values: Any) -> tuple[Tree, ...]:
+        return tuple(map(self.tree, values))
+
+    def _dict(self, value: Any) -> Tree:
+        return ("dict", *((self._key(key), self.tree(held)) for key, held in self._held(value, _items)))
+
+    def _key(self, key: Any) -> Tree:
+        """Describe a key of a dictionary. The id of a module, which differs in each process, stands for the module."""
+        if type(key) is not int or key < _MIN_ID:
+            return self.tree(key)
+        if self._modules is None:
+            self._modules = {id(module): name for name, module in sys.modules.copy().items()}
+        return ("id of", self._modules[key]) if key in self._modules else key
+
+    def _list(self, value: Any) -> Tree:
+        return ("list", *map(self.tree, self._held(value, list)))
+
+    def _tuple(self, value: Any) -> Tree:
+        return ("tuple", *map(self.tree, value))
+
+    def _set(self, value: Any) -> Tree:
+        return ("set", *sorted(bytes_of(self.tree(each)) for each in self._held(value, list)))
+
+    def _weak(self, value: Any) -> Tree:
+        rows = self._held(value, _weak_rows)
+        if len(rows) > _MAX_WEAK:
+            return ("weak", "many")
+        if id(value) in self._weak_around:
+            return ("again", None)
+        # Most are caches. What is in one that grows must not be missing where it was described before.
+        around = self._weak_around | {id(value)}
+        return (
+            "weak",
+            *sorted(bytes_of(tuple(map(_Walk(self._memo, self._first, around).tree, row))) for row in list(rows)),
+        )
+
+    def _reference(self, value: Any) -> Tree:
+        return ("reference", self.tree(value()))
+
+    def _module(self, value: Any) -> Tree:
+        """Describe a module that an object holds, whose code may read its constants by that."""
+        held = fields_of(value)
+        name = held.get("__name__")
+        rows = self._held(value, _plain_items) if is_package(name) else []
+        return ("module", name if type(name) is str else "", (FIELDS, *rows))
+
+    def _method(self, value: Any) -> Tree:
+        return ("method", self.tree(value.__func__), self.tree(value.__self__))
+
+    def _builtin(self, value: Any) -> Tree:
+        owner = value.__self__
+        return ("builtin", value.__name__, self.tree(owner))
+
+    def _wrapper(self, value: Any) -> Tree:
+        return ("wrapper", self.tree(attribute(value, "__wrapped__")))
+
+    def _bound(self, value: Any) -> Tree:
+        return ("bound", self.tree(value.__func__))
+
+    def _property(self, value: Any) -> Tree:
+        return ("property", *self._all(value.fget, value.fset, value.fdel))
+
+    def _partial(self, value: Any) -> Tree:
+        return ("partial", *self._all(value.func, value.args, value.keywords, fields_of(value)))
+
+    def _context_var(self, value: Any) -> Tree:
+        return ("variable", value.name, self.tree(value.get(None)))
+
+    def _pattern(self, value: Any) -> Tree:
+        return ("pattern", self.tree(value.pattern), value.flags)
+
+    def _buffer(self, value: Any) -> Tree:
+        view = memoryview(value)
+        return ("buffer", name_of(type(value)), view.format, str(view.shape), digest(view.tobytes()))
+
+    def _slice(self, value: Any) -> Tree:
+        return ("slice", *self._all(value.start, value.stop, value.step))
+
+    def _enum(self, value: Any) -> Tree:
+        return ("enum", module_of(type(value)), name_of(type(value)), self.tree(fields_of(value).get("_name_")))
+
+    def _random(self, value: Any) -> Tree:
+        return (ADVANCING, "Random", digest(bytes_of(value.getstate())))
+
+    def _generator(self, value: Any) -> Tree:
+        frame = value.gi_frame
+        if frame is None:
+            return (ADVANCING, value.__qualname__)
+        return (ADVANCING, value.__qualname__, frame.f_lasti, self.tree(dict(frame.f_locals)))
+
+    def _iterator(self, value: Any) -> Tree:
+        if type(value) is itertools.cycle:  # does not show where it stands
+            return (ADVANCING, "cycle", next(_TIMES))
+        hint = getattr(value, "__length_hint__", None)
+        text = repr(value) if type(value) is itertools.count else ""
+        return (ADVANCING, name_of(type(value)), text, hint and hint(), *self._all(*gc.get_referents(value)))
+
+    def _of_foundation(self, value: Any) -> Tree:
+        kind = type(value)
+        if name_of(kind) in ("Generator", "RandomState") and module_of(kind).startswith("numpy.random"):
+            bits = value.bit_generator if name_of(kind) == "Generator" else value._bit_generator
+            return (ADVANCING, name_of(kind), self.tree(bits.state))
+        if name_of(kind) == "ndarray" or hasattr(value, "dtype"):
+            return self._array(value)
+        if name_of(kind).endswith("DType"):
+            return ("dtype", str(value))
+        names = [self.tree(getattr(value, name, None)) for name in ("__module__", "__qualname__", "__name__")]
+        rows = [
+            (name, self.tree(held))
+            for name, held in sorted(fields_of(value).items())
+            if is_plain(held) or type(held) is types.FunctionType
+        ]
+        wrapped = getattr(value, "__wrapped__", None)
+        return ("named", module_of(kind), name_of(kind), *names, (FIELDS, *rows), self.tree(wrapped))
+
+    def _array(self, value: Any) -> Tree:
+        import numpy as np
+
+        base = fields_of(value).get("_base_array")
+        if base is not None:  # keys of jax.random
+            return ("keys", str(value.dtype), self._array(base))
+        held = value if type(value) is np.ndarray else np.asarray(value)
+        if held.dtype.hasobject:
+            return ("objects", str(held.shape), *self._all(*held.ravel().tolist()))
+        own = self.tree(fields_of(value)) if type(value) is not np.ndarray and isinstance(value, np.ndarray) else None
+        return ("array", name_of(type(value)), str(held.dtype), str(held.shape), digest(held.tobytes()), own)
+
+    def _object(self, value: Any) -> Tree:
+        kind = type(value)
+        fields = self._held(value, lambda value: sorted(fields_of(value).items()))
+        rows = [(name, self.tree(held)) for name, held in fields]
+        rows += [(name, self.tree(held)) for name, held in slots_of(value)]
+        return ("object", self.tree(kind), self._contents(value, kind), (FIELDS, *rows))
+
+    def _contents(self, value: Any, kind: type) -> Tree:
+        """Describe what an instance holds because its class is derived from a builtin one."""
+        for base, copy in _COPIES:
+            if issubclass(kind, base):
+                return self.tree(copy(value))
+        return None if fields_of(value) or not issubclass(kind, BaseException) else ("opaque", name_of(kind))
+
+
+def _plain_items(module: Any) -> list[tuple[str, Any]]:
+    items = list(fields_of(module).items())
+    return sorted((name, held) for name, held in items if type(held) in ATOMS and not is_of_python(name))
+
+
+def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
+    held = fields_of(value).get("data", ())
+    return list(held.items()) if type(held) is dict else [(each, None) for each in list(held)]
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items())
+
+
+_Describe = Callable[[_Walk, Any], Tree]
+
+_BY_TYPE: dict[type, _Describe] = {
+    **dict.fromkeys((dict, types.MappingProxyType), _Walk._dict),
+    **dict.fromkeys((list, collections.deque), _Walk._list),
+    **dict.fromkeys((set, frozenset), _Walk._set),
+    **dict.fromkeys(_BUILTIN, _Walk._builtin),
+    **dict.fromkeys((staticmethod, classmethod), _Walk._bound),
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), _Walk._reference),
+    **dict.fromkeys(_WEAK, _Walk._weak),
+    **dict.fromkeys((array.array, bytearray, memoryview), _Walk._buffer),
+    tuple: _Walk._tuple,
+    range: lambda walk, value: ("range", value.start, value.stop, value.step),
+    slice: _Walk._slice,
+    type(...): lambda walk, value: ("constant", "..."),
+    type(NotImplemented): lambda walk, value: ("constant", "NotImplemented"),
+    types.MethodType: _Walk._method,
+    types.GenericAlias: lambda walk, value: ("alias", walk.tree(value.__origin__), walk.tree(value.__args__)),
+    types.GeneratorType: _Walk._generator,
+    property: _Walk._property,
+    functools._lru_cache_wrapper: _Walk._wrapper,
+    functools.partial: _Walk._partial,
+    contextvars.ContextVar: _Walk._context_var,
+    re.Pattern: _Walk._pattern,
+    random.Random: _Walk._random,
+}
+
+_BY_BASE: tuple[tuple[type, _Describe], ...] = (
+    (types.ModuleType, _Walk._module),
+    (enum.Enum, _Walk._enum),
+)
+
+_COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (collections.OrderedDict, lambda value: dict(collections.OrderedDict.items(value))),
+    (dict, lambda value: dict(dict.items(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+    (set, lambda value: set(set.__iter__(value))),
+    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
+    (collections.deque, lambda value: list(collections.deque.__iter__(value))),
+    (str, str.__str__),
+    (int, int.__index__),
+    (float, float.__float__),
+    (bytes, lambda value: bytes.__getitem__(value, slice(None))),
+)
+"""How to get at the contents of a builtin type, whatever a class derived from it says."""

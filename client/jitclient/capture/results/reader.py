@@ -1,0 +1,83 @@
+"""The client's half: what a daemon's bytes say is made, step by step, and nothing else happens.
+
+The bytes are read as data, which calls nothing. Whatever is installed can be named as a value; only the functions of
+`making` are ever called, and what they complete is only what these bytes made.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.capture.codec import values
+from jitclient.capture.codec.plain import Reduced, Reference
+from jitclient.capture.dump import Capture
+from jitclient.capture.results import making, places
+from jitclient.capture.steps.format import COMPLETES
+from jitclient.errors import CaptureError, ProtocolError
+
+
+class Remade:
+    """A capture, and what a trace of it made: both by their numbers.
+
+    CaptureError if this process cannot make it.
+    """
+
+    def __init__(self, capture: Capture, made: bytes) -> None:
+        self._capture = capture
+        self._objects: list[Any] = []
+        self._made: tuple[Any, ...] = ()
+        self._finders: dict[str, Callable[..., Any]] = {
+            **making.FINDERS,
+            "held": capture.made_at,
+            "named": self._named,
+            "place": self._place,
+        }
+        try:
+            if made:
+                steps, roots = values.read(made)
+                for step in steps:
+                    self._take(step)
+                self._made = self._value(roots)
+        except CaptureError:
+            raise
+        except Exception as error:  # these bytes may be anything
+            raise CaptureError(f"what the trace made cannot be made here: {type(error).__name__}: {error}") from error
+
+    def object_at(self, index: int) -> Any:
+        """The object with that number; IndexError if there is none."""
+        return self._made[-1 - index] if index < 0 else self._capture.object_at(index)
+
+    def _take(self, step: Reduced) -> None:
+        name, args = step.maker, step.args
+        if name.startswith(COMPLETES):
+            number, *rest = args
+            if type(number) is not int or number < 0:
+                raise ProtocolError("a daemon's bytes complete what they did not make")
+            making.COMPLETERS[name.removeprefix(COMPLETES)](self._objects[number], *map(self._value, rest))
+            return
+        if name == "function" and not all(map(_is_cell, args[2])):
+            raise ProtocolError("a daemon's bytes make a function of cells that are another's")
+        self._objects.append(making.MAKERS[name](*map(self._value, args)))
+
+    def _value(self, data: values.Data) -> Any:
+        kind = type(data)
+        if kind is Reference:
+            return self._objects[data]
+        if kind is tuple:
+            return tuple([self._value(part) for part in data])
+        if kind is Reduced:
+            return self._finders[data.maker](*map(self._value, data.args))
+        if kind in values.AS_THEY_ARE:
+            return data
+        raise ProtocolError(f"no value is written so: {data!r:.80}")
+
+    def _named(self, module: str, name: str) -> Any:
+        return values.resolve(module, name)
+
+    def _place(self, module: str | None, owner: int, part: int, qualname: str) -> places.Placed:
+        if module is not None:
+            return places.code_at(module, part, qualname)
+        return places.Placed(*self._capture.code_at(owner, part))
+
+
+def _is_cell(data: values.Data) -> bool:
+    return type(data) is Reference or (type(data) is Reduced and data.maker == "held")

@@ -1,0 +1,127 @@
+"""What the body of a class defined, told apart from what Python and decorators added."""
+
+import abc
+import dataclasses
+import enum
+import types
+from typing import Any, NamedTuple
+
+from jitclient.capture.user_code.ownership import is_user_function
+from jitclient.errors import CaptureError
+
+MADE_BY_PYTHON = frozenset(
+    {
+        "__abstractclassvars__",
+        "__abstractmethods__",
+        "__abstractvars__",
+        "__classdictcell__",
+        "__dict__",
+        "__firstlineno__",
+        "__module__",
+        "__qualname__",
+        "__slotnames__",
+        "__static_attributes__",
+        "__weakref__",
+        "_abc_impl",
+    }
+)
+_OF_PYDANTIC = ("__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__")
+"""What pydantic compiles a model into, with the addresses of classes in it. Without it, to make an instance fails."""
+
+_OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+
+
+class Body(NamedTuple):
+    """`namespace`: what the class is made from. `imposed`: what decorators made of it later.
+
+    `members`: of an enum whose own code makes its members, what it made of each.
+    """
+
+    namespace: dict[str, Any]
+    imposed: dict[str, Any]
+    members: dict[str, dict[str, Any]] | None = None
+
+
+def body_of(cls: type, keep_docs: bool) -> Body:
+    """The namespace from which a class can be made again."""
+    if issubclass(cls, enum.Enum):
+        return _enum_body(cls)
+    names = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in MADE_BY_PYTHON
+        and name not in _OF_PYDANTIC
+        and (keep_docs or name != "__doc__")
+        and not (name == "__annotations__" and not value)  # Python adds it when it is looked at
+        and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    }
+    if "__dataclass_fields__" not in names or type(cls) in (type, abc.ABCMeta):
+        return Body(names, {})
+    return _undo_dataclass(names)
+
+
+def _undo_dataclass(names: dict[str, Any]) -> Body:
+    """A metaclass may want to make the dataclass itself: give it back the fields."""
+    generated = {name for name, value in names.items() if is_generated(name, value)}
+    annotations = names.get("__annotations__", {})
+    fields: dict[str, Any] = {
+        name: field
+        for name, field in names["__dataclass_fields__"].items()
+        if name in annotations and isinstance(field, dataclasses.Field)
+    }
+    imposed = {name: names[name] for name in names if name in generated or name in fields}
+    body = {name: value for name, value in names.items() if name not in generated}
+    return Body({**body, **fields}, imposed)
+
+
+def is_generated(name: str, value: Any) -> bool:
+    """Whether `dataclasses` made an attribute of a class."""
+    code = getattr(value, "__code__", None)
+    return name in _OF_DATACLASSES or getattr(code, "co_filename", "") == "<string>"
+
+
+def _enum_body(cls: type[enum.Enum]) -> Body:
+    """An enum is made from the values of its members; what its own code made of them is restored.
+
+    That code (`__new__`, `__init__`) does not run again: it wants arguments that are not kept.
+    """
+    values = {name: member._value_ for name, member in cls.__members__.items()}
+    own = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in MADE_BY_PYTHON and name not in values and _is_own(name, value)
+    }
+    if not any(hook in vars(base) for base in cls.__mro__ for hook in _hooks_of(base)):
+        return Body({**own, **values}, {})
+    if getattr(cls, "_member_type_", object) is not object:
+        if any("__new_member__" in _hooks_of(base) for base in cls.__mro__):
+            raise CaptureError(f"{cls.__qualname__}: an enum of another type with its own __new__")
+        return Body({**own, **values}, {})
+    imposed = {name: own.pop(name) for name in _ENUM_HOOKS if name in own}
+    members = {
+        name: {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
+        for name, member in cls.__members__.items()
+        if name == member._name_
+    }
+    return Body({**own, **values}, imposed, members)
+
+
+_ENUM_HOOKS = ("__init__", "__new_member__")
+_OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
+_ENUM_NAMES = frozenset({"_generate_next_value_", "_missing_"})
+
+
+def _hooks_of(cls: type) -> list[str]:
+    return [name for name in _ENUM_HOOKS if is_user_function(_bare(vars(cls).get(name)))]
+
+
+def _is_own(name: str, value: Any) -> bool:
+    """Whether the author of an enum wrote this, and not its metaclass."""
+    if name[0] != "_" or name[-1] != "_":
+        return True
+    is_sunder = not name.startswith("__")
+    return is_user_function(_bare(value)) and (not is_sunder or name in _ENUM_NAMES)
+
+
+def _bare(value: Any) -> Any:
+    return getattr(value, "__func__", value)

@@ -1,0 +1,145 @@
+"""What code only hands over to JAX, to be called back in the client: nothing of it is part of the program.
+
+In `jax.debug.callback(note, x)`, the trace loads `note` and looks at it no further. So neither what `note` does nor
+what it reads decides the program. The same holds for a lambda in that place, and for a function that is defined and
+used in such places only.
+"""
+
+import dis
+from collections.abc import Callable
+from types import CodeType, FunctionType, ModuleType
+from typing import NamedTuple
+
+from jitclient.capture.user_code.bytecode import ATTRIBUTE_READS, GLOBAL_READS, GLOBAL_WRITES, instructions, refs_of
+
+_CALL_BACK = {
+    ("jax._src.debugging", "debug_callback"),
+    ("jax._src.callback", "io_callback"),
+    ("jax._src.callback", "pure_callback"),
+}
+_WORDS = frozenset({"callback", "io_callback", "pure_callback"})
+_NO_VALUE = frozenset({"PUSH_NULL", "NOP", "RESUME", "COPY_FREE_VARS", "MAKE_CELL"})
+_STORES = frozenset({"STORE_FAST", "STORE_DEREF"})
+_MAKES = frozenset({"MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"})
+
+
+class HandedOver(NamedTuple):
+    """Names that a function and the code nested in it use in no other way: globals, and variables of its closure."""
+
+    names: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+
+
+def handed_over(func: FunctionType) -> HandedOver:
+    """What a function only hands over."""
+    code = func.__code__
+    if _WORDS.isdisjoint(refs_of(code).words) or refs_of(code).dynamic:
+        return HandedOver()
+
+    def calls_back(chain: tuple[str, ...]) -> bool:
+        found = func.__globals__.get(chain[0])
+        for name in chain[1:]:
+            found = getattr(found, name, None) if isinstance(found, ModuleType) else None
+        return (getattr(found, "__module__", None), getattr(found, "__name__", None)) in _CALL_BACK
+
+    uses = _Uses(code, calls_back)
+    others = uses.others
+    return HandedOver(
+        frozenset(name for kind, name in uses.handed - others if kind == "global"),
+        frozenset(name for kind, name in uses.handed - others if kind == "variable" and name in code.co_freevars),
+    )
+
+
+_Name = tuple[str, str]
+"""A kind, "global" or "variable", and a name."""
+
+
+class _Uses:
+    """Which names code hands over, and which it uses in other ways."""
+
+    def __init__(self, code: CodeType, calls_back: Callable[[tuple[str, ...]], bool]) -> None:
+        self.handed: set[_Name] = set()
+        self.others: set[_Name] = set()
+        self._calls_back = calls_back
+        self._steps = [step for step in instructions(code) if step.opname not in _NO_VALUE]
+        self._made: dict[CodeType, str | None] = {}  # code of functions -> the variable that alone holds them
+        self._stored: dict[str, int] = {}
+        for at, step in enumerate(self._steps):
+            self._look(at, step)
+        inner = {made: _Uses(made, calls_back) for made in code.co_consts if isinstance(made, CodeType)}
+        self._resolve(inner, {("variable", name) for name in code.co_varnames + code.co_cellvars})
+
+    def _look(self, at: int, step: dis.Instruction) -> None:
+        name = step.opname
+        if name in GLOBAL_READS:
+            self._note(at, ("global", step.argval))
+        elif name in GLOBAL_WRITES:
+            self.others.add(("global", step.argval))
+        elif name in _STORES:
+            self._stored[step.argval] = self._stored.get(step.argval, 0) + 1
+        elif name == "LOAD_CONST" and isinstance(step.argval, CodeType):
+            self._note_function(at, step.argval)
+        elif name.startswith(("LOAD_FAST", "STORE_FAST", "LOAD_DEREF", "DELETE_", "LOAD_CLASSDEREF")):
+            names = step.argval if type(step.argval) is tuple else (step.argval,)
+            for position, variable in enumerate(names):
+                if name.startswith("LOAD") and not self._builds_closure(at):
+                    self._note(at if position == 0 else -1, ("variable", variable))
+                elif name.startswith("STORE_FAST") or name.startswith("DELETE"):
+                    self.others.add(("variable", variable))
+
+    def _note(self, at: int, name: _Name) -> None:
+        is_handed = at > 0 and self._steps[at + 1].opname not in ATTRIBUTE_READS and self._is_first_argument(at)
+        (self.handed if is_handed else self.others).add(name)
+
+    def _is_first_argument(self, at: int) -> bool:
+        """Whether what is pushed from `at` on is the first argument of a call that calls it back."""
+        chain: list[str] = []
+        before = at - 1
+        while before >= 0 and self._steps[before].opname in ATTRIBUTE_READS:
+            chain.insert(0, self._steps[before].argval)
+            before -= 1
+        if before < 0 or self._steps[before].opname not in GLOBAL_READS:
+            return False
+        return self._calls_back((self._steps[before].argval, *chain))
+
+    def _builds_closure(self, at: int) -> bool:
+        """Whether a variable is loaded for the closure of a nested function, which says itself what it does with it."""
+        while self._steps[at].opname.startswith("LOAD_FAST"):
+            at += 1
+        return self._steps[at].opname == "BUILD_TUPLE" and isinstance(self._steps[at + 1].argval, CodeType)
+
+    def _note_function(self, at: int, code: CodeType) -> None:
+        end = at + 1
+        while self._steps[end + 1].opname in _MAKES:
+            end += 1
+        depth, start = 0, end
+        while start >= 0:  # from its last step back to the first one that belongs to it
+            step = self._steps[start]
+            depth += dis.stack_effect(step.opcode, step.arg, jump=False)
+            if depth == 1:
+                break
+            start -= 1
+        after = self._steps[end + 1]
+        if self._is_first_argument(start):
+            self._made[code] = ""
+        else:
+            self._made[code] = after.argval if after.opname in _STORES else None
+
+    def _resolve(self, inner: "dict[CodeType, _Uses]", own: set[_Name]) -> None:
+        """Take over what nested code uses; of what is handed over, nothing is used here."""
+        handed = {code for code in inner if self._made.get(code) is not None}
+        while True:
+            others = self.others.union(*(uses.others for code, uses in inner.items() if code not in handed))
+            kept = {code for code in handed if self._is_only_handed(code, others)}
+            if kept == handed:
+                break
+            handed = kept
+        for code, uses in inner.items():
+            (self.handed if code in handed else self.others).update(uses.others)
+            self.handed |= uses.handed
+        self.handed -= own
+        self.others -= own
+
+    def _is_only_handed(self, code: CodeType, others: set[_Name]) -> bool:
+        variable = self._made[code]
+        return variable == "" or (self._stored.get(variable or "") == 1 and ("variable", variable) not in others)

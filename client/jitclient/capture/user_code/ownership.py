@@ -1,0 +1,103 @@
+"""Which objects are the user's own: classes and functions that must travel by value."""
+
+import functools
+import sys
+from collections.abc import Iterator
+from types import FunctionType, MethodType
+from typing import Any
+
+from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.names import home_of
+from jitclient.errors import CaptureError
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_EXTENSION_METACLASSES = ("nb_type", "pybind11_type")
+
+
+def is_made_in_c(cls: type) -> bool:
+    """Whether a class comes from an extension module, and so has no definition to capture."""
+    names = (type(cls).__name__, cls.__name__)
+    return not cls.__flags__ & _HEAP_TYPE or any(n.startswith(_EXTENSION_METACLASSES) for n in names)
+
+
+def is_user_class(cls: type) -> bool:
+    """Whether a class is captured by its definition."""
+    if is_made_in_c(cls):
+        return False
+    return is_user_module(cls.__dict__.get("__module__")) or home_of(cls) is None
+
+
+def refuse_patched(cls: type) -> None:
+    """Raise if the program put something on an installed class: the daemon's has none of it."""
+    if is_made_in_c(cls):
+        return
+    for name, value in vars(cls).items():
+        if any(map(is_of_user_module, functions_in(value))):
+            where = f"{cls.__module__}.{cls.__qualname__}.{name}"
+            raise CaptureError(f"user code was put on an installed class: {where}")
+
+
+_TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
+"""Types of functions that something was made of: they keep it where `functools.wraps` does."""
+
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("__wrapped__",),
+    MethodType: ("__func__",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.partial: ("func",),
+    functools.partialmethod: ("func",),
+    functools.cached_property: ("func",),
+    property: ("fget", "fset", "fdel"),
+}
+"""Where wrappers of functions keep them."""
+
+
+def wraps_functions(obj: Any) -> bool:
+    """Whether an object is a function, or of a type that wraps functions."""
+    kind = type(obj)
+    return kind in _WRAPPERS or kind.__name__ in _TRANSFORMED
+
+
+def functions_in(obj: Any) -> Iterator[FunctionType]:
+    """A function, or those inside what wraps functions."""
+    kind = type(obj)
+    if kind is FunctionType:
+        yield obj
+    for attribute in _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in _TRANSFORMED else ()):
+        yield from functions_in(getattr(obj, attribute, None))
+
+
+def is_user_function(obj: Any) -> bool:
+    """Whether an object is a function of the user's, also inside bound methods and partials."""
+    while not isinstance(obj, FunctionType):
+        inner = getattr(obj, "__func__" if isinstance(obj, MethodType) else "func", None)
+        if inner is None or isinstance(obj, type):
+            return False
+        obj = inner
+    return is_user_module(obj.__globals__.get("__name__"))
+
+
+def is_users_top(top: str) -> bool:
+    """By the top-level name alone: thousands of modules would each be looked for on disk."""
+    return top in sys.modules and is_user_module(top)
+
+
+def is_of_user_module(func: FunctionType) -> bool:
+    """Whether a loaded module of the user's has a function: libraries generate functions in namespaces of no module."""
+    home: Any = func.__globals__.get("__name__")
+    return type(home) is str and home in sys.modules and is_user_module(home)
+
+
+def has_private_globals(func: FunctionType) -> bool:
+    """Whether a function's globals travel; those of an installed module are the daemon's own."""
+    home = func.__globals__.get("__name__")
+    live = sys.modules.get(home) if isinstance(home, str) else None
+    return live is None or is_user_module(home) or vars(live) is not func.__globals__
+
+
+def is_user_made(obj: Any) -> bool:
+    """Whether an object is a function or a class of the user's."""
+    if isinstance(obj, type):
+        return is_user_class(obj)
+    return callable(obj) and is_user_function(obj)

@@ -1,0 +1,129 @@
+"""How a class is registered with JAX as a pytree. The one file that reads JAX's own registry.
+
+JAX has no public way to ask which functions flatten a class, and the daemon must register its
+copy alike. Where the registry does not say how a class is registered, the class cannot be
+captured.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import operator
+import sys
+from typing import Any
+
+from jitclient.capture.user_code.ownership import functions_in, is_of_user_module
+from jitclient.errors import CaptureError
+
+Registration = tuple[str, tuple[Any, ...]]
+
+
+def registration_of(cls: type) -> Registration | None:
+    """How to register a class again: a kind of `_REGISTER` and its arguments; None if it is not."""
+    if _is_of_chex(cls):
+        return "chex", ()  # chex registers when the first instance is made: before and after differ
+    entry = _registry().get(cls)
+    if entry is None:
+        if is_registered(cls):
+            raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+        return None
+    return _kind_of(cls, entry.to_iter, entry.from_iter)
+
+
+def refuse_registered(cls: type) -> None:
+    """Raise if the program registered an installed class as a pytree: that of another process is none."""
+    entry = _registry().get(cls)
+    if entry is None or cls.__module__ == "builtins":
+        return  # JAX lets nobody register those of its own again
+    try:
+        kind, given = _kind_of(cls, entry.to_iter, entry.from_iter)
+    except CaptureError:  # JAX registers those itself
+        return
+    by_hand = any(is_of_user_module(func) for each in given for func in functions_in(each))
+    if by_hand or (kind in ("dataclass", "static") and cls.__module__.partition(".")[0] in sys.stdlib_module_names):
+        raise CaptureError(f"user code registered an installed class as a pytree: {cls.__module__}.{cls.__qualname__}")
+
+
+def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
+    place = getattr(flatten, "__qualname__", "").removeprefix("_")
+    if place.startswith("register_dataclass."):
+        data, meta = _closed_over(flatten, "data_fields"), _closed_over(flatten, "meta_fields")
+        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        dropped = tuple(field.name for field in fields if field.init and field.name not in {*data, *meta})
+        return "dataclass", (tuple(data), tuple(meta), dropped)
+    if place == "register_pytree_with_keys.<locals>.flatten_func_impl":
+        keyed = _closed_over(flatten, "flatten_with_keys")
+        if getattr(keyed, "__qualname__", "").removeprefix("_").startswith("register_static."):
+            return "static", ()
+        if isinstance(keyed, operator.methodcaller):
+            return "class_with_keys", ()
+        return "keys", (keyed, unflatten)
+    if isinstance(flatten, operator.methodcaller):
+        return ("class_with_keys" if hasattr(cls, "tree_flatten_with_keys") else "class"), ()
+    if getattr(flatten, "__module__", "") == "jax._src.tree_util":
+        raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+    return "node", (flatten, unflatten)
+
+
+def _closed_over(func: Any, name: str) -> Any:
+    return inspect.getclosurevars(func).nonlocals[name]
+
+
+def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
+    """Register a class again, unless making it has done so."""
+    if kind == "chex":
+        _register_with_chex(cls)
+    elif not is_registered(cls):
+        from jax import tree_util
+
+        getattr(tree_util, _REGISTER[kind])(cls, *arguments)
+
+
+_REGISTER = {
+    "class": "register_pytree_node_class",
+    "class_with_keys": "register_pytree_with_keys_class",
+    "dataclass": "register_dataclass",
+    "keys": "register_pytree_with_keys",
+    "node": "register_pytree_node",
+    "static": "register_static",
+}
+
+
+def register_late(cls: type) -> None:
+    """Register a class of a library that does so when the first object is made, which may not have been here."""
+    base: Any
+    for base in cls.__mro__:
+        if base.__module__ == "distrax._src.utils.jittable" and base.__name__ == "Jittable":
+            base.__new__(cls)
+            return
+    if _is_of_chex(cls):
+        _register_with_chex(cls)
+
+
+def _is_of_chex(cls: type) -> bool:
+    init: Any = vars(cls).get("__init__")
+    return bool(getattr(init, "__globals__", {}).get("__name__") == "chex._src.dataclass")
+
+
+def _register_with_chex(cls: type) -> None:
+    module: Any = importlib.import_module("chex._src.dataclass")
+    module.register_dataclass_type_with_jax_tree_util(cls)
+
+
+def is_registered(cls: type) -> bool:
+    """Whether a class was registered with JAX as a pytree."""
+    tree_util = sys.modules.get("jax.tree_util")
+    if tree_util is None:
+        return False
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):  # JAX calls those nodes in any case
+        return cls in _registry()
+    try:
+        return bool(tree_util.default_registry.is_node(cls))
+    except (AttributeError, TypeError):
+        return cls in _registry()
+
+
+def _registry() -> dict[Any, Any]:
+    """JAX's table of classes; empty where this JAX has none of that name."""
+    table = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
+    return table if isinstance(table, dict) else {}

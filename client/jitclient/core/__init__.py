@@ -1,0 +1,1 @@
+"""Settings, digests, threads, and notices to users."""

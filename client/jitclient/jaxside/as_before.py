@@ -1,0 +1,91 @@
+"""Checks before each call that this process's own jax is as before: the same settings, and no trace in progress.
+
+It must be fast.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.jaxside import context, internals, trace_state
+
+
+def check() -> Callable[[], bool]:
+    """A function that tells, in any thread, whether all of this is as now. It calls no Python functions if this version
+    of JAX allows that.
+
+    Example:
+        >>> as_before = check()
+        >>> with jax.enable_x64(True):
+        ...     as_before()
+        False
+    """
+    if "jax" not in sys.modules:
+        return _of_environment(dict(context.environment()))
+    quick = internals.trace_context_and_level()
+    outside = context.outside_of_trace_context()
+    return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
+
+
+def settings_here() -> context.Context | None:
+    """The current settings; None inside a trace or under `jax.disable_jit`. Fast if they are as at the last call.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     settings_here()
+        (('jax_enable_x64', True),)
+    """
+    global _last
+    is_as_before, settings = _last
+    if is_as_before():
+        return settings
+    is_as_before = check()
+    if trace_state.is_under_way() or context.jit_is_disabled():
+        return None
+    settings = context.current()
+    if is_as_before():  # otherwise another thread has changed them since
+        _last = is_as_before, settings
+    return settings
+
+
+def _never() -> bool:
+    return False
+
+
+_last: tuple[Callable[[], bool], context.Context] = _never, ()
+
+
+def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
+    """Without jax, the settings are those in the environment, which jax would read."""
+    loaded, environment = sys.modules, context.environment
+
+    def as_before() -> bool:
+        return "jax" not in loaded and bool(environment() == seen)
+
+    return as_before
+
+
+def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tuple[Any, ...]) -> Callable[[], bool]:
+    now = trace_context()
+    a, b, c, d, e = outside
+    of_a, of_b, of_c, of_d, of_e = [setting.value for setting in outside]
+
+    def as_before() -> bool:
+        return (
+            level.value is base
+            and a.value == of_a
+            and b.value == of_b
+            and c.value == of_c
+            and d.value == of_d
+            and e.value == of_e
+            and trace_context() == now
+        )
+
+    return as_before
+
+
+def _of_settings(seen: context.Context) -> Callable[[], bool]:
+    def as_before() -> bool:
+        return not (trace_state.is_under_way() or context.jit_is_disabled()) and context.current() == seen
+
+    return as_before

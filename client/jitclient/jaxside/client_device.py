@@ -1,0 +1,64 @@
+"""Makes the client's own jax compute on the CPU, so that it does not allocate the accelerator's memory.
+
+JAX allocates most of a GPU's memory at its first operation, and the daemon needs it. So jax is configured to use the
+CPU, unless it has already begun to compute, or JITSERVER_CLIENT_DEVICE=keep.
+"""
+
+import dataclasses
+import sys
+
+from jitclient.core.settings import settings
+from jitclient.core.stderr import say
+from jitclient.jaxside import internals, interop
+
+
+@dataclasses.dataclass
+class _State:
+    is_asked: bool = False  # whether to do so, now or when the program imports jax
+    is_pinned: bool = False
+    is_released: bool = False
+    platforms: str | None = None  # the setting of jax before
+    has_said_so: bool = False
+
+
+_state = _State()
+
+
+def pin() -> None:
+    """Makes this process's jax compute on the CPU, now or when the program imports it.
+
+    Raises:
+        SettingsError: JITSERVER_CLIENT_DEVICE has an invalid value.
+    """
+    if not _state.is_asked and settings().client_device == "cpu":
+        _state.is_asked = True
+        interop.when_loaded(_pin)
+
+
+def release() -> None:
+    """Restores the setting of jax, if it has not begun to compute: without a daemon, it may use the accelerator."""
+    _state.is_released = True  # also for a jax that the program has yet to import
+    if _state.is_pinned and not internals.has_backend():
+        sys.modules["jax"].config.update("jax_platforms", _state.platforms)
+        _state.is_pinned = False
+
+
+def say_so(platform: str) -> None:
+    """Says once on stderr that jax computes on the CPU here, if it could use the daemon's platform.
+
+    Args:
+        platform: of the daemon.
+    """
+    if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
+        _state.has_said_so = True
+        say(
+            f"jax itself computes on the CPU in this process, as the daemon uses the {platform} "
+            "(JITSERVER_CLIENT_DEVICE=keep changes that)"
+        )
+
+
+def _pin() -> None:
+    config = sys.modules["jax"].config
+    if config.jax_platforms != "cpu" and not _state.is_released and not internals.has_backend():
+        _state.is_pinned, _state.platforms = True, config.jax_platforms
+        config.update("jax_platforms", "cpu")

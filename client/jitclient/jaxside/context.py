@@ -1,0 +1,230 @@
+"""The client's part of a program's context: the JAX settings that change traces."""
+
+import functools
+import operator
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.core.settings import BOOLEANS
+from jitclient.errors import CaptureError
+from jitclient.jaxside import internals, shardings
+from jitclient.jaxside.jax_settings import CARRIED, OBEYED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
+from jitclient.wire.shardings import Mesh, Sharding
+
+DEFAULTS = CARRIED
+
+_ALL = {**CARRIED, **REFUSED}
+
+Context = tuple[tuple[str, Any], ...]
+
+
+def current() -> Context:
+    """The settings that differ from JAX's defaults, set by environment, `jax.config` or a `with` block.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     current()
+        (('jax_enable_x64', True),)
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return _from_environment(_ALL)
+    state = internals.trace_context()()
+    if state is None:
+        return _read(jax)
+    global _last
+    state, last = (state, _outside(jax.config)), _last
+    if state != last[0]:
+        _last = last = (state, _read(jax))
+    return last[1]
+
+
+def outside_of_trace_context() -> tuple[Any, ...] | None:
+    """The objects with the `value` of those settings that are not in JAX's trace context; None if this version of JAX
+    has none.
+    """
+    jax = sys.modules["jax"]
+    states = tuple(getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT)
+    return states if all(hasattr(state, "value") for state in states) else None
+
+
+_outside = operator.attrgetter(*OUTSIDE_OF_TRACE_CONTEXT)
+_last: tuple[Any, Context] = (None, ())
+
+
+def _read(jax: Any) -> Context:
+    names, read, defaults = _readers()
+    values = read(jax.config)
+    mesh, block = jax.sharding.get_abstract_mesh(), internals.mesh_of_block()
+    if values == defaults and mesh.empty and block is None:
+        return ()
+    found = zip(names, values, defaults, strict=True)
+    settings = [(name, _plain(value)) for name, value, default in found if value != default]
+    settings = [(name, value) for name, value in settings if value != _FIRST_DEVICE]
+    settings += [] if mesh.empty else [("mesh", _mesh_in_force())]
+    settings += [] if block is None else [("mesh_context_manager", _as_plain(shardings.of_mesh(block)))]
+    return tuple(settings)
+
+
+def check_carried(context: Context) -> None:
+    """Refuses settings that the daemon cannot enter for a single call.
+
+    Raises:
+        CaptureError: there is such a setting.
+    """
+    for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
+        if name in REFUSED or name in REFUSED_WHEN_MADE:
+            raise CaptureError(
+                f"the setting {name} = {value!r} holds for a whole process, so the daemon cannot use it for one call"
+            )
+
+
+def check_tracing(name: str) -> None:
+    """Raises as `jax.no_tracing` does: finding or making another program counts as tracing.
+
+    Raises:
+        RuntimeError: the program runs under `jax.no_tracing`.
+    """
+    if _is_on("jax_no_tracing"):
+        raise RuntimeError(f"re-tracing function {name} for `jit`, but 'no_tracing' is set")
+
+
+def check_alone() -> None:
+    """Refuses programs of several processes, which compute together on all their devices.
+
+    Raises:
+        CaptureError: this process is one of several.
+    """
+    jax = sys.modules.get("jax")
+    if jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1:
+        raise CaptureError("it is part of a program of several processes (jax.distributed), and the daemon serves one")
+
+
+def check_execution(name: str) -> None:
+    """Raises as `jax.no_execution` does. Calls under it never use a call plan, so each comes here.
+
+    Raises:
+        RuntimeError: the program runs under `jax.no_execution`.
+    """
+    if _is_on("jax_no_execution"):
+        raise RuntimeError(f"JAX tried to execute function {name}, but the no_execution config option is set")
+
+
+def on_mesh(context: Context) -> bool:
+    """Whether traces use a current mesh or a default device."""
+    return any(name in ("mesh", "mesh_context_manager", "jax_default_device") for name, _ in context)
+
+
+def default_device(context: Context) -> Sharding | None:
+    """The sharding that `jax.default_device` means; None for the first device."""
+    device = dict(context).get("jax_default_device")
+    return None if device is None or isinstance(device, str) else Sharding(Mesh(*device))
+
+
+def jit_is_disabled() -> bool:
+    """Whether the program runs under `jax.disable_jit`."""
+    return _is_on("jax_disable_jit")
+
+
+def logs_compiles() -> bool:
+    """Whether the program runs under `jax.log_compiles`."""
+    return _is_on("jax_log_compiles")
+
+
+def keeps_64_bits() -> bool:
+    """Whether new arrays may have 64-bit types with the current settings."""
+    return _is_on("jax_enable_x64")
+
+
+def x64(context: Context) -> bool:
+    """Whether 64-bit types are kept."""
+    return bool(dict(context).get("jax_enable_x64", False))
+
+
+def _is_on(name: str) -> bool:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return BOOLEANS.get(_variables().get(name.upper(), "").lower(), False)
+    return bool(getattr(jax.config, name))
+
+
+@functools.cache
+def _readers() -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
+    """The settings of this version of JAX, a function that reads them all, and their defaults."""
+    names = tuple(name for name in _ALL if hasattr(sys.modules["jax"].config, name))
+    return names, operator.attrgetter(*names), tuple(_ALL[name] for name in names)
+
+
+def _differing(table: dict[str, Any]) -> Context:
+    """The settings whose values differ from those in a table."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return _from_environment(table)
+    flags = jax.config.values  # those that hold for the whole process are no attributes
+    found = {name: getattr(jax.config, name, flags.get(name, default)) for name, default in table.items()}
+    values = [(name, _plain(found[name]), default) for name, default in table.items()]
+    return tuple((name, value) for name, value, default in values if value != default)
+
+
+def _from_environment(table: dict[str, Any]) -> Context:
+    found = _variables()
+    if not found:
+        return ()
+    texts = [(name, found[name.upper()], default) for name, default in table.items() if name.upper() in found]
+    made = [(name, _parsed(text, default), default) for name, text, default in texts]
+    return tuple((name, value) for name, value, default in made if value != default)
+
+
+def environment() -> Any:
+    """The environment: the dict inside `os.environ`, as access through `os.environ` is slow."""
+    return getattr(os.environ, "_data", os.environ)
+
+
+def _variables() -> dict[str, str]:
+    """The settings in the environment, which jax would read. Fast if the environment has not changed."""
+    global _environment
+    now = environment()
+    seen, found = _environment
+    if now != seen:
+        seen = dict(now)  # only this copy is read, as other threads may change the environment
+        texts = {os.fsdecode(name): os.fsdecode(text) for name, text in seen.items()}
+        found = {name: text for name, text in texts.items() if name in _NAMES}
+        _environment = (seen, found)
+    return found
+
+
+_NAMES = frozenset(name.upper() for name in (*_ALL, *REFUSED_WHEN_MADE, *OBEYED))
+_environment: tuple[dict[Any, Any], dict[str, str]] = ({}, {})
+
+
+def _parsed(text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        return BOOLEANS.get(text.lower(), default)
+    if isinstance(default, int):
+        return int(text) if text.lstrip("-").isdecimal() else text
+    return text
+
+
+def _plain(value: Any) -> Any:
+    jax = sys.modules["jax"]
+    if isinstance(value, (jax.Device, jax.sharding.Sharding)):
+        [device] = value.device_set if isinstance(value, jax.sharding.Sharding) else [value]
+        return _as_plain(shardings.on_device(device).mesh)
+    return getattr(value, "value", value)  # some of JAX's settings are enums
+
+
+_FIRST_DEVICE = ((), (), (0,), "")  # it is the default anyway
+
+
+def _mesh_in_force() -> Any:
+    jax = sys.modules["jax"]
+    mesh = jax.sharding.get_mesh()
+    return _as_plain(shardings.of_mesh(jax.sharding.get_abstract_mesh() if mesh.empty else mesh))
+
+
+@functools.lru_cache(maxsize=64)
+def _as_plain(mesh: Mesh) -> Any:
+    """A mesh as nested tuples, as settings travel."""
+    return (mesh.axes, mesh.types, mesh.devices, mesh.platform)

@@ -1,0 +1,222 @@
+"""Digests of the equations of a jaxpr, and of the jaxprs inside them."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitclient.jaxside.jaxpr_digest import loops
+from jitclient.jaxside.jaxpr_digest.sums import Sums
+from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine, in_any_order
+from jitclient.jaxside.jaxpr_digest.values import Values
+
+_MOST_EQUATIONS = 200_000
+"""Loops within loops, and jaxprs with many uses, are gone through again and again."""
+
+_IMPURE = frozenset({"rng_uniform"})
+"""Primitives whose results differ between two equations with equal operands, although they have no effect."""
+
+_PER_OPERAND = ("in_shardings", "in_layouts", "donated_invars")
+_PER_RESULT = ("out_shardings", "out_layouts")
+
+_NOT_OF_THE_PROGRAM = {
+    "custom_jvp_call": ("jvp_jaxpr_fun",),
+    "custom_vjp_call": ("fwd_jaxpr_thunk", "bwd", "out_trees"),
+    "reduce": ("computation",),
+}
+"""Params that only matter to transformations, which all precede the jaxpr that is compiled. They are functions made for
+the trace; lowering drops them.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """What a jaxpr makes of its operands."""
+
+    outputs: tuple[bytes, ...]
+    equations: bytes
+    """All of them in any order, those included whose results nobody uses: they may raise, and take time."""
+    token: bytes
+    """What happened so far, in order. Effects and callbacks change it, and their results depend on it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What the digest of an equation depends on, besides its operands."""
+
+    depth: int
+    """In how many loops it is. Each has symbols of its own for what changes in it."""
+    token: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """An equation's digest, those of its results, and the token after it."""
+
+    digest: bytes
+    results: Sequence[bytes]
+    token: bytes
+
+
+class Equations:
+    """Digests of one jaxpr's equations, by what they compute from its inputs."""
+
+    def __init__(self, describe: Callable[[Any], bytes | None], sums: Sums | None = None) -> None:
+        self.values = Values(describe, self.function)
+        # With the objects, so that no other gets the id of one.
+        self._fixed: dict[Any, tuple[Any, bytes]] = {}
+        self._with_effects: dict[int, tuple[Any, bool]] = {}
+        self._bodies: dict[Any, tuple[Any, Body]] = {}
+        self._sums = sums
+        self._n_equations = 0
+
+    def function(self, jaxpr: Any) -> bytes:
+        """Return the digest of a jaxpr as a function: its inputs and outputs have an order.
+
+        It uses nothing but its inputs, so the symbols of what is around it have no meaning in it.
+        """
+        inner = getattr(jaxpr, "jaxpr", jaxpr)
+        names = [(b"input", inner.invars)]
+        if not hasattr(jaxpr, "consts"):
+            names.append((b"constant", inner.constvars))
+        symbols = [[combine(kind, b"%d" % n) for n in range(len(found))] for kind, found in names]
+        avals = [self.values.aval(variable.aval) for _, found in names for variable in found]
+        body = self.body(jaxpr, symbols[0], Place(0, combine(b"start")), *symbols[1:])
+        return combine(b"function", combine(b"avals", *avals), *body.outputs, body.equations, body.token)
+
+    def body(self, jaxpr: Any, operands: Sequence[bytes], place: Place, constants: Sequence[bytes] = ()) -> Body:
+        """Return what a jaxpr makes of operands."""
+        inner = getattr(jaxpr, "jaxpr", jaxpr)
+        if hasattr(jaxpr, "consts"):  # since jax 0.12, all of them have
+            constants = [combine(b"value", self.values.digest(value)) for value in jaxpr.consts]
+        key = id(inner), tuple(operands), tuple(constants), place
+        if key not in self._bodies:
+            self._bodies[key] = inner, self._body(inner, operands, place, constants)
+        return self._bodies[key][1]
+
+    def _body(self, jaxpr: Any, operands: Sequence[bytes], place: Place, constants: Sequence[bytes]) -> Body:
+        known: dict[Any, bytes] = {}
+        for variables, digests in ((jaxpr.invars, operands), (jaxpr.constvars, constants)):
+            for variable, digest in zip(variables, digests, strict=True):
+                known[variable] = combine(b"bound", digest, self.values.aval(variable.aval))
+        found = [combine(b"constants", in_any_order(constants))]
+        for equation in jaxpr.eqns:
+            done = self._equation(equation, [self._atom(atom, known) for atom in equation.invars], place)
+            known.update(zip(equation.outvars, done.results, strict=True))
+            place = dataclasses.replace(place, token=done.token)
+            found.append(done.digest)
+        outputs = tuple(self._atom(atom, known) for atom in jaxpr.outvars)
+        return Body(outputs, in_any_order(found), place.token)
+
+    def _atom(self, atom: Any, known: dict[Any, bytes]) -> bytes:
+        if isinstance(atom, _literal_class()):
+            return combine(b"literal", self.values.aval(atom.aval), self.values.digest(atom.val))
+        return known[atom]
+
+    def _equation(self, equation: Any, operands: list[bytes], place: Place) -> Done:
+        self._n_equations += 1
+        if self._n_equations > _MOST_EQUATIONS or equation.primitive.name in _IMPURE:
+            raise NotComparableError(equation)
+        how = _inner_orders().get(equation.primitive)
+        done = None if how is None else how(self, equation, operands, place)
+        return self._in_order(equation, operands, place) if done is None else done
+
+    def _in_order(self, equation: Any, operands: list[bytes], place: Place) -> Done:
+        """Return the digest of an equation whose operands have an order, and whose jaxprs are functions."""
+        fixed = self.fixed(equation, _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ()))
+        avals = combine(b"avals", *[self.values.aval(variable.aval) for variable in equation.outvars])
+        digest, token = combine(b"equation", fixed, avals, *operands), place.token
+        if self._sums is not None and self._sums.are_made_by(equation):
+            return Done(*self._sums.of(combine(fixed, avals), operands), token)
+        if self._has_effects(equation):
+            digest = combine(b"effect", place.token, digest)
+            token = combine(b"after", digest)
+        return Done(digest, [combine(b"result", digest, b"%d" % n) for n in range(len(equation.outvars))], token)
+
+    def in_rows(self, equation: Any, parts: Sequence[bytes], rows: Sequence[bytes], place: Place, token: bytes) -> Done:
+        """Return the digest of an equation whose results have no order, but a row each that says what it is."""
+        rows = [combine(b"row", row, self.values.aval(v.aval)) for row, v in zip(rows, equation.outvars, strict=True)]
+        digest = combine(b"in rows", *parts, in_any_order(rows))
+        if token != place.token or equation.effects:
+            token = combine(b"after", place.token, digest)
+        return Done(digest, [combine(b"result", digest, row) for row in rows], token)
+
+    def fixed(self, equation: Any, left_out: Sequence[str]) -> bytes:
+        """Return the digest of an equation's primitive, context and params but those left out, the same at each use."""
+        key = id(equation), tuple(left_out)
+        if key not in self._fixed:
+            digest = self.values.digest
+            params = {name: value for name, value in equation.params.items() if name not in left_out}
+            effects = in_any_order(map(digest, equation.effects))
+            parts = digest(equation.primitive), digest(params), digest(equation.ctx), effects
+            self._fixed[key] = equation, combine(b"fixed", *parts)
+        return self._fixed[key][1]
+
+    def _has_effects(self, equation: Any) -> bool:
+        found = self._with_effects.get(id(equation))
+        if found is None:
+            found = self._with_effects[id(equation)] = equation, _has_effects(equation)
+        return found[1]
+
+
+def _has_effects(equation: Any) -> bool:
+    """Whether an equation does more than compute. A callback may do anything, whatever it promises."""
+    from jax.extend.core import jaxprs_in_params
+
+    if equation.effects or "callback" in equation.primitive.name:
+        return True
+    return any(_has_effects(inner) for jaxpr in jaxprs_in_params(equation.params) for inner in jaxpr.eqns)
+
+
+def _call(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
+    """Return the digest of an equation that applies a jaxpr to its operands, whose order does not count."""
+    params = equation.params
+    (name,) = [name for name in ("jaxpr", "call_jaxpr") if name in params]
+    unused = _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ())
+    rows = [combine(b"operand", *row) for row in _rows(found, operands, params, _PER_OPERAND)]
+    body = found.body(params[name], rows, place)
+    results = [combine(b"output", *row) for row in _rows(found, body.outputs, params, _PER_RESULT)]
+    fixed = found.fixed(equation, (name, *_PER_OPERAND, *_PER_RESULT, *unused))
+    return found.in_rows(equation, (fixed, in_any_order(rows), body.equations, body.token), results, place, body.token)
+
+
+def _rows(
+    found: Equations, digests: Sequence[bytes], params: dict[str, Any], names: Sequence[str]
+) -> list[tuple[bytes, ...]]:
+    """Return for each operand or result its digest, and those of its own part in some params."""
+    held = [params[name] for name in names if name in params]
+    if any(not isinstance(values, tuple) or len(values) != len(digests) for values in held):
+        raise NotComparableError(params)
+    return [(digest, *(found.values.digest(values[n]) for values in held)) for n, digest in enumerate(digests)]
+
+
+def _cond(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
+    """Return the digest of a `cond`, whose branches have an order, but not their operands."""
+    index, *rest = operands
+    bodies = [found.body(branch, rest, place) for branch in equation.params["branches"]]
+    branches = [combine(b"branch", body.equations, body.token) for body in bodies]
+    rows = [combine(b"of each branch", *outputs) for outputs in zip(*(body.outputs for body in bodies), strict=True)]
+    parts = (found.fixed(equation, ("branches",)), index, in_any_order(rest), *branches)
+    token = place.token if all(body.token == place.token for body in bodies) else combine(b"branches", *branches)
+    return found.in_rows(equation, parts, rows, place, token)
+
+
+_How = Callable[[Equations, Any, list[bytes], Place], Done | None]
+
+
+@functools.cache
+def _inner_orders() -> dict[Any, _How]:
+    """What to do with the primitives of jax whose operands have no order of their own."""
+    from jax.extend.core import primitives
+
+    calls = ("jit_p", "closed_call_p", "call_p", "remat_p", "custom_jvp_call_p", "custom_vjp_call_p")
+    named: dict[str, _How] = {**dict.fromkeys(calls, _call), "cond_p": _cond}
+    named |= {"scan_p": loops.scan, "while_p": loops.while_loop}
+    return {getattr(primitives, name): how for name, how in named.items() if hasattr(primitives, name)}
+
+
+@functools.cache
+def _literal_class() -> Any:
+    from jax.extend.core import Literal
+
+    return Literal

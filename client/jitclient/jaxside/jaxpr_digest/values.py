@@ -1,0 +1,195 @@
+"""Digests of what a jaxpr holds besides its variables: params, avals, literals and constants."""
+
+import enum
+import functools
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.names import constant_home
+from jitclient.capture.user_code.ownership import is_made_in_c
+from jitclient.jaxside.jaxpr_digest import arrays
+from jitclient.jaxside.jaxpr_digest.functions import function_digest, home_digest, primitive_digest
+from jitclient.jaxside.jaxpr_digest.placements import placement_fields, public_slots
+from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine, in_any_order
+
+_Digest = Callable[[Any], bytes]
+
+_PLAIN: dict[type, _Digest] = {
+    type(None): lambda value: combine(b"None"),
+    type(...): lambda value: combine(b"..."),
+    type(NotImplemented): lambda value: combine(b"NotImplemented"),
+    bool: lambda value: combine(b"bool", b"%d" % value),
+    int: lambda value: combine(b"int", b"%d" % value),
+    float: lambda value: combine(b"float", struct.pack("<d", value)),  # as bytes: -0.0 equals 0.0, and NaN nothing
+    complex: lambda value: combine(b"complex", struct.pack("<dd", value.real, value.imag)),
+    str: lambda value: combine(b"str", value.encode("utf-8", "surrogatepass")),
+    bytes: lambda value: combine(b"bytes", value),
+}
+
+
+class Values:
+    """Digests of values. Those of equal values are equal in all processes, and others differ."""
+
+    def __init__(self, describe: Callable[[Any], bytes | None], of_jaxpr: _Digest) -> None:
+        self._describe = describe
+        self._of_jaxpr = of_jaxpr
+        self._known: dict[int, tuple[Any, bytes]] = {}  # with the objects, so that no other gets one's id
+
+    def digest(self, value: Any) -> bytes:
+        """Return the digest of a value; NotComparableError if it has none."""
+        plain = _PLAIN.get(type(value))
+        if plain is not None:
+            return plain(value)
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._of_object(value)
+        return known[1]
+
+    def aval(self, aval: Any) -> bytes:
+        """Return the digest of what is known of a variable, which must be an array or a token.
+
+        Two references to mutable arrays may have equal digests and be changed apart.
+        """
+        if type(aval) not in _pure_avals():
+            raise NotComparableError(aval)
+        return self.digest(aval)
+
+    def _of_object(self, value: Any) -> bytes:
+        for find in (self._of_container, self._of_jax, self._of_callable, self._of_instance, _of_constant):
+            found = find(value)
+            if found is not None:
+                return found
+        return self._described(value)
+
+    def _of_container(self, value: Any) -> bytes | None:
+        kind, digest = type(value), self.digest
+        if kind in (tuple, list):
+            return combine(kind.__name__.encode(), *map(digest, value))
+        if kind is dict:
+            return combine(b"dict", in_any_order(combine(b"item", digest(k), digest(v)) for k, v in value.items()))
+        if kind in (set, frozenset):
+            return combine(kind.__name__.encode(), in_any_order(map(digest, value)))
+        if isinstance(value, enum.Enum):
+            return combine(b"enum", self._of_class(kind), digest(value.name), digest(value.value))
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return combine(b"named tuple", self._of_class(kind), *map(digest, value))
+        if kind is slice:
+            return combine(b"slice", *map(digest, (value.start, value.stop, value.step)))
+        return None
+
+    def _of_jax(self, value: Any) -> bytes | None:
+        if type(value) in _jaxprs():
+            return self._of_jaxpr(value)
+        if isinstance(value, _primitive_class()):  # the rules for it are not in the object
+            return primitive_digest(value) or self._described(value)
+        if arrays.is_array(value):
+            return arrays.value_digest(value, self.digest)
+        if isinstance(value, (int, float, complex)) and hasattr(value, "aval"):  # of a class of jax
+            number = _PLAIN[next(base for base in type(value).__mro__ if base in _PLAIN)](value)
+            return combine(b"typed number", self._of_class(type(value)), number, self.aval(value.aval))
+        if isinstance(value, (np.dtype, _key_dtype_class())):
+            return arrays.dtype_digest(value)
+        if type(value) in _pure_avals():
+            return combine(b"aval", self._of_class(type(value)), self.digest(public_slots(value)))
+        if type(value) is _tree_class():
+            return combine(b"tree", self._of_node(value), *map(self.digest, value.children()))
+        fields = placement_fields(value)
+        if fields is not None:
+            return combine(b"placement", self._of_class(type(value)), *map(self.digest, fields))
+        return None
+
+    def _of_node(self, tree: Any) -> bytes:
+        node = tree.node_data()
+        return combine(b"leaf") if node is None else combine(b"node", self.digest(node[0]), self.digest(node[1]))
+
+    def _of_callable(self, value: Any) -> bytes | None:
+        if not callable(value):
+            return None
+        if self._describe(value) is not None:
+            return self._described(value)
+        if isinstance(value, type):
+            return self._of_class(value)
+        if _has_state(value):
+            return None
+        return function_digest(value, self.digest)
+
+    def _of_class(self, cls: type) -> bytes:
+        home = home_digest(cls)
+        return self._described(cls) if home is None else combine(b"class", home)
+
+    def _described(self, value: Any) -> bytes:
+        described = self._describe(value)
+        if described is None:
+            raise NotComparableError(value)
+        return combine(b"described", described)
+
+    def _of_instance(self, value: Any) -> bytes | None:
+        """Return the digest of an object of an installed class, by all that it holds."""
+        if not _has_state(value):
+            return None
+        held = {**dict(_slots_of(value)), **getattr(value, "__dict__", {})}
+        return combine(b"instance", self._of_class(type(value)), self.digest(held))
+
+
+def _of_constant(value: Any) -> bytes | None:
+    """Return the digest of what the module of its class holds under a name, as enums made in C are."""
+    home = constant_home(value)
+    return None if home is None else combine(b"constant of a module", *[part.encode() for part in home])
+
+
+def _has_state(value: Any) -> bool:
+    """Return whether all that an object holds is in its slots and dict, and what it does with it is installed."""
+    bases = [base for base in type(value).__mro__ if base is not object]
+    return not any(is_made_in_c(base) or is_user_module(base.__module__) for base in bases)
+
+
+def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name in ("__weakref__", "__dict__"):
+                continue
+            if name.startswith("__"):  # it has another name in the object
+                raise NotComparableError(value)
+            if hasattr(value, name):
+                yield name, getattr(value, name)
+
+
+@functools.cache
+def _jaxprs() -> tuple[type, ...]:
+    from jax.extend.core import ClosedJaxpr, Jaxpr
+
+    return Jaxpr, ClosedJaxpr
+
+
+@functools.cache
+def _primitive_class() -> type:
+    from jax.extend.core import Primitive
+
+    return Primitive
+
+
+@functools.cache
+def _pure_avals() -> tuple[type, ...]:
+    import jax
+    from jax.extend.core import AbstractToken
+
+    return type(jax.typeof(np.float32(0))), AbstractToken
+
+
+@functools.cache
+def _tree_class() -> Any:
+    import jax
+
+    return type(jax.tree.structure(0))
+
+
+@functools.cache
+def _key_dtype_class() -> type:
+    import jax
+
+    return type(jax.eval_shape(lambda: jax.random.key(0)).dtype)

@@ -1,0 +1,132 @@
+"""The sharding of an array on the daemon, as objects of this process's own jax."""
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitclient.errors import Incompatible
+from jitclient.jaxside.shardings import to_jax
+from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
+
+
+class Placement:
+    """The properties of `jax.Array` about shardings, devices, shards and memory."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        spec: Spec
+        place: Sharding | None  # if it is not committed, and not on the first device
+
+        @property
+        def nbytes(self) -> int: ...
+        def in_process(self) -> Any: ...
+        def is_ready(self) -> bool: ...
+
+    @property
+    def sharding(self) -> Any:
+        """Its sharding, over this process's own devices.
+
+        Raises:
+            AttributeError: this process's jax has fewer devices than it needs.
+        """
+        jax = _jax("sharding")
+        try:
+            return to_jax(self.spec.sharding or self.place)
+        except Incompatible as error:
+            raise AttributeError(  # which JAX's functions accept
+                f"the array is on devices of the daemon that jax in this process, with {jax.device_count()}, cannot "
+                "name: start the program with XLA_FLAGS=--xla_force_host_platform_device_count=N"
+            ) from error
+
+    def devices(self) -> set[Any]:
+        """The devices of its sharding."""
+        self.is_ready()
+        return set(self.sharding.device_set)
+
+    @property
+    def device(self) -> Any:
+        """Its device, or its sharding if it has several."""
+        devices = self.devices()
+        return self.sharding if len(devices) > 1 else devices.pop()
+
+    @property
+    def committed(self) -> bool:
+        """Whether it was placed explicitly."""
+        return self.spec.sharding is not None
+
+    _committed = committed
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each of its devices has all of it."""
+        return self.spec.sharding is None or bool(self.sharding.is_fully_replicated)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can access all of it."""
+        return True
+
+    @property
+    def format(self) -> Any:
+        """The layout and sharding that an array made in this process would have."""
+        return self._placed("format").format
+
+    @property
+    def addressable_shards(self) -> Any:
+        """Its shards, fetched."""
+        return self._placed("addressable_shards").addressable_shards
+
+    global_shards = addressable_shards
+
+    def addressable_data(self, index: int) -> Any:
+        """The part on the device with this number."""
+        return self if self.spec.sharding is None and index == 0 else self.addressable_shards[index].data
+
+    def _placed(self, name: str) -> Any:
+        return _jax(name).device_put(self.in_process(), self.sharding)
+
+    def placed(self, value: Any) -> Any:
+        """Its value in this process where it is on the daemon, as far as this process has such devices."""
+        jax = sys.modules.get("jax")
+        if self.spec.sharding is None or jax is None:
+            return value
+        with contextlib.suppress(AttributeError), jax.ensure_compile_time_eval():
+            return jax.device_put(value, self.sharding)
+        return value
+
+    def on_device_size_in_bytes(self) -> int:
+        """Its bytes on the device."""
+        return self.nbytes
+
+    def copy_to_host_async(self) -> None:
+        """Accepted for compatibility; does nothing."""
+        self.is_ready()
+
+    def to_device(self, device: Any, *, stream: Any = None) -> Any:
+        """Its value on a device of this process."""
+        return _jax("to_device").device_put(self.in_process(), device) if stream is None else _no_stream()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        value = self.in_process()
+        return (value if not isinstance(value, np.ndarray) else value.copy()).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        device: tuple[Any, int] = self.in_process().__dlpack_device__()
+        return device
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self.in_process().__array_namespace__(api_version=api_version)
+
+
+def _jax(name: str) -> Any:
+    if "jax" not in sys.modules:
+        raise AttributeError(f"{name} needs jax in this process: import jax first")
+    return sys.modules["jax"]
+
+
+def _no_stream() -> Any:
+    raise NotImplementedError("stream argument of array.to_device()")

@@ -1,1 +1,0 @@
-"""The interface to this process's own jax: settings, traces, shardings and types."""

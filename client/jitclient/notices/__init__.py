@@ -1,1 +1,0 @@
-"""Notices to users: names of programs, progress, warnings, hints."""

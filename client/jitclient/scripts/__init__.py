@@ -1,1 +1,0 @@
-"""Whole programs: a script or a module, run as `python` itself would run it."""

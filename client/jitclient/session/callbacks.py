@@ -1,0 +1,78 @@
+"""Callbacks: functions of this process that a program on the daemon calls while this process waits for it."""
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import DaemonLost, NotSent
+from jitclient.session.session import Session
+from jitclient.wire.array_transport import HostArray, inline_most, pack, unpack_value
+from jitclient.wire.decoders import decoded
+from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Callbacks:
+    """The functions of one program, by slot, as JAX would have XLA call them."""
+
+    def __init__(self, functions: Sequence[Callable[..., tuple[Any, ...]]], slots: Sequence[Slot]) -> None:
+        self._functions = functions
+        self._slots = slots
+
+    @contextlib.contextmanager
+    def answered(self, session: Session) -> Iterator[list[BaseException]]:
+        """Answer callbacks while the session waits for a Run. Called with the session's lock held.
+
+        They run on this thread, and may use the session. Yields what one of them raises; after it, none is called.
+        """
+        connection = session.connect()
+        raised: list[BaseException] = []
+
+        def on_callback(body: bytes) -> None:
+            callback = decoded(body, Callback)
+            pairs = zip(callback.arguments, callback.specs, strict=True)
+            arguments = [unpack_value(connection.read_attachment, *pair) for pair in pairs]
+            attachments: list[HostArray] = []
+            answer = CalledBack(callback.number, failed=True)
+            try:
+                if not raised:
+                    with session.aside():
+                        results = self._call(callback.slot, arguments)
+                    most = inline_most(len(results))
+                    answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
+            except BaseException as error:  # whatever it is, the daemon must hear of it
+                raised.append(error)
+            try:
+                connection.send_frame(CALLED_BACK, _encode(answer), attachments)
+            except NotSent as error:  # the answer was not, but the Run was
+                raise DaemonLost(str(error)) from error
+
+        connection.on_callback = on_callback
+        try:
+            yield raised
+        finally:
+            connection.on_callback = None
+
+    def _call(self, slot: int, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        function = self._functions[slot]
+        return function(None, *arguments)[1:] if self._slots[slot].takes_token else function(*arguments)
+
+
+def as_raised(raised: BaseException) -> BaseException:
+    """The exception of a call whose callback raised: JAX's, which quotes the traceback, as in this process."""
+    from jax.errors import JaxRuntimeError
+    from tblib import Traceback  # only needed after a failure
+
+    # Without `on_callback`, and without frames, as these would keep the arrays of the call alive.
+    below = raised.__traceback__ and raised.__traceback__.tb_next
+    raised = raised.with_traceback(Traceback(below).as_traceback() if below else None)
+    if isinstance(raised, KeyboardInterrupt):
+        return raised
+    quoted = "".join(traceback.format_exception(raised)).rstrip("\n")
+    error: BaseException = JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {quoted}")
+    error.__cause__ = raised
+    return error

@@ -1,0 +1,270 @@
+"""Reaching a daemon: find or start it, shake hands, and refuse it if the versions do not match."""
+
+import contextlib
+import dataclasses
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from jitclient.core.settings import Settings
+from jitclient.core.stderr import say
+from jitclient.errors import (
+    DaemonDraining,
+    DaemonHangs,
+    DaemonLost,
+    DaemonSilent,
+    DaemonUnavailable,
+    HostUnreachable,
+    Incompatible,
+    JitserverError,
+    ProtocolError,
+)
+from jitclient.session import agreement
+from jitclient.session.failures import answered
+from jitclient.version import __version__
+from jitclient.wire.address import Address, default_addresses, remote
+from jitclient.wire.encoders import encoded
+from jitclient.wire.messages import FIRST_FRAME_BYTES, PROTOCOL, Hello, Verb, Welcome
+
+if TYPE_CHECKING:
+    from jitclient.wire.connection import ClientConnection
+    from jitclient.wire.ssh import SshAddress
+
+_Answer = TypeVar("_Answer")
+_ENDING_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_RESUME_SECONDS = 60.0  # for a link that broke to come back
+_RECONNECT_SECONDS = 1.0
+_RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
+_SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
+_SHORT_SECONDS_THERE = 5.0  # and for one on another machine
+_CONNECT_SECONDS = 5.0
+_NEEDS_LINUX = "the daemon needs Linux: name another machine (JITSERVER_ADDRESS=ssh://user@host/path/to/environment)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """A daemon that completed the handshake."""
+
+    connection: "ClientConnection"
+    address: "Address | SshAddress"
+    welcome: Welcome
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientId:
+    """Who connects: the token of the session to resume or join, and an id of the process that numbers the Runs."""
+
+    token: bytes = b""
+    client: bytes = dataclasses.field(default_factory=lambda: os.urandom(8))
+
+
+class Finder:
+    """Reaches a daemon for a session. After a failure, it does not try again for a while."""
+
+    def __init__(self, chosen: Settings) -> None:
+        self._settings = chosen
+        self._refusal: DaemonUnavailable | Incompatible | None = None
+        self._until = 0.0  # when to try again
+        self._patience = chosen.timeout
+
+    def reach(self, who: ClientId) -> Reached:
+        """As the function `reach`, or raise its last error again. Waits for a while if a link to resume on is down.
+
+        Raises:
+            DaemonHangs: instead of DaemonSilent.
+        """
+        start = time.monotonic()
+        if self._refusal is not None and start < self._until:
+            raise type(self._refusal)(*self._refusal.args)
+        waits_until = start + (_RESUME_SECONDS if who.token and self._refusal is None else 0)
+        told = False
+        while True:
+            start = time.monotonic()
+            try:
+                reached = reach(self._settings, who, self._patience)
+            except DaemonSilent as error:
+                raise self.give_up(error) from error
+            except (DaemonUnavailable, Incompatible) as error:
+                now = time.monotonic()
+                if isinstance(error, HostUnreachable) and now < waits_until:
+                    if not told:
+                        say(f"{error.args[0].splitlines()[0]}; trying again for {_RESUME_SECONDS:.0f} s")
+                    told = True
+                    time.sleep(_RECONNECT_SECONDS)
+                    continue
+                self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
+                raise
+            self._refusal, self._patience = None, self._settings.timeout
+            return reached
+
+    def give_up(self, error: DaemonSilent) -> DaemonHangs:
+        """Note that the daemon hangs: it is asked again now and then, with little patience."""
+        short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_THERE
+        self._patience = min(self._settings.timeout, short)
+        refusal = self._refusal = DaemonHangs(str(error))
+        self._until = time.monotonic() + _RETRY_SHARE * self._patience
+        return refusal
+
+
+def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | None = None) -> Reached:
+    """Connect to a daemon, starting one if none answers, and open a session, or resume that of `who`.
+
+    Raises:
+        DaemonUnavailable: no daemon answers, and none could be started.
+        DaemonSilent: it is there, but has not answered for `patience` seconds (by default the setting `timeout`).
+        Incompatible: it has other versions of Python, jax or the protocol.
+    """
+    try:
+        return _retry_while_ending(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
+    except JitserverError:
+        raise
+    except (OSError, MemoryError) as error:  # this process lacks descriptors or memory
+        raise DaemonUnavailable(f"no daemon can be reached: {str(error) or 'no memory is left'}") from error
+
+
+def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
+    """Retry while a daemon is stopping: its socket disappears a moment later."""
+    deadline = None
+    while True:
+        try:
+            return attempt()
+        except DaemonSilent:
+            raise
+        except (DaemonLost, DaemonDraining) as error:
+            now = time.monotonic()
+            deadline = deadline or now + _ENDING_SECONDS  # not from the beginning: an attempt may start a daemon
+            if now >= deadline:
+                raise DaemonUnavailable(f"the daemon is ending: {error}") from error
+            time.sleep(_POLL_SECONDS)
+
+
+def _reach(chosen: Settings, who: ClientId, patience: float) -> Reached:
+    sock, address, started = dial(chosen, patience)
+    connection = _over(sock, chosen.timeout)
+    try:
+        welcome = _greet(connection, who, remote(chosen.address), patience)
+    except BaseException:
+        connection.close()
+        raise
+    if started is not None:
+        say(f"started a daemon (pid {started}, {address})")
+    return Reached(connection, address, welcome)
+
+
+def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress, int | None]":
+    """Connect to a daemon, starting one if none answers and the settings allow it.
+
+    Returns:
+        The connection, the daemon's address, and its process id if this call started it.
+
+    Raises:
+        DaemonUnavailable: no daemon answers, and none could be started.
+        DaemonSilent: it is there, but takes no connection for `patience` seconds.
+    """
+    far = remote(chosen.address)
+    if far is not None:
+        over_ssh, started = far.connect(chosen.autostart)
+        return over_ssh, far, started
+    try:
+        return *_dialled(chosen, patience), None
+    except DaemonUnavailable:
+        from jitclient.session import launch  # not needed if a daemon answers
+
+        address = default_addresses(chosen.address)[0]
+        if sys.platform != "linux":
+            raise DaemonUnavailable(_NEEDS_LINUX) from None
+        if chosen.autostart:
+            sock, started = launch.start(address)
+            return sock, address, started
+        if launch.awaited(address):
+            return address.connect(), address, None
+        raise
+
+
+def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
+    """Ask the running daemon, with retries; start none.
+
+    Raises:
+        DaemonUnavailable: no daemon answers.
+        Incompatible: it is of another version.
+    """
+    return _retry_while_ending(lambda: ask_once(chosen, verb, message, answer))
+
+
+def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
+    """Ask the running daemon over a connection without a session, without retries; start none.
+
+    Raises:
+        DaemonLost: it ended before it answered.
+        DaemonUnavailable: no daemon answers.
+        Incompatible: it is of another version.
+    """
+    connection = _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
+    try:
+        payload = encoded(message)
+        is_large = len(payload) > FIRST_FRAME_BYTES // 2
+        if is_large:  # the daemon takes such messages in sessions only
+            _greet(connection, ClientId(), remote(chosen.address), chosen.timeout)
+        reply = connection.request(verb, payload)
+        if is_large:
+            connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
+        return answered(reply, answer)
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+    finally:
+        connection.close()
+
+
+def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":
+    """A connection to a running daemon."""
+    far = remote(chosen.address)
+    if far is not None:
+        return far.connect()[0], far
+    addresses = default_addresses(chosen.address)
+    for address in addresses:
+        with contextlib.suppress(DaemonUnavailable):
+            return address.connect(min(patience, _CONNECT_SECONDS)), address
+    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+
+
+def _over(sock: socket.socket, patience: float) -> "ClientConnection":
+    from jitclient.wire.channel import WireChannel  # loads rpyc, which is not needed if no daemon answers
+    from jitclient.wire.connection import ClientConnection
+    from jitclient.wire.stream import WireStream
+
+    return ClientConnection(WireChannel(WireStream(sock)), patience)
+
+
+def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | None", patience: float) -> Welcome:
+    hello = Hello(
+        protocol=PROTOCOL,
+        version=__version__,
+        python=platform.python_version(),
+        loaded={name: sys.modules[name].__version__ for name in agreement.MUST_AGREE if name in sys.modules},
+        token=who.token,
+        client=who.client,
+        program="" if far is None else _this_program(),
+    )
+    try:
+        welcome: Welcome = answered(connection.request(Verb.HELLO, encoded(hello), patience), Welcome)
+    except (msgspec.MsgspecError, ProtocolError) as error:
+        raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
+    try:
+        agreement.check(hello, welcome, far)
+    except Incompatible:
+        with contextlib.suppress(JitserverError):  # else the daemon would keep the session for us to resume
+            connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
+        raise
+    return welcome
+
+
+def _this_program() -> str:
+    """What people on the daemon's machine see of this process."""
+    return f"{' '.join(sys.orig_argv):.200} (pid {os.getpid()} on {socket.gethostname()})"

@@ -1,0 +1,207 @@
+"""The pipeline of calls to the daemon: queued, sent in batches, answered in order.
+
+A Run is kept until it is answered, so that it can be resent on a new connection if the daemon has not begun it. A
+window limits the unanswered Runs: without it, a client that never reads could fill the socket buffers of both ends, a
+deadlock.
+"""
+
+import collections
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from jitclient.errors import ProtocolError
+from jitclient.session.blocks import Blocks
+from jitclient.wire.array_transport import HostArray
+from jitclient.wire.connection import ClientConnection
+from jitclient.wire.decoders import decoder
+from jitclient.wire.messages import RUN, Call, Done, Run
+from jitclient.wire.shared_memory import Reader
+
+_BATCH = 32  # calls in a Run
+_MOST_RUNS = 64
+_MOST_BYTES = 1 << 20
+_POLL_EVERY = 8  # calls
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = decoder(Done).decode
+
+
+class Sent:
+    """An unanswered Run; `again`: it may be resent, with these attachments, if the daemon has not begun it."""
+
+    __slots__ = ("again", "attachments", "nbytes", "run")
+
+    def __init__(self, run: Run, again: bool) -> None:
+        self.run = run
+        self.nbytes = 0
+        self.again = again
+        self.attachments: Sequence[HostArray] = ()
+
+
+class Pipeline:
+    """The queued calls and unanswered Runs of a session, whose lock guards them."""
+
+    def __init__(self) -> None:
+        self.queue: list[Call] = []
+        self.unanswered: collections.deque[Sent] = collections.deque()
+        self._nbytes = 0
+        self.number = 0
+        """The number of the last Run that was sent."""
+        self._ahead = False  # whether the program makes several calls before it fetches a result
+        self._since_fetch = 0  # calls
+        self.blocks: Blocks | None = None
+        """The connection's shared memory, if it has any."""
+
+    def __bool__(self) -> bool:
+        return bool(self.queue or self.unanswered)
+
+    def progress(self) -> tuple[int, int]:
+        """Changes with every call."""
+        return self.number, len(self.queue)
+
+    def is_answered(self, handle: int) -> bool:
+        """Whether the call that makes `handle` has been answered. Handles rise with the order of their calls."""
+        pending = next((sent.run.calls for sent in self.unanswered if sent.run.calls), self.queue)
+        return not pending or handle < pending[0].results
+
+    # ---- queueing
+
+    def add(self, call: Call) -> bool:
+        """Queue a call; return whether to `advance` now."""
+        queue = self.queue
+        queue.append(call)
+        count = len(queue)
+        self._since_fetch += 1
+        if self._since_fetch > 1:
+            self._ahead = True
+        if self.unanswered:
+            return count >= _BATCH or count % _POLL_EVERY == 0
+        return self._ahead
+
+    def advance(self, connection: ClientConnection) -> None:
+        """Read the answers that have arrived; send the queue if the daemon is idle or a batch is full.
+
+        Raises:
+            DaemonLost, DaemonSilent: the connection broke.
+        """
+        while self.unanswered and (body := connection.answer_if_ready()) is not None:
+            self._take(body)
+        if self.queue and (not self.unanswered or len(self.queue) >= _BATCH):
+            self._send(connection, Run(calls=self.queue), ())
+
+    def push(self, connection: ClientConnection) -> None:
+        """As `advance`, for a program that has paused: send the queue unless the daemon is far behind."""
+        while self.unanswered and (body := connection.answer_if_ready()) is not None:
+            self._take(body)
+        if len(self.unanswered) < _MOST_RUNS // 2:
+            self.flush(connection)
+
+    # ---- sending
+
+    def flush(self, connection: ClientConnection, attachments: Sequence[HostArray] = ()) -> None:
+        """Send the queued calls; the attachments are arguments of the last one."""
+        if self.queue:
+            self._send(connection, Run(calls=self.queue), attachments)
+
+    def ask(
+        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray] = ()
+    ) -> tuple[Done, Reader | None]:
+        """Send the queue and a Run; wait for its answer, and return it with a reader of the values in shared memory.
+
+        A Run with puts or calls is not resent when the connection breaks: the caller decides about retries.
+
+        Raises:
+            NotSent, DaemonLost, DaemonSilent: the connection broke.
+        """
+        if run.puts or run.calls:
+            self.flush(connection)
+            again = False
+        else:
+            self._ahead = self._since_fetch > 1  # a program that fetches each result sends fetch and call together
+            self._since_fetch = 0
+            run.calls, again = self.queue, True
+        self._send(connection, run, attachments, again)
+        while True:
+            done, reader = self._take(connection.answer())
+            if done.number == run.number:
+                return done, reader
+
+    def drain(self, connection: ClientConnection) -> None:
+        """Send the queue, and wait for all answers."""
+        self.flush(connection)
+        while self.unanswered:
+            self._take(connection.answer())
+
+    def _send(
+        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], again: bool = True
+    ) -> None:
+        self.number += 1
+        run.number = self.number
+        sent = Sent(run, again and not attachments)
+        self.unanswered.append(sent)  # before it is sent, so that an interrupt cannot lose it or mix up attachments
+        if run.calls is self.queue:  # after an interrupt before this line, `resume` does it
+            self.queue = []
+        if again and attachments:
+            attachments = self._copy_attachments(sent, attachments)
+        elif self.blocks is not None and run.calls:  # puts go over the socket, into memory that becomes the array
+            attachments = self.blocks.load(run, attachments)
+        body = _encode(run)
+        sent.nbytes += len(body)
+        self._nbytes += sent.nbytes
+        while len(self.unanswered) > 1 and not self._is_within_window():
+            self._take(connection.answer())
+        connection.send_frame(RUN, body, attachments)
+
+    def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
+        """Copy attachments to stable memory until the call is answered; return those that follow the frame."""
+        try:
+            follow = attachments if self.blocks is None else self.blocks.load(sent.run, attachments)
+        except BaseException:
+            self._copy(sent, attachments)
+            raise
+        if sent.run.block and self.blocks is not None:
+            sent.attachments = self.blocks.loaded(sent.run.block, [array.nbytes for array in attachments])
+            sent.again = True
+            return follow
+        self._copy(sent, attachments)
+        return sent.attachments
+
+    def _copy(self, sent: Sent, attachments: Sequence[HostArray]) -> None:
+        sent.attachments = [array.copy() for array in attachments]  # the program may change the originals
+        sent.nbytes = sum(array.nbytes for array in attachments)
+        sent.again = True
+
+    def _is_within_window(self) -> bool:
+        return len(self.unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
+
+    def _take(self, body: bytes) -> tuple[Done, Reader | None]:
+        done = _decode(body)
+        if not self.unanswered or self.unanswered[0].run.number != done.number:
+            raise ProtocolError(f"the daemon answered Run {done.number}, which is not the next one")
+        sent = self.unanswered.popleft()
+        self._nbytes -= sent.nbytes
+        return done, self.blocks.landed(sent.run, done) if self.blocks is not None else None
+
+    # ---- when a connection broke
+
+    def resume(self, connection: ClientConnection, begun: int) -> Iterator[int]:
+        """Resend on a new connection what the daemon has not begun, which are the Runs after number `begun`.
+
+        Yields:
+            Handles whose drop was part of a Run that is not resent.
+        """
+        if self.unanswered and self.unanswered[-1].run.calls is self.queue:
+            self.queue = []
+        left = [sent for sent in self.unanswered if sent.run.number > begun]
+        self.unanswered = collections.deque(sent for sent in left if sent.again)
+        self._nbytes = sum(sent.nbytes for sent in self.unanswered)
+        for sent in left:
+            if sent.again:
+                # The fetch itself has failed already, and may be retried with a message of its own.
+                sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
+                follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
+                connection.send_frame(RUN, _encode(sent.run), follow)
+            else:
+                yield from sent.run.drop
+                yield from (handle for call in sent.run.calls for handle in call.drop)

@@ -1,0 +1,89 @@
+"""The session of this process."""
+
+import atexit
+import dataclasses
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from jitclient.core.settings import Settings, settings
+
+if TYPE_CHECKING:
+    from jitclient.session.session import Session
+
+inside_daemon = False
+"""Whether this process is a daemon, where calls in captured code run as a nested `jax.jit`."""
+
+current: "Session | None" = None
+"""The session of this process; None before its first use."""
+_lock = threading.Lock()
+_begun: "weakref.WeakSet[Session]" = weakref.WeakSet()  # one that nothing uses any more ends with its connection
+
+
+def become_daemon() -> None:
+    """Mark this process as a daemon."""
+    global inside_daemon
+    inside_daemon = True
+
+
+def session() -> "Session":
+    """The session of this process, created on first use."""
+    global current
+    if current is not None:
+        return current
+    with _lock:
+        if current is None:
+            current = _begin(settings())
+        return current
+
+
+def connect(address: str | None = None, *, timeout: float | None = None) -> "Session":
+    """Connect to the daemon now; start one if none answers.
+
+    Handles of an earlier session stay valid at its daemon.
+
+    Args:
+        address: instead of that in JITSERVER_ADDRESS.
+        timeout: after how many seconds without a sign of life a daemon counts as hanging, instead of those in
+            JITSERVER_TIMEOUT. A working daemon gives a sign every second.
+
+    Raises:
+        SettingsError: the address is invalid.
+        DaemonUnavailable: no daemon answers there, and none could be started.
+
+    Example:
+        >>> jitclient.connect("unix:/run/user/1000/jitserver/other.sock")
+    """
+    global current
+    chosen = settings()
+    if address is not None:
+        chosen = dataclasses.replace(chosen, address=address)
+    if timeout is not None:
+        chosen = dataclasses.replace(chosen, timeout=timeout)
+    made = _begin(chosen)
+    with made, _lock:
+        current = made
+    return made
+
+
+def _begin(chosen: Settings) -> "Session":
+    from jitclient.session.session import Session  # loads rpyc and msgspec, which most imports do not need
+
+    made = Session(chosen)
+    _begun.add(made)
+    return made
+
+
+@atexit.register
+def _close_all() -> None:
+    for each in list(_begun):
+        each.close()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,85 @@
+"""Looking up a program on the daemon, and having it made there."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from jitclient.capture.codec import values
+from jitclient.errors import CaptureError
+from jitclient.session.session import Session
+from jitclient.wire.messages import (
+    MOST_CAPTURE_BYTES,
+    UPLOAD_BYTES,
+    Found,
+    Lookup,
+    Manifest,
+    Prepare,
+    Prepared,
+    Upload,
+    Verb,
+)
+
+
+def look_up(
+    session: Session,
+    lookup: Lookup,
+    manifests_of: Callable[[Sequence[tuple[str, ...]]], tuple[Manifest, ...]],
+    deref: values.Deref,
+    say: Callable[[str], None],
+) -> tuple[Found, int]:
+    """Look a program up on the daemon. `manifests_of` gives the state of this process for lists of names.
+
+    Returns:
+        What was found, and the program generation in which the program's number is valid.
+    """
+
+    def attempt() -> Found:
+        session.connect().on_busy = say
+        session.send_report()
+        found: Found = session.ask_once(Verb.LOOKUP, lookup, Found, deref)
+        if found.names:
+            known = msgspec.structs.replace(lookup, manifests=manifests_of(found.names))
+            found = session.ask_once(Verb.LOOKUP, known, Found, deref)
+        return found
+
+    with session.lock:
+        return session.retrying(attempt), session.program_generation
+
+
+def make(
+    session: Session,
+    request: Prepare,
+    payload: bytes,
+    deref: values.Deref,
+    say: Callable[[str], None],
+    beside: Callable[[], None] | None = None,
+) -> tuple[Prepared, int]:
+    """Have the daemon make a program from a payload.
+
+    `beside` is called while the daemon works, or before, if another thread has left the session to this one: that one
+    must not have to wait for what `beside` does. It may use the session.
+
+    Returns:
+        The program, and the program generation in which its number is valid.
+    """
+    if len(payload) > MOST_CAPTURE_BYTES:
+        raise CaptureError(
+            f"the function and what it captures take {len(payload):,} bytes, more than a daemon takes "
+            f"({MOST_CAPTURE_BYTES:,}): pass large arrays as arguments"
+        )
+    key = request.traced.key if request.traced else request.lookup.capture_key
+
+    def attempt() -> Prepared:
+        session.connect().on_busy = say
+        for start in range(0, len(payload), UPLOAD_BYTES):
+            session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+        prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, beside=beside)
+        return prepared
+
+    with session.lock:
+        if beside is None or not session.is_aside:
+            return session.retrying(attempt), session.program_generation
+    beside()
+    beside = None
+    with session.lock:
+        return session.retrying(attempt), session.program_generation

@@ -1,0 +1,273 @@
+"""A client's session with a daemon: the exchange of messages.
+
+A session outlives its connection. An interrupted exchange closes the connection, because an answer may be half read;
+the next exchange reconnects, and resumes the session by its token.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.capture.codec import values
+from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
+from jitclient.session.failures import answered
+from jitclient.session.link import BUSY, Link
+from jitclient.wire.array_transport import HostArray, unpack_value
+from jitclient.wire.decoders import decoder
+from jitclient.wire.encoders import encoded
+from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
+
+_GOODBYE_SECONDS = 2.0
+REPLACED = "another daemon took over since the program was looked up"
+_encode = msgspec.msgpack.Encoder().encode
+_decode = decoder(Done).decode
+
+
+class Session(Link):
+    """A session with one daemon, or with the daemons that replace it."""
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._report = Report()
+
+    def ask(self, verb: Verb, message: Any, answer: Any) -> Any:
+        """Send a verb; return its answer, a message of type `answer`.
+
+        Raises:
+            DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
+            BaseException: what the daemon raised, with its own type if this process has loaded it.
+        """
+        return self.retrying(lambda: self.ask_once(verb, message, answer))
+
+    def ask_once(
+        self,
+        verb: Verb,
+        message: Any,
+        answer: Any,
+        deref: values.Deref = values.nothing,
+        timeout: float | None = None,
+        beside: Callable[[], None] | None = None,
+    ) -> Any:
+        """As `ask`, without retries. Gives up after `timeout` seconds of silence.
+
+        `beside` is called while the daemon works on the answer. It may use the session.
+        """
+        payload = encoded(message)
+        if names := getattr(message, "packages", ()):
+            self.check_packages(names)
+        is_beside = False
+        try:
+            with self._guarded() as connection:
+                if beside is not None:  # what it drops goes over another connection, and these may still use it
+                    self._pipeline.drain(connection)
+                pending = connection.begin(verb, payload)
+                if beside is not None:
+                    is_beside = True
+                    with self.aside():
+                        beside()
+                    is_beside = False
+                reply = connection.answer_to(pending, timeout)
+        except BaseException:
+            if is_beside:  # nobody waits for this answer, and neither must the next request, which may be a goodbye
+                self._reconnect()
+            raise
+        return answered(reply, answer, deref)
+
+    def _reconnect(self) -> None:
+        with self.lock, contextlib.suppress(JitserverError):
+            self.connect()
+
+    def run(
+        self,
+        message: Run,
+        attachments: Sequence[HostArray] = (),
+        specs: Sequence[Spec] = (),
+        generation: int | None = None,
+        program_generation: int | None = None,
+    ) -> tuple[Done, list[HostArray | Failure]]:
+        """Send a Run after all queued calls; return the daemon's answer and the fetched values.
+
+        Args:
+            message: the Run.
+            attachments: arrays that follow the message.
+            specs: of the arrays that it fetches.
+            generation: of the handles that it uses; None if it uses none.
+            program_generation: of the programs that it calls.
+
+        Raises:
+            ArrayLost: the daemon that held the handles is gone.
+            NotSent: the connection broke, and no daemon has begun the Run or will.
+            DaemonLost: the connection broke, and the daemon may have begun it.
+        """
+        changes = message.calls or message.puts
+        if not changes:
+            message = msgspec.structs.replace(message)  # queued calls are added to it; a retry starts without them
+        with self.lock:
+            connection = self.connection
+            if connection is None:
+                if program_generation is not None:
+                    raise NotSent("the connection broke before the call")
+                connection = self.connect()
+            if generation is not None and generation != self.generation:
+                raise ArrayLost(self.why_lost)
+            if self._exchanging:  # this thread has the lock already: it would read another request's answer
+                raise SessionBusy(BUSY)
+            pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
+            try:
+                self._exchanging = True  # from here on, calls in signal handlers are refused
+                if program_generation not in (None, self.program_generation):
+                    raise NotSent(REPLACED)
+                if drops:
+                    dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
+                if message.calls:  # freed before the call, which can use the memory
+                    message.calls[0].drop = dropped
+                else:
+                    message.drop = dropped
+                read = connection.read_attachment
+                if changes and not (attachments or pipeline.queue or pipeline.unanswered):
+                    pipeline.number = message.number = pipeline.number + 1
+                    done: Done = _decode(connection.answer(_encode(message)))
+                    if done.number != message.number:
+                        raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
+                else:
+                    if pipeline.blocks is not None and not message.calls:  # else they use the call's block
+                        pipeline.blocks.offer(message, specs)
+                    done, lane = pipeline.ask(connection, message, attachments)
+                    read = lane or read
+                if not specs:
+                    return done, []
+                return done, [unpack_value(read, *pair) for pair in zip(done.values, specs, strict=True)]
+            except BaseException as error:
+                try:
+                    drops.extend(dropped)
+                finally:
+                    self.disconnect(error)
+                    self._exchanging = False
+                if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
+                    raise NotSent(f"the daemon ended before it began the call: {error}") from error
+                raise
+            finally:
+                self._exchanging = False
+
+    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
+        """How many bytes of large results may come with the answer to a call. Called with the `lock` held.
+
+        None but on the CPU: elsewhere a call returns before its results are computed, and would have to wait.
+        """
+        blocks = self._pipeline.blocks
+        return blocks.room_with_answer(attachments) if blocks is not None and self.platform == "cpu" else 0
+
+    def _may_have_begun(self, number: int) -> bool:
+        """Whether the daemon may have begun a Run that it never answered. Reconnects, to be told."""
+        generation = self.generation
+        try:
+            self.connect()
+        except DaemonError:
+            return True
+        return generation != self.generation or 0 < number <= self._begun
+
+    def call_later(
+        self,
+        executable: int,
+        arguments: list[int | bytes | Attached],
+        first: int,
+        attachments: Sequence[HostArray],
+        program_generation: int,
+    ) -> None:
+        """Queue a call whose results get the handles from `first` on, and return at once.
+
+        It is sent with the next batch, by the background thread, or before the next fetch. Its errors are raised when
+        its results are used. Called with the `lock` held, while there is a `connection`.
+
+        Raises:
+            NotSent: the connection broke, or `program_generation` is over, since the caller checked: a signal handler
+                or a destructor made a call.
+        """
+        pipeline, drops = self._pipeline, self.drops
+        if self.connection is None or program_generation != self.program_generation:
+            raise NotSent(REPLACED)
+        if attachments and self._exchanging:
+            raise SessionBusy(BUSY)
+        dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
+        call = Call(executable, arguments, first, dropped)
+        try:
+            if pipeline.add(call) or attachments:
+                self._advance(attachments)
+        except BaseException:  # an interrupt: the call has no results, and its attachments may not be sent
+            queue = pipeline.queue
+            if queue and queue[-1] is call:
+                queue.pop()
+            drops.extend(dropped)
+            raise
+        if not self.background.awake:
+            self.background.wake()
+
+    def is_answered(self, handle: int) -> bool:
+        """Whether the call that makes `handle` is done or has failed."""
+        with self.lock:
+            if self.connection is None and self._pipeline:
+                try:
+                    self.connect()
+                except DaemonError:
+                    return True
+            self._advance()
+            return self._pipeline.is_answered(handle)
+
+    def _advance(self, attachments: Sequence[HostArray] = ()) -> None:
+        connection = self.connection
+        if connection is None or self._exchanging:
+            return
+        try:
+            self._exchanging = True
+            if attachments:
+                self._pipeline.flush(connection, attachments)
+            else:
+                self._pipeline.advance(connection)
+        except BaseException as error:
+            self.disconnect(error)
+            if not isinstance(error, JitserverError):  # else the next exchange resends what was lost
+                raise
+        finally:
+            self._exchanging = False
+
+    def new_handles(self, count: int) -> int:
+        """Reserve `count` handles; return the first. Called while there is a `connection`."""
+        first = self.next_handle
+        self.next_handle = first + count
+        return first
+
+    def count_client_trace(self) -> None:
+        """Count a function that was traced in this process."""
+        self._report.client_traces += 1
+
+    def count_local_run(self) -> None:
+        """Count a call that ran in this process; the next `send_report` tells the daemon."""
+        self._report.local_runs += 1
+
+    def close(self) -> None:
+        """End the session, so that the daemon frees its arrays; a forked child only disconnects.
+
+        Neither another thread's call nor a hanging daemon may block the exit: the daemon notices that anyway.
+        """
+        if not self.lock.acquire(timeout=_GOODBYE_SECONDS):
+            return
+        try:
+            if self.connection is not None:
+                with contextlib.suppress(JitserverError):
+                    if self._pipeline.blocks is not None:
+                        self._pipeline.blocks.tidy(float("inf"))
+            if self.connection is not None and not self._joined:
+                with contextlib.suppress(JitserverError):
+                    self.send_report(_GOODBYE_SECONDS)
+                    self.ask_once(Verb.GOODBYE, None, None, timeout=_GOODBYE_SECONDS)
+            self.disconnect()
+        finally:
+            self.lock.release()
+
+    def send_report(self, timeout: float | None = None) -> None:
+        """Tell the daemon what this process did without it."""
+        report, self._report = self._report, Report()
+        if report != Report():
+            self.ask_once(Verb.REPORT, report, None, timeout=timeout)

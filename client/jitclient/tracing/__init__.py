@@ -1,1 +1,0 @@
-"""Shared by both sides for tracing: options of jit, functions over leaves, shardings, callbacks."""

@@ -1,1 +1,0 @@
-"""Pytrees, with and without jax in the process."""

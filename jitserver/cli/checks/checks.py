@@ -1,0 +1,43 @@
+"""All checks, ordered so that a cause comes before its effects."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from jitclient.errors import JitserverError
+from jitserver.cli.checks import daemon, environment, machine
+from jitserver.cli.checks.finding import DaemonState, Finding
+
+Check = Callable[[DaemonState], Finding | Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    environment.versions,
+    environment.settings,
+    machine.disk,
+    machine.control_group,
+    machine.memory_maps,
+    daemon.answers,
+    environment.settings_of_daemon,
+    daemon.devices,
+    daemon.call,
+)
+
+CHECKS_FROM_AFAR: tuple[Check, ...] = (
+    environment.versions,
+    environment.settings,
+    daemon.answers,
+    daemon.call,
+    daemon.there,
+)
+"""Those for a daemon on another machine."""
+
+
+def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+    """Makes the checks in turn. A check that fails to run is a finding, too."""
+    for check in checks:
+        name = check.__name__.replace("_", " ")
+        try:
+            found = check(state)
+            yield from [found] if isinstance(found, Finding) else found
+        except JitserverError as error:
+            yield Finding(name, "problem", str(error), "see above")
+        except (OSError, KeyError, ValueError) as error:  # other systems have other files
+            yield Finding(name, "warning", f"cannot be checked: {error}", "nothing, if this is not Linux")

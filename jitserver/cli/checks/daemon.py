@@ -1,0 +1,83 @@
+"""The daemon: whether it answers, its devices, and a real call."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitclient.wire.address import Address
+from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+
+_ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
+_ONE_CALL = Path(__file__).parents[1] / "demos" / "one_call.py"
+_CALL_SECONDS, _FAR_SECONDS = 120.0, 300.0
+
+
+def answers(state: DaemonState) -> Finding:
+    """Whether a daemon runs and answers."""
+    if state.status is None:
+        if state.is_broken:
+            return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
+        return Finding("daemon", "warning", f"none runs: {state.reason}", "jitserver start, or doctor --start")
+    status = state.status
+    return Finding("daemon", "ok", f"pid {status.pid} answers at {state.address} in {state.seconds * 1000:.0f} ms")
+
+
+def devices(state: DaemonState) -> Iterator[Finding]:
+    """The devices of the daemon: accelerators, if the machine has some."""
+    if state.status is None:
+        return
+    names = state.status.devices
+    unused = [what for path, what in _ACCELERATORS.items() if Path(path).exists()]
+    fits = not unused or not all(name.startswith("cpu:") for name in names)
+    says = ", ".join(names) + ("" if fits else f", though there is {unused[0]}")
+    do = "pip install 'jitserver[cuda13]' and jitserver restart; or unset JAX_PLATFORMS"
+    yield verdict("devices", fits, says, do)
+
+
+def call(state: DaemonState) -> Iterator[Finding]:
+    """Whether a fresh process can have a function compiled and run by the daemon, and how long that takes."""
+    if state.status is None:
+        return
+    only_there = {"JITSERVER_ADDRESS": str(state.address), "JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
+    done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **only_there)
+    if done is None:
+        yield Finding("call", "problem", f"no answer within {_CALL_SECONDS:.0f} s", "jitserver top; jitserver logs")
+    elif done.returncode:
+        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        yield Finding("call", "problem", f"the call failed: {said[-1]}", "jitserver logs; jitserver restart")
+    else:
+        times = json.loads(done.stdout.splitlines()[-1])
+        first, again = times["first"] * 1000, times["again"] * 1e6
+        yield Finding("call", "ok", f"the first in {first:.0f} ms, with connecting; a later one in {again:.0f} us")
+
+
+def there(state: DaemonState) -> Iterator[Finding]:
+    """All checks, on the daemon's own machine."""
+    far = state.address
+    assert not isinstance(far, Address)
+    again = far.shown("jitserver", "doctor")
+    done = _run(far.command("jitserver", "doctor", "--json"), _FAR_SECONDS)
+    if done is None:
+        yield Finding("there", "problem", f"no answer within {_FAR_SECONDS:.0f} s", again)
+        return
+    try:
+        checks = json.loads(done.stdout[done.stdout.find("{\n") :])["checks"]  # behind what the shell there may print
+    except ValueError:
+        yield Finding("there", "problem", done.stderr.strip() or f"it ended with status {done.returncode}", again)
+        return
+    for found in checks:
+        yield Finding(f"there: {found['check']}", found["level"], found["says"], found["do"])
+
+
+def _run(command: list[str], seconds: float, **settings: str) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command under these settings; None if that takes too long."""
+    env = {**os.environ, **settings}
+    try:
+        return subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None

@@ -1,0 +1,94 @@
+"""The versions and settings of this environment, and how the daemon's differ."""
+
+import dataclasses
+import difflib
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jitclient.core.settings import Settings
+from jitclient.errors import SettingsError
+from jitclient.version import __version__
+from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS, Address
+from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+
+_OURS = "JITSERVER_"
+_KNOWN = tuple(field.name.upper() for field in dataclasses.fields(Settings))
+_LIKENESS = 0.8
+
+
+def versions(state: DaemonState) -> Finding:
+    """The versions here, and those of the daemon, which refuses clients that have loaded another version of jax."""
+    here = {"jitserver": __version__, "Python": platform.python_version()}
+    here |= {name: _installed(name) for name in ("jax", "jaxlib")}
+    says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
+    status = state.status
+    if status is None:
+        do = "a daemon needs jax: pip install 'jitserver[server]', or [cuda13]"
+        return verdict("versions", bool(here["jax"] and here["jaxlib"]), says, do, "problem")
+    there = {"jitserver": status.version, "Python": status.python, **status.packages}
+    differ = {name: there.get(name) for name, version in here.items() if version and there.get(name) != version}
+    fatal = differ.keys() & {"Python", "jax", "jaxlib"}
+    if here["Python"].split(".")[:2] == status.python.split(".")[:2]:
+        fatal -= {"Python"}
+    do = "jitserver restart"
+    if not isinstance(state.address, Address):
+        do = "install the versions of this machine there"
+        differ = {name: version for name, version in differ.items() if name != "Python" or name in fatal}
+    if differ:
+        says += "; the daemon has " + ", ".join(f"{name} {version}" for name, version in differ.items())
+    return verdict("versions", not differ, says, do, "problem" if fatal else "warning")
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def settings(state: DaemonState) -> Iterator[Finding]:
+    """The variables that are set, and whether they exist and have valid values."""
+    made = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name in PROCESS_SETTINGS or name.startswith((_OURS, "JAX_", "XLA_"))
+    }
+    try:
+        Settings.from_environment()
+    except SettingsError as error:
+        yield Finding("settings", "problem", str(error), "correct or unset it")
+    for name in [name.removeprefix(_OURS) for name in made if name.startswith(_OURS)]:
+        meant = difflib.get_close_matches(name, _KNOWN, 1, _LIKENESS)
+        if meant and name not in _KNOWN:
+            yield Finding("settings", "warning", f"{_OURS}{name} is no setting", f"did you mean {_OURS}{meant[0]}?")
+    yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
+
+
+def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
+    """Settings that hold for a whole process: calls use the daemon's, not those of this shell."""
+    if state.status is None:
+        return
+    try:
+        words = Path(f"{state.process}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError as error:
+        yield Finding("its settings", "ok", f"not readable: {error.strerror}")
+        return
+    there = dict(word.split("=", 1) for word in words if "=" in word)
+    if not there:
+        yield Finding("its settings", "ok", "not readable")
+        return
+    differ = [
+        f"{name} is {ours!r} here and {theirs!r} there"
+        for name in PROCESS_SETTINGS
+        if (ours := _said(os.environ, name)) != (theirs := _said(there, name))
+    ]
+    says = ", ".join(differ) or "those that hold for a whole process are as here"
+    do = "jitserver restart with the values that you want, or unset them here"
+    yield verdict("its settings", not differ, says, do)
+
+
+def _said(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(name) or DAEMON_DEFAULTS.get(name, "")

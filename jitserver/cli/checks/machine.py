@@ -1,0 +1,73 @@
+"""The resources of the machine: disk, memory, and limits of processes."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitclient.session.launch import log_folder
+from jitclient.wire.labels import size
+from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+from jitserver.store.folder import base
+from jitserver.system.memory_limits import LimitedGroup, limited_groups
+
+_LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
+_NEARLY = 0.8
+_FEWEST_MAPS = 65_530  # the kernel's own default
+_UNLIMITED = 1 << 60  # version 1 has such a number where there is no limit
+_FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+_FILES_V2 = ("memory.current", "inactive_file", "memory.events")
+
+
+def disk(state: DaemonState) -> Iterator[Finding]:
+    """Free disk space for the cache and the log."""
+    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
+    for folder in folders.values():
+        free = shutil.disk_usage(folder).free
+        says = f"{size(free)} free at {folder}"
+        if free < _NO_DISK:
+            yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")
+        else:
+            yield verdict("disk", free >= _LITTLE_DISK, says, "free disk space: few programs fit")
+
+
+def memory_maps(state: DaemonState) -> Finding:
+    """Memory maps: each compiled program needs about three, and a process that runs out of them dies."""
+    limit = int(Path("/proc/sys/vm/max_map_count").read_text())
+    used = Path(f"{state.process}/maps").read_bytes().count(b"\n")
+    fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
+    says = f"{used:,} of {limit:,} in use"
+    return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, also in /etc/sysctl.d")
+
+
+def control_group(state: DaemonState) -> Finding:
+    """The memory limit of the daemon's container or systemd unit."""
+    groups = [group for group in limited_groups(Path(f"{state.process}/cgroup")) if group.limit < _UNLIMITED]
+    if not groups:
+        return Finding("control group", "ok", "no memory limit")
+    tightest = min(groups)
+    limit, (used, killed) = tightest.limit, _usage(tightest)
+    says = f"{size(used)} of {size(limit)} in use"
+    if killed:
+        says += f"; the kernel has ended {killed} processes that needed more"
+    fits = used < _NEARLY * limit and not killed
+    return verdict("control group", fits, says, "raise the memory limit of the container or unit (MemoryMax=)")
+
+
+def _usage(group: LimitedGroup) -> tuple[int, int]:
+    """The memory that a group uses, without droppable pages, and how many of its processes the kernel has ended."""
+    used, droppable, events = _FILES_V2 if group.is_v2 else _FILES_V1
+    pages = _named((group.folder / "memory.stat").read_text(), droppable)
+    killed = _named((group.folder / events).read_text(), "oom_kill")
+    return int((group.folder / used).read_text()) - pages, killed
+
+
+def _named(text: str, name: str) -> int:
+    found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder

@@ -1,0 +1,116 @@
+"""Which units to manage: a user's own, or those of the system for a user."""
+
+import dataclasses
+import os
+import pwd
+import re
+from pathlib import Path
+
+from jitclient.core.settings import settings
+from jitclient.errors import JitserverError
+from jitclient.wire.address import Address, environment_digest, remote, runtime_folder, user_address, user_name
+
+SUFFIXES = ("socket", "service")
+_SYSTEM_UNITS = Path("/etc/systemd/system")
+
+
+class SystemdError(JitserverError):
+    """systemd cannot run the daemon, or cannot be asked; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The daemon of one environment for one user."""
+
+    user: str | None = None
+    """For whom the system's systemd runs it; None: the current user's systemd runs it."""
+    digest: str = dataclasses.field(default_factory=environment_digest)
+    """Identifies the environment."""
+
+    @property
+    def scope(self) -> str:
+        """`user` or `system`: which systemd manages the units."""
+        return "system" if self.user else "user"
+
+    @property
+    def socket(self) -> str:
+        """The name of the socket unit."""
+        return f"{self._stem}{self.user or ''}.socket"
+
+    @property
+    def service(self) -> str:
+        """The name of the service unit."""
+        return f"{self._stem}{self.user or ''}.service"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the unit files."""
+        if self.user:
+            return _SYSTEM_UNITS
+        # Not platformdirs, which has another folder on systems other than Linux.
+        chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        return (chosen if chosen.is_absolute() else Path(os.path.expanduser("~/.config"))) / "systemd" / "user"
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The unit files by suffix. All users share those of the system."""
+        return {suffix: self.folder / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
+
+    @property
+    def enabled_link(self) -> Path:
+        """The link that `systemctl enable` makes."""
+        return self.folder / "sockets.target.wants" / self.socket
+
+    @property
+    def address(self) -> Address:
+        """The address of the socket."""
+        if self.user:
+            return Address.parse(f"unix:/run/jitserver/{self.digest}/{self.user}.sock")
+        return Address.parse(f"unix:{runtime_folder() / f'{self.digest}.sock'}")
+
+    def others(self) -> list[str]:
+        """The socket units of other users that use the same files."""
+        links = self.enabled_link.parent.glob(f"{self._stem}?*.socket") if self.user else ()
+        return sorted(link.name for link in links if link.name != self.socket)
+
+    @property
+    def _stem(self) -> str:
+        return f"jitserver-{self.digest}@" if self.user else f"jitserver-{self.digest}"
+
+
+def chosen(user: str | None) -> Target:
+    """The target for `--system USER`, or without it the user's own."""
+    if user is None:
+        return Target()
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise SystemdError(f"there is no user {user!r} on this machine") from None
+    if found.pw_uid == 0:
+        raise SystemdError("a daemon runs the code of its callers, so it never runs as root: name another user")
+    if not re.fullmatch(r"\w[\w.-]*", user, re.ASCII):
+        raise SystemdError(f"{user!r} cannot be part of a unit's name: only letters, digits, '_', '-' and '.' can")
+    if os.geteuid() != 0:
+        raise SystemdError(f"only root can change the system's units: try `sudo jitserver ... --system {user}`")
+    return Target(user)
+
+
+def installed() -> Target | None:
+    """The target whose units run the daemon of this environment for the current user, if they are installed."""
+    named = settings().address
+    if remote(named) is not None:
+        return None
+    name = user_name()
+    for target in (Target(), *([] if name is None else [Target(name)])):
+        # Not by Path: HOME may be another user's, which `su` and `sudo` leave, and not to be looked into.
+        is_there = os.path.exists(target.files["socket"]) and (
+            target.user is None or os.path.islink(target.enabled_link)
+        )
+        if is_there and (named is None or Address.parse(named) == target.address):
+            return target if manager_folder(target).is_dir() else None
+    return None
+
+
+def manager_folder(target: Target) -> Path:
+    """A folder that exists while the systemd of the target runs."""
+    return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"

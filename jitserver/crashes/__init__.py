@@ -1,1 +1,0 @@
-"""Which programs were in progress when a daemon died. Does not depend on jax."""

@@ -1,0 +1,67 @@
+"""Which names and sessions hold the arrays of this daemon."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitclient.wire.array_transport import nbytes_of
+from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
+from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs.engine import Engine
+from jitserver.system.process_watch import command_line
+
+
+def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
+    """All holders, the largest first. An array under a name does not count for sessions."""
+    found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
+
+    def count(arrays: Iterable[Any]) -> tuple[int, int]:
+        new = {id(array): array for array in arrays if id(array) not in found}
+        found.update(new)
+        return len(new), sum(map(engine.nbytes, new.values()))
+
+    trees = kept.all()
+    total = sum(count(tree.arrays)[1] for tree in trees.values())
+    owners = []
+    for session in sessions:
+        arrays, nbytes = count(session.held())
+        total += nbytes
+        program = session.program or _program(session.pid)
+        away = f", away for {missed / 3600:.1f} h" if (missed := session.presence.missed()) else ""
+        owners.append(Owned(session.pid, program + away, arrays, nbytes))
+    return Holdings(
+        nbytes=total,
+        most_nbytes=most,
+        kept=sorted((info(engine, name, tree) for name, tree in trees.items()), key=lambda one: -one.nbytes),
+        sessions=sorted(owners, key=lambda one: -one.nbytes),
+    )
+
+
+def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
+    """Describes the tree under a name for people."""
+    return KeptInfo(
+        name=name,
+        label=tree.label,
+        arrays=len(tree.specs),
+        nbytes=_nbytes(engine, tree),
+        created=tree.created,
+        last_used=tree.last_used,
+        ttl=tree.ttl,
+        why_lost=tree.why_lost,
+    )
+
+
+def _nbytes(engine: Engine, tree: NamedTree) -> int:
+    if tree.on_disk is not None and not tree.why_lost:
+        return sum(map(nbytes_of, tree.specs))
+    return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
+
+
+def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
+    """Whether a session has a handle on one of the tree's arrays, in memory or on the disk."""
+    wanted = tree.identities()
+    return any(not wanted.isdisjoint(session.identities()) for session in sessions)
+
+
+def _program(pid: int) -> str:
+    return (" ".join(command_line(pid)) or "?") if pid else "on another machine"

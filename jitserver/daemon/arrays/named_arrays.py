@@ -1,0 +1,177 @@
+"""Named trees of arrays. They belong to the daemon and outlive the sessions that made them."""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.wire.messages import Spec
+from jitserver.daemon.arrays.absent import Failed, OnDisk
+
+log = logging.getLogger(__name__)
+
+
+class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """What the next daemon must know of a named tree, apart from its arrays."""
+
+    name: str
+    key: str
+    specs: tuple[Spec, ...]
+    tree: bytes
+    label: str
+    ttl: float | None
+    created: float
+    last_used: float
+    why_lost: str = ""
+
+
+@dataclasses.dataclass
+class NamedTree:
+    """The tree under a name.
+
+    Attributes:
+        key: the digest of what made it, which a request must match; empty: nothing matches.
+        specs: of the arrays.
+        tree: the structure, in terms of the function's capture.
+        label: describes the tree for people.
+        ttl: time to live in seconds since the last use; None: for ever.
+        on_disk: the arrays that the previous daemon saved, until they are loaded at the first request.
+        why_lost: why there are no arrays, if a daemon could not save or load them. The name stays, to say so.
+    """
+
+    key: str
+    specs: tuple[Spec, ...]
+    tree: bytes
+    label: str
+    arrays: Sequence[Any]
+    ttl: float | None
+    created: float = 0.0
+    last_used: float = 0.0
+    on_disk: OnDisk | None = None
+    why_lost: str = ""
+
+    @classmethod
+    def restored(cls, state: TreeState, on_disk: OnDisk) -> "NamedTree":
+        """The tree from the previous daemon."""
+        fields = msgspec.structs.asdict(state)
+        del fields["name"]
+        return cls(**fields, arrays=(), on_disk=on_disk)
+
+    def state(self, name: str) -> TreeState:
+        """What the next daemon must know of the tree, whose name is `name`."""
+        return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
+
+    def identities(self) -> set[int | str]:
+        """Identifies its arrays, for comparison with those of sessions; see `OnDisk`."""
+        on_disk = self.on_disk
+        return {*map(id, self.arrays), *(on_disk.identities() if on_disk is not None else ())}
+
+
+class NamedArrays:
+    """All named trees. A name holds a whole tree or nothing, or says why its tree is lost. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock  # wall-clock time, which advances while no daemon runs
+        self._trees: dict[str, NamedTree] = {}
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+
+    def __len__(self) -> int:
+        """The number of names that hold a tree."""
+        return sum(not tree.why_lost for tree in self.all().values())
+
+    def find(self, name: str, key: str, ttl: float | None) -> NamedTree | None:
+        """The tree of a name if it has this key. Counts as a use, and sets the time to live."""
+        with self._lock:
+            found = self._trees.get(name)
+            if found is None or not key or found.key != key:
+                return None
+            found.last_used, found.ttl = self._clock(), ttl
+            return found
+
+    def get(self, name: str) -> NamedTree | None:
+        """The tree of a name, whatever its key. Counts as a use."""
+        with self._lock:
+            found = self._trees.get(name)
+            if found is not None:
+                found.last_used = self._clock()
+            return found
+
+    def put(self, name: str, tree: NamedTree) -> None:
+        """Puts a tree under a name, in place of any other."""
+        tree.created = tree.last_used = self._clock()
+        with self._lock:
+            before, self._trees[name] = self._trees.get(name), tree
+        _discard(before)
+
+    def load(self, name: str, tree: NamedTree) -> bool:
+        """Loads the arrays of a tree that is on the disk. If they are lost, notes why and returns False."""
+        with self._loading:
+            if tree.on_disk is not None:
+                if self._trees.get(name) is not tree or tree.why_lost:  # it was removed, handed over, or lost before
+                    return False
+                found = tree.on_disk.load()
+                lost = [array.failure.text for array in found.values() if isinstance(array, Failed)]
+                if lost:
+                    tree.why_lost = lost[0]
+                    log.warning("the arrays kept as %r are lost: %s", name, lost[0])
+                else:
+                    tree.arrays = [found[leaf] for leaf in range(len(tree.specs))]
+                tree.on_disk.discard()
+                tree.on_disk = None
+        return not tree.why_lost and len(tree.arrays) == len(tree.specs)
+
+    def restore(self, name: str, tree: NamedTree) -> None:
+        """Put a tree from the previous daemon under its name."""
+        with self._lock:
+            self._trees[name] = tree
+
+    def hand_over(self) -> dict[str, NamedTree]:
+        """Give up all names, and return the trees that are not on the disk."""
+        with self._loading, self._lock:
+            trees, self._trees = self._trees, {}
+        return {name: tree for name, tree in trees.items() if tree.on_disk is None}
+
+    def forget(self, name: str, only: NamedTree | None = None) -> NamedTree | None:
+        """Removes a name, or `only` this tree of it; returns the tree if there was one."""
+        with self._lock:
+            gone = self._trees.get(name)
+            if gone is None or (only is not None and only is not gone):
+                return None
+            del self._trees[name]
+        _discard(gone)
+        return gone
+
+    def expire(self, is_used: Callable[[NamedTree], bool]) -> list[str]:
+        """Removes the trees whose time to live is over; returns their names. Holding a handle counts as a use."""
+        now = self._clock()
+        gone = []
+        for name, tree in self.all().items():
+            if tree.ttl is None or now - tree.last_used <= tree.ttl:
+                continue
+            if is_used(tree):
+                tree.last_used = now
+                continue
+            if now - tree.last_used > tree.ttl and self.forget(name, only=tree) is not None:  # still so
+                gone.append(name)
+        return gone
+
+    def shift(self, seconds: float) -> None:
+        """Moves all times by what the clock was set by."""
+        for tree in self.all().values():
+            tree.created += seconds
+            tree.last_used += seconds
+
+    def all(self) -> dict[str, NamedTree]:
+        """The current trees by name."""
+        with self._lock:
+            return dict(self._trees)
+
+
+def _discard(tree: NamedTree | None) -> None:
+    if tree is not None and tree.on_disk is not None:
+        tree.on_disk.discard()

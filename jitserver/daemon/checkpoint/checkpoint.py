@@ -1,0 +1,120 @@
+"""Saves and restores the sessions and named arrays of the daemons at one address."""
+
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jitclient.errors import ArrayLost, SettingsError
+from jitclient.wire.array_transport import nbytes_of
+from jitclient.wire.messages import Failure
+from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
+from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
+from jitserver.daemon.checkpoint.saving import Saving
+from jitserver.daemon.checkpoint.store import ArrayStore
+from jitserver.daemon.sessions.registry import Sessions
+from jitserver.daemon.sessions.session import EntryOf, Session, State
+from jitserver.programs.failures import failure_of
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoint:
+    """The sessions and named arrays that the previous daemon saved, and those that this one saves."""
+
+    def __init__(self, root: Path) -> None:
+        """Open a folder that no other daemon uses.
+
+        Raises:
+            SettingsError: it belongs to another user.
+            OSError: it cannot be made or listed.
+        """
+        self._manifests = Manifests(root)
+        self._store = ArrayStore(self._manifests.arrays)
+
+    def nbytes(self) -> int:
+        """The bytes of the arrays on the disk."""
+        return self._manifests.nbytes()
+
+    def restore(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
+        """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
+        sessions.lost |= self._manifests.lost
+        for name, why in self._manifests.lost_names.items():
+            kept.restore(name, NamedTree("", (), b"", "", (), None, why_lost=why))
+        for manifest in self._manifests.all():
+            on_disk = Saved(self._manifests, self._store, manifest)
+            if not isinstance(manifest.owner, State):
+                kept.restore(manifest.owner.name, NamedTree.restored(manifest.owner, on_disk))
+                continue
+            session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
+            if session.presence.is_orphaned():
+                log.info("the session of process %d is not restored: the process has ended", session.pid)
+                session.end()
+            else:
+                sessions.restore(session)
+
+    def save(self, kept: NamedArrays, sessions: Iterable[Session], deadline: float) -> None:
+        """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
+        `time.monotonic`). Afterwards they own no arrays.
+        """
+        saving = self._collect(kept, sessions)
+        try:
+            with self._manifests.lock:  # an existing file may get another reference
+                self._manifests.make_folders()
+                saving.run(deadline)
+        except (SettingsError, OSError) as error:
+            log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
+
+    def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
+        """Give a save all that it is to write. On its own, so that no variable keeps an array that was written."""
+        saving = Saving(self._manifests, self._store)
+        for name, tree in kept.hand_over().items():
+            saving.add(tree.state(name), dict(enumerate(tree.arrays)))
+        for session in sessions:
+            if not session.is_on_disk():  # else its manifest still holds
+                saving.add(*session.hand_over())
+        return saving
+
+
+class Saved:
+    """The arrays of a session or a tree while they are on the disk."""
+
+    def __init__(self, manifests: Manifests, store: ArrayStore, manifest: Manifest) -> None:
+        self._manifests = manifests
+        self._store = store
+        self._manifest = manifest
+
+    def identities(self) -> set[int | str]:
+        """The files of the arrays, and the ids of those that are in memory, for comparison with those of others."""
+        found = [self._store.loaded(stored) for stored in self._manifest.stored()]
+        return self._manifest.files() | {id(array) for array in found if array is not None}
+
+    def missing_bytes(self) -> int:
+        """Bytes of the arrays that are not in memory."""
+        return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
+
+    def load(self) -> dict[int, Any]:
+        """Read the arrays, by handle. A lost one is `Failed`."""
+        begun = time.monotonic()
+        found: dict[int, Any] = {}
+        for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
+            found |= dict.fromkeys(handles, self._loaded(stored))
+        log.info("loaded %d arrays in %.2f s", len(found), time.monotonic() - begun)
+        return found
+
+    def discard(self) -> None:
+        """Remove the manifest, and the files that no other manifest names."""
+        self._manifests.discard(self._manifest)
+
+    def _loaded(self, stored: StoredArray | Failure) -> Any:
+        if isinstance(stored, Failure):
+            return Failed(stored)
+        try:
+            return self._store.load(stored)
+        except Exception as error:  # the file is damaged or missing, or the device or the memory is
+            log.warning("an array of the previous daemon is lost: %s", error)
+            lost = ArrayLost(f"the daemon restarted, and could not restore this array: {error}")
+            lost.__cause__ = error
+            return Failed(failure_of(lost))

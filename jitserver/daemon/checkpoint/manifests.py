@@ -1,0 +1,181 @@
+"""Manifests: what each session and name needs, and which files it references. Knows nothing of jax."""
+
+import contextlib
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from jitclient.core.digests import digest
+from jitclient.errors import SettingsError
+from jitclient.wire.address import private_folder
+from jitclient.wire.array_transport import nbytes_of
+from jitclient.wire.messages import Failure, Spec
+from jitserver.daemon.arrays.named_arrays import TreeState
+from jitserver.daemon.sessions.session import State
+from jitserver.store import files, folder
+from jitserver.store.files import Corrupt, unpacked
+
+log = logging.getLogger(__name__)
+
+_OF_NAME = "name-"
+_LONGEST = 200
+
+
+class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """An array in a file. `spec` includes its sharding. Its users may move it unless it is `committed`, and no program
+    may donate it if it is `shared`.
+    """
+
+    file: str
+    checksum: int
+    spec: Spec
+    committed: bool
+    shared: bool
+
+
+class Manifest(msgspec.Struct, array_like=True, frozen=True):
+    """A session or a named tree, with its arrays or their failures, each under all its handles. The handles of a tree
+    are the positions of its leaves.
+    """
+
+    owner: State | TreeState
+    handles: list[tuple[int, ...]]
+    arrays: list[StoredArray | Failure]
+    version: Literal[1] = 1
+
+    def stored(self) -> list[StoredArray]:
+        """The arrays that are in files."""
+        return [stored for stored in self.arrays if isinstance(stored, StoredArray)]
+
+    def files(self) -> set[str]:
+        """The files that it names."""
+        return {stored.file for stored in self.stored()}
+
+
+class Manifests:
+    """The manifests in a folder. Safe to use from many threads.
+
+    Attributes:
+        arrays: the folder of the arrays.
+        lock: while it is held, no other thread removes a file.
+        lost: the tokens of sessions whose manifests cannot be read, and why.
+        lost_names: the same for named trees.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Read all manifests; remove damaged and unfinished ones, and arrays that none names."""
+        self.arrays = root / "arrays"
+        self.lock = threading.RLock()
+        self.lost: dict[bytes, str] = {}
+        self.lost_names: dict[str, str] = {}
+        self._folder = root / "manifests"
+        self._found: dict[Path, Manifest] = {}
+        self.make_folders()
+        for path in sorted(self._folder.iterdir()):
+            self._read(path)
+        self.sweep()
+
+    def make_folders(self) -> None:
+        """Make the folders that do not exist."""
+        for path in (self.arrays.parent, self.arrays, self._folder):
+            private_folder(path)
+
+    def all(self) -> list[Manifest]:
+        """All manifests in the folder."""
+        with self.lock:
+            return list(self._found.values())
+
+    def nbytes(self) -> int:
+        """The bytes of the arrays that the manifests name."""
+        with self.lock:
+            files = {stored.file: nbytes_of(stored.spec) for found in self._found.values() for stored in found.stored()}
+        return sum(files.values())
+
+    def write(self, manifest: Manifest) -> None:
+        """Write a manifest whose arrays are on the disk; it replaces that of the same session or name.
+
+        Raises:
+            OSError: there is no room. A manifest that was there is unchanged.
+        """
+        path = self._path(manifest)
+        with self.lock:
+            files.write(path, [msgspec.msgpack.encode(manifest)])
+            self._found[path] = manifest
+
+    def note_lost(self, manifest: Manifest) -> None:
+        """Leave an empty file in the place of a manifest, which also a full disk has room for."""
+        with contextlib.suppress(OSError):
+            self._path(manifest).write_bytes(b"")
+
+    def discard(self, manifest: Manifest) -> None:
+        """Remove the manifest of this session or name, and the arrays that no other names."""
+        path = self._path(manifest)
+        with self.lock:
+            gone = self._found.pop(path, None)
+            _remove(path)
+            for name in (gone.files() if gone is not None else set()) - self._named():
+                _remove(self.arrays / name)
+
+    def sweep(self) -> None:
+        """Remove the arrays that no manifest names."""
+        with self.lock:
+            for name in {path.name for path in self.arrays.iterdir()} - self._named():
+                _remove(self.arrays / name)
+
+    def _read(self, path: Path) -> None:
+        try:
+            if path.name.startswith("."):
+                raise Corrupt("it was not written completely")
+            if path.stat().st_uid != os.getuid():
+                raise Corrupt("it belongs to another user")
+            if not path.stat().st_size:
+                raise Corrupt("there was no room for it on the disk")
+            self._found[path] = unpacked(files.read(path), Manifest)
+        except (Corrupt, OSError) as error:
+            log.warning("the manifest %s is lost: %s", path, error)
+            why = f"the daemon restarted, and its checkpoint is damaged: {error}"
+            if path.name.startswith(_OF_NAME):
+                self.lost_names[unquote(path.name.removeprefix(_OF_NAME))] = why
+            else:
+                with contextlib.suppress(ValueError):  # of a long name
+                    self.lost[bytes.fromhex(path.name)] = why
+            _remove(path)
+
+    def _named(self) -> set[str]:
+        return set().union(*(manifest.files() for manifest in self._found.values()))
+
+    def _path(self, manifest: Manifest) -> Path:
+        owner = manifest.owner
+        if isinstance(owner, State):
+            return self._folder / owner.token.hex()
+        # Readable, to say which tree is lost with a damaged file.
+        name = quote(owner.name, safe="")
+        return self._folder / (f"{_OF_NAME}{name}" if len(name) <= _LONGEST else f"long-{_digest(owner.name)}")
+
+
+def folder_of(address: str) -> Path:
+    """The folder for the daemons at an address, made if need be."""
+    return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
+
+
+def forget_sessions(address: str) -> None:
+    """Remove the saved sessions of an address at which no daemon runs."""
+    with contextlib.suppress(SettingsError, OSError):
+        manifests = Manifests(folder_of(address))
+        for manifest in manifests.all():
+            if isinstance(manifest.owner, State):
+                manifests.discard(manifest)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _digest(text: str) -> str:
+    return digest(text.encode(errors="surrogatepass"), 12).hex()

@@ -1,0 +1,208 @@
+"""The daemon's end of a connection: passes Runs on, and sends BUSY while an answer takes long."""
+
+import contextlib
+import dataclasses
+import logging
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import ProtocolError
+from jitclient.wire.array_transport import HostArray
+from jitclient.wire.channel import LENGTH, WireChannel
+from jitclient.wire.connection import WireConnection
+from jitclient.wire.decoders import decoded, decoder
+from jitclient.wire.messages import (
+    BUSY,
+    CALLED_BACK,
+    DONE,
+    FIRST_FRAME_BYTES,
+    LEASE,
+    LEASED,
+    MAX_FRAME_BYTES,
+    RETURN,
+    RUN,
+    Busy,
+    Done,
+    Lease,
+    Return,
+    Run,
+)
+from jitclient.wire.stream import WireStream
+from jitserver.daemon.lane import Lane
+from jitserver.daemon.sessions.run_order import Order
+from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.uploads import Incoming
+from jitserver.programs.devices import alone
+from jitserver.programs.devices.scratch import Scratches
+from jitserver.programs.traces.readers import monotonic
+from jitserver.store.journal import NOTHING
+from jitserver.system.shared_memory import Lent, Pool
+
+log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = decoder(Run).decode
+
+_DONE = bytes((DONE,))
+_SECONDS_WITHOUT_SESSION = 60.0  # after which a silent connection without a session is closed
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+    """The answer to a Run: its message, and the arrays that follow it."""
+
+    message: bytes
+    attachments: Sequence[HostArray]
+
+
+Answer = Callable[[Session, Run, Lane], Answered]
+"""Carries out a Run: session, message and lane -> answer."""
+
+AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
+"""Likewise, where a Run is like most; or else None, and nothing was done."""
+
+
+class DaemonConnection(WireConnection):
+    """One connection, served by one thread."""
+
+    def __init__(
+        self, service: Service, sock: socket.socket, answer: Answer, plain: AnswerPlain, pid: int, pool: Pool
+    ) -> None:
+        self.pid = pid
+        self.session: Session | None = None
+        self.order: Order | None = None
+        self.incoming = Incoming()
+        self.scratches = Scratches()
+        self.busy_since: float | None = None
+        self.slot = memoryview(NOTHING)  # of the crash journal, where this thread says what it runs
+        self.is_surplus = False  # it may ask, but not begin a session
+        self._phase = "running"
+        self._answer = answer
+        self._answer_plain = plain
+        super().__init__(service, WireChannel(WireStream(sock)))
+        self._channel.largest = FIRST_FRAME_BYTES
+        self.lends = pool.lends and self.can_share()
+        self._lane = Lane(self._channel, Lent(pool), self.say)
+
+    def leave_machine(self) -> None:
+        """The client is on another machine: the process at the other end of the socket only passes on what it says."""
+        self.pid, self.lends = 0, False
+
+    def serve_all(self) -> None:
+        """Serve until the connection ends. A peer that violates the protocol is disconnected."""
+        try:
+            while not self.closed:
+                if self.session is not None:
+                    self._serve_plain(self.session)
+                elif not self.serve(_SECONDS_WITHOUT_SESSION):
+                    break
+        except (EOFError, OSError):
+            pass
+        except (ProtocolError, msgspec.MsgspecError) as error:
+            log.warning("closed a connection: %s", error)
+        except Exception:  # rpyc's decoder may raise anything on invalid bytes
+            log.warning("closed a connection", exc_info=True)
+        finally:
+            self.close()
+            self._lane.lent.close()
+            self.incoming.discard()
+
+    def _serve_plain(self, session: Session) -> None:
+        """Serve until the connection ends; answer plain Runs with as few function calls as possible."""
+        channel = self._channel
+        channel.largest = MAX_FRAME_BYTES
+        alone.work_for(session)
+        while not self._closed:
+            data = channel.recv_at_once()
+            if data is None:
+                data = channel.recv()
+            if data[0] != RUN or self.order is None:
+                self.act_on(data)
+                continue
+            run = _decode(data[1:])
+            told, attachments = None, list[HostArray]()
+            self._phase, self.busy_since = "running", monotonic()
+            try:
+                told = self._answer_plain(self, session, self.order, run)
+                if told is None:
+                    self._on_run(session, self.order, run)
+                    continue
+                message, attachments = _DONE + _encode(told[0]), told[1]
+                if attachments or len(message) > MAX_FRAME_BYTES:
+                    channel.send(message, attachments)
+                    continue
+                with channel.send_lock:
+                    channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
+            finally:
+                self.busy_since = None
+                del told, attachments  # they hold arrays
+
+    def act_on(self, data: bytes) -> None:
+        """Handle a message, noting when that started."""
+        self._phase, self.busy_since = "running", monotonic()
+        try:
+            super().act_on(data)
+        finally:
+            self.busy_since = None
+
+    def on_frame(self, kind: int, body: bytes) -> None:
+        """Handle a Run, the lease or return of shared memory, or the answer to a callback of a Run that is over."""
+        if self.session is None or self.order is None:
+            super().on_frame(kind, body)
+        elif kind == RUN:
+            self._on_run(self.session, self.order, _decode(body))
+        elif kind == LEASE and self.lends:
+            leased, descriptor = self._lane.lent.lease(decoded(body, Lease).nbytes)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
+        elif kind == RETURN:
+            self._lane.lent.take_back(decoded(body, Return))
+        elif kind == CALLED_BACK:
+            self._lane.take_answer(body)
+        else:
+            super().on_frame(kind, body)
+
+    def _on_run(self, session: Session, order: Order, run: Run) -> None:
+        if not order.begin(self, run.number):
+            raise EOFError("the client has moved to another connection")
+        try:
+            answered = self._answer(session, run, self._lane)
+        finally:
+            order.end(self)
+            if session.unwanted:
+                session.forget_unwanted()
+        self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
+
+    def hang_up(self) -> None:
+        """End the connection, whatever its thread does: a Run that waits for a callback of its client fails. A link
+        that broke without a word would keep it waiting, though the client has long been back.
+        """
+        with contextlib.suppress(OSError, EOFError):  # it has ended already
+            self._channel.stream.sock.shutdown(socket.SHUT_RDWR)
+
+    def say(self, phase: str) -> None:
+        """Set the phase of the work on the answer, for the next BUSY."""
+        self._phase = phase
+
+    def has_waiting_client(self) -> bool:
+        """Whether a living client waits for an answer."""
+        return self.busy_since is not None and not self.is_abandoned()
+
+    def is_abandoned(self) -> bool:
+        """Whether the client has ended or hung up."""
+        if self.session is not None and self.session.ended:
+            return True
+        poller = select.poll()
+        try:
+            poller.register(self._channel.stream.sock, 0)  # hanging up is always reported
+        except (EOFError, ValueError):  # closed at this end
+            return True
+        return bool(poller.poll(0))
+
+    def send_busy(self, since: float, now: float) -> None:
+        """Send BUSY, without blocking, and only if the client has read what was sent before."""
+        with contextlib.suppress(EOFError):
+            if not self._channel.stream.unread():
+                self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))

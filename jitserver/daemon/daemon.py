@@ -1,0 +1,344 @@
+"""The daemon's lifecycle in four steps: start, serve, drain, stop."""
+
+import contextlib
+import faulthandler
+import functools
+import gc
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitclient.core.threads import Thread
+from jitclient.errors import AddressTaken, SettingsError
+from jitclient.session import launch
+from jitclient.session import process as client_process
+from jitclient.wire.address import runtime_folder
+from jitclient.wire.messages import Run
+from jitserver.daemon import plain_runs, runs
+from jitserver.daemon.arrays.budget import array_share
+from jitserver.daemon.checkpoint.checkpoint import Checkpoint
+from jitserver.daemon.checkpoint.manifests import folder_of
+from jitserver.daemon.connection import Answered
+from jitserver.daemon.lane import Lane
+from jitserver.daemon.listener import Listener
+from jitserver.daemon.options import Options
+from jitserver.daemon.place import Place
+from jitserver.daemon.service import JitService
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs import xla_cache
+from jitserver.programs.context import class_count, device_infos
+from jitserver.programs.counters import Counters
+from jitserver.programs.devices.heartbeat import Heartbeat
+from jitserver.programs.engine import Engine
+from jitserver.programs.prewarm import dry_run, prewarm
+from jitserver.store import folder
+from jitserver.store.disk import Store
+from jitserver.store.journal import Journal
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers, disk_share
+from jitserver.store.write_behind import Writer
+from jitserver.system import sd_notify
+from jitserver.system.malloc import IdleTrim
+from jitserver.system.shared_memory import Pool
+
+log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 1.0
+_TIDY_SECONDS = 3600.0
+_PAUSE_SECONDS = 0.05  # of prewarming, while clients wait for answers
+_SAVING_SECONDS = 10.0  # the least time for saving arrays, however long running calls took
+_FAILED_DRAIN_SECONDS = 1.0  # for running calls, once the daemon cannot go on
+_MARGIN_SECONDS = 5.0  # beyond the deadlines of a shutdown, after which it is cut short
+
+
+class Daemon:
+    """One daemon process. `run` goes through its whole lifecycle."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._shutdown_requested = threading.Event()
+        self._restarts = False
+        self._failed = False
+        self._saves_sessions = False
+        self._idle_trim = IdleTrim()
+        self._place: Place
+        self._service: JitService
+        self._listener: Listener
+        self._checkpoint: Checkpoint | None = None
+
+    def run(self) -> bool:
+        """Starts, serves until shutdown is requested, drains and stops; returns whether to start again.
+
+        Raises:
+            AddressTaken: another daemon serves at the address.
+            Exception: the daemon could not go on; it has saved what it could.
+        """
+        self.start()
+        failure: Exception | None = None
+        try:
+            self.serve()
+        except Exception as error:
+            log.error("the daemon cannot go on: %s", error)
+            failure, self._failed = error, True
+            self._request_shutdown(save_sessions=True)
+        drain = self.options.drain if failure is None else min(self.options.drain, _FAILED_DRAIN_SECONDS)
+        with _deadline(drain + _SAVING_SECONDS + _MARGIN_SECONDS):
+            self.drain(drain)
+            self.stop()
+        if failure is not None:
+            raise failure
+        return self._restarts and self._place.is_ours  # systemd restarts a daemon that it started
+
+    # ---- the four steps
+
+    def start(self) -> None:
+        """Takes the address, starts the engine, then listens: a client that can connect is served at once."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
+        client_process.become_daemon()
+        self._place = Place(self.options.address)
+        counters = Counters()
+        try:
+            engine = Engine(counters, self._cache(counters), _begun_journal())
+        except SettingsError:
+            self._place.release()
+            raise
+        pool = Pool(self.options.shared_bytes)
+        array_bytes = self.options.array_bytes or array_share(device_infos())
+        stop = functools.partial(self._request_shutdown, save_sessions=False)
+        self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
+        gc.collect()
+        gc.freeze()  # the collector then skips permanent objects: p99 under load 2.4 -> 0.15 ms
+        self._service.address = str(self._place.address)
+        sessions = self._service.sessions
+        self._checkpoint = _checkpoint(self._service.address)
+        if self._checkpoint is not None:
+            engine.cache.store.beside = self._checkpoint.nbytes
+            self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
+        answer = functools.partial(_answer, self._service)
+        plain = functools.partial(plain_runs.answer, self._service)
+        listener, most = self._place.listen(), self.options.most_connections
+        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, most)
+        self._service.connections = self._listener.heartbeat.connections
+        self._listener.start()
+        launch.let_start()
+        log.info("serving at %s (pid %d)", self._service.address, os.getpid())
+        if self.options.prewarm:
+            try:
+                Thread(functools.partial(self._prewarm, engine), "prewarm").start()
+            except RuntimeError as error:
+                log.warning("no program is loaded ahead: %s", error)
+        self._tidied = time.monotonic()
+        engine.cache.tidy()
+        sd_notify.notify("READY=1")
+
+    def serve(self) -> None:
+        """Serves until a signal, a client's `stop`, or the idle timeout.
+
+        Raises:
+            RuntimeError: a thread has ended without which there is no daemon.
+            AddressTaken: another daemon has taken the address.
+        """
+        every = sd_notify.watchdog_seconds()
+        watchdog = self._watchdog(every) if every is not None else None
+        while not self._shutdown_requested.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
+            if watchdog is not None:
+                watchdog.tick()
+            self._check_threads()
+            self._check_place()
+            self._give_memory_back()
+            self._service.naming.expire()
+            self._keep_cache_tidy()
+            if class_count() > self.options.most_classes and not self._service.sessions.all():
+                log.info("restarting: JAX holds %d user classes", class_count())
+                self._restart()
+            elif self._is_idle():
+                log.info("idle for %.0f s", self.options.idle_exit)
+                return
+
+    def drain(self, seconds: float) -> None:
+        """Accepts nothing new, gives running calls time to finish, and saves the sessions for the next daemon. A step
+        that fails does not stop the others.
+        """
+        deadline = time.monotonic() + seconds
+        sd_notify.notify("STOPPING=1")
+        with _logged("the journal"):
+            self._service.engine.journal.end()  # now: a supervisor may kill us while we drain
+        self._service.draining = True
+        self._service.refuses_calls = not self._saves_sessions  # otherwise clients repeat them at the next daemon
+        if self._restarts and self._place.is_ours:
+            with _logged("the start lock"):
+                launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
+        with _logged("the listener"):
+            self._freeze()  # while clients can still connect, none begins a Run
+            self._stop_accepting()
+        with _logged("running calls"):
+            left = self._wait_for_calls(deadline)
+            if left:
+                log.warning("shutdown: %d calls did not finish within %.0f s", left, seconds)
+        most = max(deadline, time.monotonic() + _SAVING_SECONDS)
+        if self._saves_sessions:
+            self._listener.close_connections()  # what still runs changes nothing that is saved, and nobody waits for it
+        with _logged("the arrays"):
+            if self._checkpoint is not None:
+                saved = self._service.sessions.all() if self._saves_sessions else []
+                self._checkpoint.save(self._service.naming.named, saved, most)
+        with _logged("the cache"):
+            cache = self._service.engine.cache
+            close = cache.writer.finish if self._failed else cache.close  # SQLite may take ten seconds to fail
+            if not close(max(1.0, deadline - time.monotonic())):
+                log.warning("shutdown: not all programs were written to the disk in time")
+
+    def stop(self) -> None:
+        """Closes all connections and releases the address."""
+        with _logged("connections"):
+            self._listener.close()
+        with _logged("sessions"):
+            if not self._saves_sessions:
+                self._service.sessions.end_all()
+        with _logged("the address"):
+            self._place.release()
+        log.info("stopped")
+
+    # ---- details
+
+    def _cache(self, counters: Counters) -> Tiers:
+        writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
+        memory = Memory(self.options.program_bytes, self.options.program_maps)
+        try:
+            part = folder.part()
+            most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
+            store = Store(part, most, memory.take_over)
+        except (OSError, SettingsError) as error:
+            log.warning("no cache on the disk: %s", error)
+            store = Store(Path(), 0)
+        if store.most_bytes:
+            xla_cache.keep_in(store.texts)
+        return Tiers(memory, store, writer)
+
+    def _prewarm(self, engine: Engine) -> None:
+        sessions, asked = self._service.sessions, self._listener.heartbeat.working
+
+        def goes_on() -> bool:
+            while asked() and not self._shutdown_requested.wait(_PAUSE_SECONDS):
+                pass
+            return not self._shutdown_requested.is_set()
+
+        def may_begin() -> bool:
+            connected = any(session.presence.is_connected() for session in sessions.all())
+            return not (connected or self._shutdown_requested.is_set())
+
+        dry_run(engine, prewarm(engine, goes_on), may_begin, sessions.budget.recount)
+
+    def _give_memory_back(self) -> None:
+        now, counters = time.monotonic(), self._service.counters
+        self._service.pool.trim(now)
+        self._idle_trim.tick((counters.calls, counters.dry_runs, self._service.sessions.last_change), now)
+
+    def _request_shutdown(self, save_sessions: bool) -> None:
+        if not self._shutdown_requested.is_set():  # the first request decides
+            self._saves_sessions = save_sessions
+            self._shutdown_requested.set()
+
+    def _keep_cache_tidy(self) -> None:
+        cache, now = self._service.engine.cache, time.monotonic()
+        cache.store.flush()
+        if now - self._tidied > _TIDY_SECONDS:
+            self._tidied = now
+            cache.tidy()
+
+    def _restart(self) -> None:
+        self._restarts = True
+        self._request_shutdown(save_sessions=True)
+
+    def _freeze(self) -> None:
+        if self._saves_sessions:
+            self._service.sessions.freeze()
+
+    def _wait_for_calls(self, deadline: float) -> int:
+        """Waits until no call runs; returns how many still do at the deadline."""
+        while True:
+            self._freeze()  # each time, as a client may have connected at the last moment
+            left = self._listener.heartbeat.working()
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(0.05)
+
+    def _stop_accepting(self) -> None:
+        try:
+            self._place.close_door()
+        finally:
+            self._listener.stop_accepting()
+
+    def _check_threads(self) -> None:
+        writer = self._service.engine.cache.writer
+        for thread in (self._listener.thread, self._listener.heartbeat.thread, writer.thread):
+            if not thread.is_alive():
+                raise RuntimeError(f"its thread {thread.name!r} has ended")
+
+    def _check_place(self) -> None:
+        try:
+            renewed = self._place.renew()
+        except AddressTaken:
+            self._checkpoint = None  # its folder is the other daemon's now
+            raise
+        if renewed is not None:
+            self._listener.move_to(renewed)
+        elif self._place.is_replaced():
+            log.warning("another process listens at %s: handing over to it", self._service.address)
+            self._request_shutdown(save_sessions=True)
+
+    def _watchdog(self, every: float) -> sd_notify.Watchdog:
+        sessions = self._service.sessions
+        return sd_notify.Watchdog(every / 2, Heartbeat().beat, lambda: bool(sessions.all()))
+
+    def _is_idle(self) -> bool:
+        if self.options.idle_exit is None or self._is_used():
+            return False
+        return time.monotonic() - self._service.sessions.last_change > self.options.idle_exit
+
+    def _is_used(self) -> bool:
+        return bool(self._service.sessions.all() or self._service.naming.named)
+
+
+def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
+    return runs.answer(service.engine, session, run, lane, service.refuses_calls)
+
+
+def _checkpoint(address: str) -> Checkpoint | None:
+    try:
+        return Checkpoint(folder_of(address))
+    except (OSError, SettingsError) as error:
+        log.warning("no checkpoint: arrays are neither restored nor saved: %s", error)
+        return None
+
+
+def _begun_journal() -> Journal:
+    try:
+        return Journal.begin(runtime_folder(), folder.part())
+    except (OSError, SettingsError) as error:
+        log.warning("no crash journal: %s", error)
+        return Journal()
+
+
+@contextlib.contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Logs what a step of the shutdown raises."""
+    try:
+        yield
+    except Exception:
+        log.exception("shutdown: %s", what)
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Ends the process if this takes longer; the log then shows what each thread was doing. It takes no thread."""
+    faulthandler.register(signal.SIGALRM, 2, chain=True)
+    signal.alarm(math.ceil(seconds))
+    yield
+    signal.alarm(0)

@@ -1,0 +1,47 @@
+"""The daemon's heartbeat: tells waiting clients that it is alive, and notices clients that are not."""
+
+import logging
+import threading
+
+from jitclient.core.threads import Thread
+from jitserver.daemon.connection import DaemonConnection
+from jitserver.daemon.sessions.registry import Sessions
+from jitserver.programs.traces.readers import monotonic
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Every second, sends BUSY on all connections whose answer takes long, and ends the sessions of dead clients."""
+
+    SECONDS = 1.0
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.connections: set[DaemonConnection] = set()
+        self._sessions = sessions
+        self._stopped = threading.Event()
+        self.thread = Thread(self._beat, "heartbeat")
+
+    def stop(self) -> None:
+        """Stop the thread, and wait for its end, which the next beat may delay."""
+        self._stopped.set()
+        self.thread.join(self.SECONDS)
+
+    def working(self) -> int:
+        """How many clients wait for an answer now."""
+        return sum(connection.has_waiting_client() for connection in list(self.connections))
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self.SECONDS):
+            try:
+                self._send_busy()
+                self._sessions.end_orphans()
+            except Exception:  # without BUSY, clients time out during healthy calls
+                log.exception("the heartbeat failed once")
+
+    def _send_busy(self) -> None:
+        now = monotonic()
+        for connection in list(self.connections):
+            since = connection.busy_since
+            if since is not None and now - since >= self.SECONDS / 2:
+                connection.send_busy(since, now)

@@ -1,0 +1,148 @@
+"""The daemon's hot path: plain Runs, calls of plain programs and fetches, carried out by one flat function.
+
+A program is plain if its arguments and results are ordinary arrays on one device, and it has no donation, no callbacks,
+no settings and no strikes. `runs.py` carries out all other Runs, and single calls and fetches that turn out to be
+special.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from jitclient.wire.array_transport import HostArray, inline_most
+from jitclient.wire.messages import Done, Run
+from jitserver.daemon import runs
+from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.sessions.run_order import Order
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs.devices.scratch import FROM_CALL, Scratches
+from jitserver.programs.engine import Engine
+from jitserver.programs.program import Program
+from jitserver.programs.traces.readers import monotonic
+
+
+class Service(Protocol):
+    """The daemon's service, as far as plain Runs need it."""
+
+    engine: Engine
+    refuses_calls: bool
+
+
+class Connection(Protocol):
+    """The connection, as far as plain Runs need it."""
+
+    scratches: Scratches
+
+
+def answer(
+    service: Service, connection: Connection, session: Session, order: Order, run: Run
+) -> tuple[Done, list[HostArray]] | None:
+    """Carry out a Run; return its answer and attachments. None, with nothing done, if it is not plain, or if the client
+    has moved to another connection.
+    """
+    if (
+        service.refuses_calls
+        or run.puts
+        or run.wait
+        or run.block
+        or run.into
+        or (session.attached > 1 and session.is_unsettled())
+        or session.unwanted
+        or session.ended
+    ):
+        return None
+    engine, executables, programs = service.engine, session.executables, list[Program]()
+    for call in run.calls:
+        number = call.executable
+        entry = executables[number] if 0 <= number < len(executables) else ""
+        if type(entry) is str:
+            return None
+        program = entry.program  # type: ignore[union-attr]
+        forms = program.plain
+        if forms is None or program.suspect or len(forms) != len(call.arguments):
+            return None
+        for value, (_, _, nbytes) in zip(call.arguments, forms):  # noqa: B905  (equal lengths, and faster)
+            if type(value) is not int and (type(value) is not bytes or len(value) != nbytes):
+                return None
+        programs.append(program)
+    if not order.begin(connection, run.number):
+        return None
+    # Read `session.arrays` each time: a checkpoint takes it away from Runs that last too long.
+    done, budget, slot = Done(run.number), session.budget, engine.journal.here.slot
+    ran: list[tuple[Program, float]] = []
+    try:
+        with engine.counters.lock:
+            engine.counters.calls += len(programs)
+        for call, program in zip(run.calls, programs):  # noqa: B905
+            leaves, leaf, results, result = list[Any](), None, None, None  # drop what the previous call held
+            for handle in call.drop:
+                session.arrays.pop(handle, None)
+            given, run_program, scratch = call.arguments, program.direct or program.run, None
+            if int not in map(type, given):
+                scratch = connection.scratches[call.executable]
+                scratch.calls += 1
+                if scratch.arrays:
+                    for memory, value in zip(scratch.memory, given):  # noqa: B905
+                        memory[:] = value  # type: ignore[assignment]
+                    given, leaves = [], scratch.arrays
+                elif scratch.calls == FROM_CALL:
+                    run_program = scratch.first(run_program)
+            for value, (shape, dtype, _) in zip(given, program.plain):  # type: ignore[arg-type]  # noqa: B905
+                leaf = session.arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
+                if leaf is None or type(leaf) is Failed:
+                    break
+                leaves.append(leaf)
+            budget.left -= program.nbytes
+            if len(leaves) < len(call.arguments) or budget.left < 0 < program.nbytes:
+                budget.left += program.nbytes
+                runs.run_one(engine, session, call, done, ran)
+                continue
+            slot[:] = program.mark
+            start = monotonic()
+            try:
+                results = run_program(*leaves)
+                if scratch is not None and scratch.arrays:
+                    results[0].block_until_ready()  # before the next call overwrites its arguments
+            except BaseException as error:
+                if scratch is not None:
+                    scratch.drop()
+                runs.note_failure(session, call, program, error, done)
+                continue
+            finally:
+                slot[0] = 0
+                program.last_call = end = monotonic()
+                ran.append((program, end - start))
+            handle = call.results
+            for result in results:
+                session.arrays[handle] = result
+                handle += 1
+        with engine.counters.lock:
+            for program, seconds in ran:
+                if seconds > program.slowest and program.calls:
+                    program.slowest = seconds
+                program.calls += 1
+                if program.direct is None:
+                    program.note_direct()
+                program.call_seconds += seconds
+            session.calls += len(ran)
+        leaves, leaf, results, result = [], None, None, None
+        for handle in run.drop:
+            session.arrays.pop(handle, None)
+        attachments: list[HostArray] = []
+        most = inline_most(len(run.fetch))
+        for handle in run.fetch:
+            try:
+                view = memoryview(session.arrays[handle])
+            except (KeyError, TypeError, BufferError):  # absent, failed, deleted, on a GPU, or of a dtype of JAX's own
+                view = None
+            if view is None or view.nbytes > most:
+                done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
+            else:
+                done.values.append(view.tobytes())
+        return done, attachments
+    finally:
+        order.running.pop(connection, None)
+        if order.waiting:
+            order.tell()
+        if session.unwanted:
+            session.forget_unwanted()

@@ -1,0 +1,230 @@
+"""The hot path: executes one Run of a session, in the order of the message."""
+
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
+from jitclient.wire import labels
+from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
+from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
+from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.connection import Answered
+from jitserver.daemon.lane import Lane, Take
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs.callbacks import Ask
+from jitserver.programs.engine import Engine
+from jitserver.programs.failures import failure_of
+from jitserver.programs.program import Program
+
+Data = bytes | HostArray
+
+_encode = msgspec.msgpack.Encoder().encode
+
+_ADDRESSABLE_BYTES = 1 << 47
+
+
+def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
+    """Executes a Run.
+
+    Raises:
+        ProtocolError: the message is invalid for this session; the connection must be closed.
+    """
+    done = Done(run.number)
+    # In a function of its own, so that no local variable refers to the block, or it could not return.
+    _do(engine, session, run, lane, draining, done)
+    for handle in run.wait:
+        _wait(session, handle, done)
+    attachments: list[HostArray] = []
+    done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
+    if run.block:
+        engine.release_host_buffers()
+        done.back = lane.lent.gives_back(run.block)
+    into = run.into or (run.block if done.back else 0)
+    if into and attachments and lane.lent.fill(into, attachments):
+        done.shared, attachments = True, []
+    return Answered(_encode(done), attachments)
+
+
+def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, done: Done) -> None:
+    no_room = None if run.block else _no_room(session, run)
+    take: Take = lane.attachments_of(run.block) if no_room is None else lane.skip
+    # Read all attachments first: an error must not leave any on the socket.
+    calls = [_Call(session, call, take) for call in run.calls]
+    puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
+    ran: list[tuple[Program, float]] = []
+    with engine.counters.lock:  # inline: every call would pay for a function
+        engine.counters.calls += len(calls)
+    try:
+        for call in calls:
+            call.run(engine, draining, done, ran, lane.ask, no_room)
+    finally:
+        if ran:
+            engine.counters.add_run(session, ran)
+    if run.drop:
+        session.forget(run.drop)
+    for put, data in puts:
+        _put(engine, session, put, data, done, no_room)
+
+
+def _no_room(session: Session, run: Run) -> Failed | None:
+    """Why nothing may be read that is attached to a Run: the memory budget of arrays has no room for it."""
+    values = [*(value for call in run.calls for value in call.arguments), *(put.value for put in run.puts)]
+    nbytes = sum(value.nbytes for value in values if isinstance(value, Attached))
+    if nbytes <= max(session.budget.left, 0):
+        return None
+    dropped = [*run.drop, *(handle for call in run.calls for handle in call.drop)]
+    nbytes -= sum(getattr(session.arrays.get(handle), "nbytes", 0) for handle in dropped)
+    what = (
+        f"{labels.of_spec(run.puts[0].spec)}, which a program sends," if len(run.puts) == 1 else "what a program sends"
+    )
+    try:
+        session.budget.recount(max(nbytes, 0), what)
+    except ArrayBudgetExceeded as error:
+        return Failed(failure_of(error))
+    return None
+
+
+def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data | None:
+    if not isinstance(value, Attached):
+        return value
+    if value.nbytes != nbytes_of(spec) or not 0 <= value.nbytes < _ADDRESSABLE_BYTES:
+        raise ProtocolError(f"an attachment of {value.nbytes:,} bytes is not {spec.dtype}{list(spec.shape)}")
+    return take(value.nbytes)
+
+
+class _Call:
+    """One call with its arguments."""
+
+    __slots__ = ("arguments", "call", "lost", "program", "session")
+
+    def __init__(self, session: Session, call: Call, take: Take) -> None:
+        self.session, self.call = session, call
+        self.lost: Failed | None = None
+        try:
+            self.program: Program = session.executable(call.executable).program
+        except IndexError as error:
+            raise ProtocolError(f"this session has no executable {call.executable}") from error
+        except DaemonLost as error:
+            self._lose(error, take)
+            return
+        specs = self.program.specs
+        if len(specs) != len(call.arguments):
+            raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
+        self.arguments: list[Any] = [  # handles, and data
+            _data(value, specs[n], take) if type(value) is Attached else value for n, value in enumerate(call.arguments)
+        ]
+
+    def _lose(self, error: DaemonLost, take: Take) -> None:
+        """Its program was lost with the previous daemon: its first result says so, the others do not exist."""
+        self.lost = Failed(failure_of(error))
+        for value in self.call.arguments:
+            if type(value) is Attached:
+                take(value.nbytes)  # to reach what follows it
+
+    def run(
+        self,
+        engine: Engine,
+        draining: bool,
+        done: Done,
+        ran: list[tuple[Program, float]],
+        ask: Ask | None = None,
+        no_room: Failed | None = None,
+    ) -> None:
+        """Runs the call. If it raises, its results, and all that is computed from them, raise the same."""
+        session, call = self.session, self.call
+        if call.drop:
+            session.forget(call.drop)
+        if self.lost is not None:
+            done.failures.append((call.results, self.lost.failure))
+            session.keep(call.results, [self.lost])
+            return
+        program = self.program
+        try:
+            if draining:
+                raise DaemonDraining("the daemon is stopping and takes no new calls")
+            if no_room is not None and None in self.arguments:
+                raise no_room
+            budget = session.budget
+            budget.left -= program.nbytes
+            if budget.left < 0 < program.nbytes:
+                self._find_room()
+            if program.donated:  # a Run of an earlier connection may still read what this call donates
+                session.settle()
+            leaves = [
+                session.array(value) if type(value) is int else land(value)
+                for value, land in zip(self.arguments, program.landings, strict=True)
+            ]
+            for position in program.donated:
+                leaves[position] = engine.on_device(leaves[position])
+            results = engine.run(program, leaves, ran, ask)
+        except BaseException as error:  # a user's callback may raise SystemExit, which the client must see
+            note_failure(session, call, program, error, done)
+        else:
+            session.keep(call.results, results)
+            # As in JAX, a donated array lives on if the program could not use it.
+            done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
+
+    def _find_room(self) -> None:
+        """Raises if the budget has no room for the results, less what is donated."""
+        program, given = self.program, self.arguments
+        taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
+        label = self.session.executable(self.call.executable).info.label
+        self.session.budget.recount(program.nbytes - sum(map(nbytes_of, taken)), label)
+
+
+def run_one(
+    engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
+) -> None:
+    """Runs a call without attachments."""
+    _Call(session, call, _nothing).run(engine, draining, done, ran)
+
+
+def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
+    """Makes the results of a call that raised raise the same."""
+    failed = error if isinstance(error, Failed) else None
+    failed = failed or Failed(failure_of(error))
+    done.failures.append((call.results, failed.failure))
+    session.keep(call.results, [failed] * len(program.results))
+
+
+def _nothing(nbytes: int) -> HostArray:
+    raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
+
+
+def _put(
+    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, no_room: Failed | None = None
+) -> None:
+    try:
+        if no_room is not None and data is None:
+            raise no_room
+        source: Any = session.array(data) if isinstance(data, int) else data
+        nbytes = len(source) if isinstance(source, bytes) else source.nbytes  # not by the spec, which may be invalid
+        session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)
+        array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
+        session.keep(put.handle, [array])
+    except Failed as error:
+        done.failures.append((put.handle, error.failure))
+    except Exception as error:
+        done.failures.append((put.handle, failure_of(error)))
+
+
+def _wait(session: Session, handle: int, done: Done) -> None:
+    try:
+        session.array(handle).block_until_ready()
+    except Failed as error:
+        done.failures.append((handle, error.failure))
+    except Exception as error:
+        done.failures.append((handle, failure_of(error)))
+
+
+def fetch(
+    engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
+) -> bytes | Attached | Failure:
+    """The value of an array, one of `count` in a message."""
+    try:
+        return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
+    except Failed as error:
+        return error.failure
+    except Exception as error:
+        return failure_of(error)

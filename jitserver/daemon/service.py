@@ -1,0 +1,334 @@
+"""The rpyc service: one exposed method for each verb."""
+
+import dataclasses
+import functools
+import logging
+import os
+import platform
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from rpyc.core.service import Service
+
+from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
+from jitclient.wire import explaining, introspection, messages, named_arrays
+from jitclient.wire.decoders import decoded
+from jitclient.wire.encoders import encoded
+from jitclient.wire.messages import FAILED, OK, PROTOCOL
+from jitserver import __version__
+from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.connection import DaemonConnection
+from jitserver.daemon.in_progress import InProgress
+from jitserver.daemon.introspection import listed, long_runs, snapshot
+from jitserver.daemon.naming import Naming
+from jitserver.daemon.sessions.registry import Sessions
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs import context
+from jitserver.programs.counters import Counters
+from jitserver.programs.engine import Engine
+from jitserver.programs.failures import TraceFailed, failure_of
+from jitserver.programs.inspection import inspected
+from jitserver.programs.programs import Hit
+from jitserver.store.entry import Entry
+from jitserver.store.why import why as compared
+from jitserver.system.memory_limits import resident_bytes
+from jitserver.system.shared_memory import Pool
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Any, DaemonConnection, Any], Any]
+
+
+def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
+    """Makes a method the handler of a verb: decodes its message, and encodes what it returns or raises."""
+
+    def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
+        @functools.wraps(handler)
+        def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
+            try:
+                request = decoded(payload, message)
+                return OK + encoded(handler(self, connection, request))
+            except ProtocolError:
+                raise
+            except msgspec.ValidationError as error:
+                raise ProtocolError(f"{handler.__name__}: {error}") from error
+            except BaseException as error:  # the client must see what user code raises, SystemExit included
+                return FAILED + encoded(self.failure(error, request))
+
+        return exposed
+
+    return decorate
+
+
+class JitService(Service):  # type: ignore[misc]
+    """The verbs of this daemon. One object serves all connections."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        counters: Counters,
+        pool: Pool,
+        stop: Callable[[], None],
+        restart: Callable[[], None],
+        array_bytes: int | None = None,
+    ) -> None:
+        self.engine = engine
+        self.counters = counters
+        self.in_progress = InProgress()
+        self.sessions = Sessions()
+        self.naming = Naming(engine, self.sessions)
+        self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings, self.sessions.end_longest_missed)
+        self.pool = pool
+        self.address = ""
+        self.connections: set[DaemonConnection] = set()
+        self.draining = False
+        self.refuses_calls = False
+        self._stop = stop
+        self._restart = restart
+        self._started = time.monotonic()
+        self._process = secrets.token_bytes(8)
+
+    # ---- sessions
+
+    @verb(messages.Hello)
+    def exposed_hello(self, connection: DaemonConnection, hello: messages.Hello) -> messages.Welcome:
+        if connection.session is not None:
+            raise ProtocolError("this connection has a session already")
+        self._check_open()
+        self._check_packages(edited=True)
+        self.engine.start_thread()
+        if hello.program:
+            connection.leave_machine()
+        resumed = self.sessions.resume(hello.token, connection.pid)
+        if resumed is None and connection.is_surplus:
+            raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has as many connections as it may have")
+        connection.session, first = resumed or self.sessions.begin(connection.pid)
+        connection.session.program = hello.program
+        connection.order = connection.session.order(hello.client)
+        begun, before = connection.order.take_over(connection)
+        if isinstance(before, DaemonConnection):
+            before.hang_up()
+        connection.slot = self.engine.journal.here.slot  # of this thread, which serves the connection
+        return messages.Welcome(
+            protocol=PROTOCOL,
+            version=__version__,
+            python=platform.python_version(),
+            packages=context.jax_versions(),
+            platform=context.export_platform(),
+            pid=os.getpid(),
+            token=connection.session.token,
+            resumed=resumed is not None,
+            first_handle=first,
+            begun=begun,
+            lends=connection.lends,
+            process=self._process,
+            lost="" if resumed else self.sessions.lost.get(hello.token, ""),
+            installed=context.packages().installed() if hello.program else {},
+        )
+
+    @verb(None)
+    def exposed_goodbye(self, connection: DaemonConnection, _: None) -> None:
+        self.sessions.part(_session(connection))
+
+    @verb(messages.Report)
+    def exposed_report(self, connection: DaemonConnection, report: messages.Report) -> None:
+        self.counters.add(local_runs=report.local_runs, client_traces=report.client_traces)
+
+    # ---- programs
+
+    @verb(messages.Lookup)
+    def exposed_lookup(self, connection: DaemonConnection, lookup: messages.Lookup) -> messages.Found:
+        self._check_packages(lookup.packages)
+        session = _session(connection)
+        self._check_open()
+        found = self.engine.programs.find(lookup, connection.say)
+        if isinstance(found, Hit):
+            return messages.Found(self._prepared(session, found.entry, found.level))
+        return messages.Found(names=found or ())
+
+    @verb(messages.Upload)
+    def exposed_upload(self, connection: DaemonConnection, upload: messages.Upload) -> None:
+        _session(connection)
+        connection.incoming.add(upload)
+
+    @verb(messages.Prepare)
+    def exposed_prepare(self, connection: DaemonConnection, request: messages.Prepare) -> messages.Prepared:
+        self._check_open()
+        session = _session(connection)
+        key = self.engine.key_of(request.lookup)
+        with (
+            connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
+            self.in_progress.asked(key.text, request, connection.pid, connection.say) as say,
+        ):
+            entry, made = self.engine.programs.prepare(key, request, payload, say)
+        return self._prepared(session, entry, "made" if made else "memory")
+
+    @verb(messages.Lookup)
+    def exposed_order_free(self, connection: DaemonConnection, lookup: messages.Lookup) -> bytes:
+        _session(connection)
+        return self.engine.programs.order_free(lookup)
+
+    @verb(messages.State)
+    def exposed_state(self, connection: DaemonConnection, state: messages.State) -> list[str]:
+        _session(connection)
+        return self.engine.programs.differing(state)
+
+    @verb(messages.Settle)
+    def exposed_settle(self, connection: DaemonConnection, settled: messages.Settle) -> None:
+        _session(connection)
+        self.engine.programs.settle(settled)
+
+    @verb(messages.Inspect)
+    def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
+        return inspected(_session(connection).executable(request.executable).program, request.what)
+
+    def _prepared(self, session: Session, entry: Entry, level: str) -> messages.Prepared:
+        made, seconds = level == "made", entry.info.seconds
+        return messages.Prepared(
+            executable=session.lease(entry),
+            results=entry.program.results,
+            tree=entry.program.tree,
+            made=entry.program.made,
+            donated=entry.program.donated,
+            may_raise=entry.program.may_raise,
+            seconds=seconds if made else {},
+            evidence=entry.program.shown_evidence(),
+            slots=entry.program.slots,
+            callbacks=entry.program.callbacks,
+            has_effects=entry.program.has_effects,
+            level=level,
+            saved=0.0 if made else sum(seconds.values()),
+        )
+
+    # ---- named arrays
+
+    @verb(named_arrays.Find)
+    def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
+        self._check_packages(find.packages)
+        self._check_open()
+        return self.naming.find(_session(connection), find)
+
+    @verb(named_arrays.Keep)
+    def exposed_keep(self, connection: DaemonConnection, keep: named_arrays.Keep) -> None:
+        self._check_open()
+        self.naming.keep(_session(connection), keep)
+
+    @verb(named_arrays.Forget)
+    def exposed_forget(self, connection: DaemonConnection, forget: named_arrays.Forget) -> list[named_arrays.KeptInfo]:
+        return self.naming.forget(forget.name)
+
+    @verb(None)
+    def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
+        return self.naming.holdings()
+
+    # ---- introspection
+
+    @verb(None)
+    def exposed_devices(self, connection: DaemonConnection, _: None) -> list[messages.DeviceInfo]:
+        return context.device_infos()
+
+    @verb(None)
+    def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
+        return self.status()
+
+    @verb(introspection.Top)
+    def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
+        running = long_runs(self.connections)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), request.since)
+
+    def status(self) -> messages.Status:
+        """The counters, and the size of what the daemon holds."""
+        sessions = self.sessions.all()
+        return messages.Status(
+            pid=os.getpid(),
+            version=__version__,
+            address=self.address,
+            uptime_s=time.monotonic() - self._started,
+            python=platform.python_version(),
+            packages=context.jax_versions(),
+            devices=context.device_names(),
+            memory_bytes=resident_bytes(),
+            sessions=len(sessions),
+            arrays=sum(len(session.arrays) for session in sessions),
+            array_bytes=sum(session.array_bytes() for session in sessions),
+            shared_bytes=self.pool.nbytes,
+            lent_bytes=self.pool.lent_bytes,
+            entries=len(self.engine.cache.memory),
+            classes=context.class_count(),
+            names=len(self.naming.named),
+            lost_names=tuple(name for name, tree in self.naming.named.all().items() if tree.why_lost),
+            abandoned=sum(run.gone for run in long_runs(self.connections)),
+            **dataclasses.asdict(self.counters),
+        )
+
+    @verb(messages.Match)
+    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> messages.Listed:
+        return listed(self.engine.cache.infos(match.prefix), match.after)
+
+    @verb(introspection.Show)
+    def exposed_show(self, connection: DaemonConnection, request: introspection.Show) -> messages.Inspected | None:
+        self._check_open()
+        return self.engine.show(request.key, request.what, connection.say)
+
+    @verb(explaining.Explain)
+    def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
+        return self.engine.explain(request)
+
+    @verb(explaining.Why)
+    def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
+        return compared(self.engine.cache.get, self.engine.cache.named, request)
+
+    @verb(messages.Match)
+    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
+        return self.engine.programs.remove(match.prefix)
+
+    @verb(introspection.Pin)
+    def exposed_pin(self, connection: DaemonConnection, request: introspection.Pin) -> list[str]:
+        return self.engine.cache.pin(request.prefix, request.pinned)
+
+    @verb(None)
+    def exposed_collect(self, connection: DaemonConnection, _: None) -> int:
+        return self.engine.cache.store.collect()
+
+    @verb(None)
+    def exposed_stop(self, connection: DaemonConnection, _: None) -> None:
+        self._stop()
+
+    # ---- the rest
+
+    def failure(self, error: BaseException, request: Any) -> messages.Failure:
+        """An exception of a verb as a message, in terms of the capture of the request."""
+        if isinstance(error, Failed):
+            return error.failure
+        if isinstance(error, TraceFailed):
+            failure = failure_of(error.error, error.loaded)
+            return msgspec.structs.replace(failure, is_final=error.is_final)
+        if isinstance(error, OSError) and not isinstance(error, JitserverError):  # ours, as it is from no user's code
+            error = DaemonUnavailable(f"the daemon cannot answer: {error}")
+        return failure_of(error)
+
+    def on_disconnect(self, connection: DaemonConnection) -> None:
+        """Rpyc calls this when a connection has ended."""
+
+    def _check_packages(self, names: Iterable[str] = (), edited: bool = False) -> None:
+        packages = context.packages()
+        changed = packages.replaced(names) or (packages.edited() if edited else [])
+        if changed:
+            reason = f"the daemon restarts, because the installed {', '.join(changed)} changed since it was loaded"
+            log.warning("%s", reason)
+            self._restart()
+            raise DaemonDraining(reason)
+
+    def _check_open(self) -> None:
+        if self.draining:
+            raise DaemonDraining("the daemon is stopping and takes no new calls")
+
+
+def _session(connection: DaemonConnection) -> Session:
+    if connection.session is None:
+        raise ProtocolError("this connection has no session: it sent no hello")
+    return connection.session

@@ -1,0 +1,273 @@
+"""The daemon's side of a session: one client's arrays and the programs it uses, across its connections."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from jitclient.errors import ArrayLost, DaemonLost
+from jitserver.daemon.arrays.absent import Failed, OnDisk
+from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.sessions.presence import Presence
+from jitserver.daemon.sessions.run_order import Order, began_here
+from jitserver.store.entry import Entry
+from jitserver.system.process_watch import Process
+
+log = logging.getLogger(__name__)
+
+_HANDLES_PER_CONNECTION = 1 << 40
+
+EntryOf = Callable[[str], Entry | None]
+"""Finds or makes again the program that had a call key."""
+
+
+class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """What the next daemon must know of a session, apart from its arrays."""
+
+    token: bytes
+    client: Process
+    others: tuple[Process, ...]  # other processes that were connected or expected
+    attached: int
+    begun: dict[bytes, int]  # the number of the last begun Run of each client
+    programs: tuple[str, ...]  # call keys, by number
+
+
+class Session:
+    """Owns arrays by handle, and holds the programs it uses, so that eviction cannot free them during a call.
+
+    Its client is the process that began it. Forked children of that process may join, and outlive it.
+    """
+
+    def __init__(self, pid: int, budget: ArrayBudget) -> None:
+        self.token = secrets.token_bytes(16)
+        self.pid = pid
+        self.program = ""
+        """Its client, if that is on another machine."""
+        self.begun = time.monotonic()
+        self.calls = 0
+        self.budget = budget
+        self.arrays: dict[int, Any] = {}
+        self._orders: dict[bytes, Order] = {}
+        self.unwanted: set[int] = set()
+        """Handles that were dropped while a Run of an earlier connection may still read or make them."""
+        self.executables: list[Entry | str] = []  # after a restart call keys, until a program is called
+        self._numbers: dict[str, int] = {}
+        self.presence = Presence(pid)
+        self.attached = 0  # connections so far
+        self.ended = False  # an attribute: each Run looks at it
+        self._lock = threading.Lock()
+        self._frozen = False
+        self._on_disk: OnDisk | None = None
+        self._loading = threading.Lock()
+        self._entry_of: EntryOf = _none
+
+    @property
+    def client(self) -> str:
+        """The client, for people."""
+        return self.program or f"process {self.pid}"
+
+    # ---- programs and arrays
+
+    def lease(self, entry: Entry) -> int:
+        """The number under which the client calls a program."""
+        with self._lock:
+            number = self._numbers.get(entry.key)
+            if number is None or self.executables[number] is not entry:
+                number = self._numbers[entry.key] = len(self.executables)
+                self.executables.append(entry)
+                entry.holders.add(self)
+            return number
+
+    def executable(self, number: int) -> Entry:
+        """The program of a number.
+
+        Raises:
+            IndexError: there is none.
+            DaemonLost: it is from before a restart, and cannot be made again.
+        """
+        entry = self.executables[number]
+        return self._restored_program(number, entry) if isinstance(entry, str) else entry
+
+    def _restored_program(self, number: int, key: str) -> Entry:
+        try:
+            entry = self._entry_of(key)
+        except Exception as error:  # making it may run user code
+            log.warning("a program from before the restart cannot be made again", exc_info=True)
+            raise DaemonLost(f"the daemon restarted, and the program cannot be made again: {error}") from error
+        if entry is None:
+            log.warning("a program from before the restart is not in the cache: %s", key)
+            raise DaemonLost("the daemon restarted, and the program is not in its cache any more")
+        with self._lock:
+            self.executables[number] = entry
+            if not self.ended:
+                entry.holders.add(self)
+        return entry
+
+    def leased(self) -> list[Entry]:
+        """The programs that the session uses."""
+        return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
+
+    def array(self, handle: int) -> Any:
+        """The array of a handle.
+
+        Raises:
+            ArrayLost: there is none.
+            Failed: the call that makes it failed.
+        """
+        found = self.arrays.get(handle)
+        if found is None:
+            self.settle()
+            found = self.arrays.get(handle)
+        if found is None:
+            raise ArrayLost(
+                f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
+            )
+        if type(found) is Failed:
+            raise Failed(found.failure)  # a new one each time: tracebacks would accumulate
+        return found
+
+    def forget(self, handles: Iterable[int]) -> None:
+        """Frees arrays now, or at the end of a Run that may need them. Unknown handles are ignored."""
+        if self.attached > 1 and self.is_unsettled():
+            # A Run of an earlier connection may still read any handle that is not of this connection.
+            first = self.attached * _HANDLES_PER_CONNECTION
+            handles = list(handles)
+            with self._lock:
+                self.unwanted.update([handle for handle in handles if handle < first])
+            handles = [handle for handle in handles if handle >= first]
+        for handle in handles:
+            self.arrays.pop(handle, None)
+
+    def forget_unwanted(self) -> None:
+        """Frees dropped arrays that no running Run needs any more. Call it at the end of a Run."""
+        if not self.is_unsettled():
+            with self._lock:
+                unwanted, self.unwanted = self.unwanted, set()
+            self.forget(unwanted)
+
+    def keep(self, first: int, results: Iterable[Any]) -> None:
+        """Stores the results of a call under consecutive handles."""
+        arrays = self.arrays
+        for handle, result in enumerate(results, first):
+            arrays[handle] = result
+
+    def held(self) -> list[Any]:
+        """The arrays of the session, once for each handle."""
+        held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
+        return [array for array in held if not array.is_deleted()]
+
+    def identities(self) -> set[int | str]:
+        """Identifies its arrays, for comparison with those of named trees; see `OnDisk`."""
+        on_disk = self._on_disk
+        return {*map(id, self.held()), *(on_disk.identities() if on_disk is not None else ())}
+
+    def array_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.nbytes for array in self.held())
+
+    # ---- the order of its clients' Runs
+
+    def order(self, client: bytes) -> Order:
+        """The order of one client: the process that began the session, or one that joined it."""
+        with self._lock:
+            order = self._orders.setdefault(client, Order())
+            if self._frozen:
+                order.freeze()
+            return order
+
+    def is_unsettled(self) -> bool:
+        """Whether an earlier connection is in a Run that began before that of this thread."""
+        orders = list(self._orders.values())
+        here = began_here(orders)
+        return any(order.has_older(here) for order in orders)
+
+    def settle(self) -> None:
+        """Waits until no earlier connection is in a Run that began before that of this thread."""
+        orders = list(self._orders.values())
+        here = began_here(orders)
+        for order in orders:
+            order.settle(here)
+
+    # ---- connections
+
+    def attach(self, pid: int) -> int | None:
+        """Attaches a connection of a process; returns its first handle, or None if the session has ended."""
+        with self._lock:
+            attached = self.presence.attach(pid)
+            if not attached:
+                return None
+            self.attached = attached
+            return attached * _HANDLES_PER_CONNECTION
+
+    def end(self) -> None:
+        """Frees its arrays and programs, and wakes threads that wait for its client."""
+        with self._lock:
+            self.ended = True
+            self.presence.end()
+            self.arrays.clear()
+            for entry in self.leased():
+                entry.holders.discard(self)
+            on_disk, self._on_disk = self._on_disk, None
+        if on_disk is not None:
+            on_disk.discard()
+
+    # ---- from one daemon to the next
+
+    def freeze(self) -> None:
+        """Lets no Run begin any more, on any connection: clients repeat them at the next daemon."""
+        with self._lock:
+            self._frozen = True
+            for order in self._orders.values():
+                order.freeze()
+            self.presence.freeze()
+
+    def is_on_disk(self) -> bool:
+        """Whether its arrays are still on the disk. Waits while they are read."""
+        with self._loading:
+            return self._on_disk is not None
+
+    def hand_over(self) -> tuple[State, dict[int, Any]]:
+        """The state of a frozen session for the next daemon, and its arrays, which it gives up."""
+        with self._lock:
+            arrays, self.arrays = self.arrays, {}
+            for handle in self.unwanted:  # a Run that needed them did not end in time
+                arrays.pop(handle, None)
+            client, others = self.presence.named()
+            state = State(
+                token=self.token,
+                client=client,
+                others=others,
+                attached=self.attached,
+                begun={client: order.freeze() for client, order in self._orders.items()},
+                programs=tuple(entry if isinstance(entry, str) else entry.key for entry in self.executables),
+            )
+            return state, arrays
+
+    @classmethod
+    def restored(cls, state: State, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
+        """The session of the previous daemon."""
+        session = cls(0, budget)
+        session.token, session.pid = state.token, state.client.pid
+        session.presence = Presence.again(state.client, state.others, state.attached)
+        session.attached = state.attached
+        session._orders = {client: Order(begun) for client, begun in state.begun.items()}
+        session.executables = list(state.programs)
+        session._on_disk, session._entry_of = on_disk, entry_of
+        return session
+
+    def load(self) -> None:
+        """Read its arrays, if they are still on the disk."""
+        with self._loading:
+            on_disk = self._on_disk
+            if on_disk is not None:
+                self.arrays.update(on_disk.load())
+                on_disk.discard()
+                self._on_disk = None
+
+
+def _none(key: str) -> Entry | None:
+    return None

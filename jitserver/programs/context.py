@@ -1,0 +1,176 @@
+"""The context of a program: versions, devices, and the caller's JAX settings."""
+
+import contextlib
+import functools
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jitclient.capture.ambient import process_state
+from jitclient.capture.steps.format import FORMAT
+from jitclient.capture.steps.sharing import class_count as class_count
+from jitclient.core.digests import digest
+from jitclient.errors import DaemonUnavailable, SettingsError
+from jitclient.jaxside import shardings
+from jitclient.jaxside.context import DEFAULTS
+from jitclient.wire.introspection import DeviceMemory
+from jitclient.wire.messages import DeviceInfo
+from jitclient.wire.shardings import Mesh, Sharding
+from jitserver.programs.packages import Packages
+from jitserver.programs.traces import output
+
+
+def _on_device(device: Any) -> contextlib.AbstractContextManager[Any]:
+    if device is not None and not isinstance(device, str):
+        [device] = shardings.to_jax(Sharding(Mesh(*device))).device_set
+    entered: contextlib.AbstractContextManager[Any] = jax.default_device(device)
+    return entered
+
+
+def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
+    made = shardings.mesh_to_jax(Mesh(*mesh))
+    abstract = isinstance(made, jax.sharding.AbstractMesh)
+    entered: contextlib.AbstractContextManager[Any] = (jax.sharding.use_abstract_mesh if abstract else jax.set_mesh)(
+        made
+    )
+    return entered
+
+
+@contextlib.contextmanager
+def _in_block(mesh: Any) -> Iterator[None]:
+    made = shardings.mesh_to_jax(Mesh(*mesh))
+    with output.withheld():  # the deprecation warning was shown in the client
+        made.__enter__()
+    try:
+        yield
+    finally:
+        made.__exit__(None, None, None)
+
+
+_ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
+    "eager_constant_folding": lambda folds: jax.ensure_compile_time_eval() if folds else contextlib.nullcontext(),
+    "jax_enable_x64": jax.enable_x64,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+    "jax_default_device": _on_device,
+    "jax_default_prng_impl": jax.default_prng_impl,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_allow_f16_reductions": jax.allow_f16_reductions,
+    "jax_auto_pcast": jax.auto_pcast,
+    "jax_debug_infs": jax.debug_infs,
+    "jax_debug_key_reuse": jax.debug_key_reuse,
+    "jax_debug_nans": jax.debug_nans,
+    "jax_enable_custom_prng": jax.enable_custom_prng,
+    "jax_legacy_prng_key": jax.legacy_prng_key,
+    "jax_remove_size_one_mesh_axis_from_type": jax.remove_size_one_mesh_axis_from_type,
+    "jax_softmax_custom_jvp": jax.softmax_custom_jvp,
+    "mesh": _on_mesh,
+    "mesh_context_manager": _in_block,
+    **process_state.ENTER,
+}
+
+
+@contextlib.contextmanager
+def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
+    """Enters the caller's JAX settings and process state in this thread, with JAX's defaults for all others."""
+    with contextlib.ExitStack() as stack:
+        for name, value in {**DEFAULTS, **dict(settings)}.items():
+            if name in _ENTER:
+                stack.enter_context(_ENTER[name](value))
+        yield
+
+
+def checks_values(settings: Sequence[tuple[str, Any]]) -> bool:
+    """Whether a program made under these settings raises for NaNs or infinities."""
+    return any(value for name, value in settings if name in ("jax_debug_nans", "jax_debug_infs"))
+
+
+@functools.cache
+def packages() -> Packages:
+    """The packages of this process."""
+    return Packages()
+
+
+def start_backend() -> None:
+    """Has JAX find the devices; SettingsError if there are none of the platforms that it is told to use."""
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:  # the one for a platform without a plugin
+        platforms, why = os.environ.get("JAX_PLATFORMS", ""), f" ({error})" if str(error) else ""
+        raise SettingsError(
+            f"JAX finds no device of JAX_PLATFORMS={platforms}{why}: install its plugin (for NVIDIA GPUs, pip install "
+            "'jitserver[cuda13]'), or unset JAX_PLATFORMS"
+        ) from error
+
+
+def start_thread() -> None:
+    """Has JAX make what it needs in each thread that uses it: it reads the random device at the first use.
+
+    Raises:
+        DaemonUnavailable: it cannot now.
+    """
+    try:
+        jax.device_put(0)
+    except (RuntimeError, MemoryError) as error:
+        raise DaemonUnavailable(f"JAX does not work in the daemon (pid {os.getpid()}) now: {error}") from error
+
+
+@functools.cache
+def of_process() -> dict[str, str]:
+    """The part of the context that all programs of this daemon share, by label."""
+    devices = jax.devices()
+    return {
+        "format": str(FORMAT),
+        "python": platform.python_version(),
+        **jax_versions(),
+        "platform": devices[0].platform,
+        "devices": ", ".join(device_names()),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "cpu": _cpu_features(),
+    }
+
+
+def jax_versions() -> dict[str, str]:
+    """The versions that must agree with a client's."""
+    return {name: packages().version(name) for name in ("jax", "jaxlib")}
+
+
+def export_platform() -> str:
+    """The platform of programs by its name in jax.export: "cpu", "cuda", ..."""
+    name = jax.devices()[0].platform
+    return "cuda" if name == "gpu" else name
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the devices, for people."""
+    return tuple(f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices())
+
+
+def device_infos() -> list[DeviceInfo]:
+    """The devices, for clients."""
+    found = jax.devices()
+    return [DeviceInfo(device.device_kind, device.platform, _memory(device).get("bytes_limit")) for device in found]
+
+
+def device_memory() -> list[DeviceMemory]:
+    """The memory of the devices, as far as it is known: on the CPU it is not."""
+    pairs = zip(device_names(), map(_memory, jax.devices()), strict=True)
+    return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
+
+
+def _memory(device: Any) -> dict[str, int]:
+    return device.memory_stats() or {}
+
+
+def _cpu_features() -> str:
+    """A digest of the CPU's features: a program must not be loaded on a CPU that lacks some of them."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.processor()
+    flags = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
+    return digest("".join(flags[:1]).encode(), 6).hex()

@@ -1,0 +1,179 @@
+"""Moves arrays between devices, host memory and bytes, with dtype, weak type, key type and sharding."""
+
+import functools
+import gc
+import math
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import msgspec
+import numpy as np
+
+from jitclient.jaxside import interop, shardings
+from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, WIDE
+from jitclient.wire.array_transport import HostArray, is_key, raw_bytes, shaped, unpack
+from jitclient.wire.messages import Spec
+from jitclient.wire.shardings import Sharding
+from jitserver.programs.devices.alone import alone
+
+try:
+    from jaxlib import _jax
+
+    _collect: Callable[[], object] = _jax.collect_garbage  # it has no public name
+except (ImportError, AttributeError):
+    _collect = gc.collect  # makes JAX do the same
+
+Landing = Callable[[bytes | HostArray], Any]
+
+release_host_buffers = _collect
+"""Makes JAX release host memory that it has read, which it otherwise does at its next call."""
+
+_POLL_SECONDS = 0.01
+
+
+# ---- kinds of arrays
+
+
+def is_plain(spec: Spec) -> bool:
+    """Whether programs take and return such arrays in their host form, on the default device."""
+    return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
+
+
+def is_spread(spec: Spec) -> bool:
+    """Whether the array is on several devices."""
+    mesh = None if spec.sharding is None else spec.sharding.mesh
+    return mesh is not None and len(mesh.devices) > 1
+
+
+def spec_of(array: jax.Array) -> Spec:
+    """The spec of an array, always with its sharding, which specs in messages may lack."""
+    place = shardings.of(array.sharding) or shardings.on_first()
+    return Spec(array.shape, str(array.dtype), getattr(array, "weak_type", False), place)  # keys have no weak type
+
+
+def plain(array: jax.Array) -> jax.Array:
+    """The array, or the data of one of JAX's own dtypes, those of typed PRNG keys."""
+    dtype: Any = array.dtype
+    return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)
+
+
+def nbytes(array: jax.Array) -> int:
+    """Bytes of an array on all its devices."""
+    sharding = array.sharding
+    if len(sharding.device_set) == 1:
+        return int(array.nbytes)
+    return math.prod(sharding.shard_shape(array.shape)) * array.dtype.itemsize * len(sharding.device_set)
+
+
+def is_ready(array: jax.Array) -> bool:
+    """Whether an array is computed or was deleted."""
+    data: Any = plain(array)
+    return bool(array.is_deleted() or data.is_ready())
+
+
+# ---- to a device
+
+
+def landing(spec: Spec) -> Landing:
+    """A function that makes the argument of a program from received bytes."""
+    if spec.dtype in WIDE:
+        return functools.partial(_wide, spec=spec)
+    return functools.partial(_keys if is_key(spec) else _host, spec=spec)
+
+
+def _host(data: bytes | HostArray, spec: Spec) -> HostArray:
+    return unpack(data, spec) if type(data) is bytes else shaped(data, spec)  # type: ignore[arg-type]
+
+
+def _wide(data: bytes | HostArray, spec: Spec) -> Any:
+    with jax.enable_x64(True):  # the client has already narrowed it if x64 is off
+        return jax.device_put(_host(data, spec))
+
+
+def _keys(data: bytes | HostArray, spec: Spec) -> Any:
+    return jax.random.wrap_key_data(jax.numpy.asarray(_host(data, spec)), impl=KEY_IMPLEMENTATIONS[spec.dtype])
+
+
+def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) -> jax.Array:
+    """An array from received bytes, with the sharding of its spec or on the default device."""
+    if default is not None:
+        [device] = shardings.to_jax(default).device_set
+        with jax.default_device(device):
+            return put(data, spec)
+    array: jax.Array = jax.device_put(landing(spec)(data), spec.sharding and shardings.to_jax(spec.sharding))
+    return array
+
+
+def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
+    """The array of these bytes. Unless it is `committed`, its users may move it, as JAX does with arrays that were not
+    placed explicitly.
+    """
+    array = put(raw, spec) if committed else put(raw, msgspec.structs.replace(spec, sharding=None), spec.sharding)
+    return interop.weakly_typed(array) if spec.weak_type else array
+
+
+def moved(array: jax.Array, spec: Spec) -> jax.Array:
+    """The array with the sharding of a spec. Both are shared if they have memory in common."""
+    found: jax.Array = alone(jax.device_put, array, shardings.to_jax(spec.sharding))
+    if _buffers(found) & _buffers(array):
+        share(found)
+        share(array)
+    return found
+
+
+def _buffers(array: jax.Array) -> set[int]:
+    return {shard.data.unsafe_buffer_pointer() for shard in plain(array).addressable_shards}
+
+
+# ---- to the host
+
+
+def to_host(array: jax.Array) -> HostArray:
+    """The value of an array, once it is computed."""
+    return np.asarray(plain(array))
+
+
+def to_bytes(array: jax.Array, deadline: float) -> memoryview:
+    """The bytes of an array, once it is computed; gives up at `deadline` (by `time.monotonic`).
+
+    For an array on an accelerator this makes a copy in host memory, which JAX keeps as long as the array lives.
+
+    Raises:
+        TimeoutError: it was not computed in time.
+        RuntimeError: it was deleted, or its computation failed.
+    """
+    if array.is_deleted():  # calling is_ready on it would crash the process
+        raise RuntimeError(f"Array has been deleted with shape={array.dtype.name}{list(array.shape)}.")
+    data: Any = plain(array)
+    while not data.is_ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError("no time left")
+        time.sleep(_POLL_SECONDS)
+    return raw_bytes(np.asarray(data))
+
+
+# ---- donation
+
+
+def on_device(value: Any) -> jax.Array:
+    """An argument as a JAX array that a program may take by donation: a copy if it is shared."""
+    if not isinstance(value, jax.Array):
+        return jax.numpy.array(value)
+    return value.copy() if is_shared(value) else value
+
+
+_shared: dict[int, weakref.ref[Any]] = {}
+
+
+def share(array: jax.Array) -> None:
+    """Marks an array as shared as long as it lives: no program may take it by donation."""
+    number = id(array)
+    _shared[number] = weakref.ref(array, lambda _: _shared.pop(number, None))
+
+
+def is_shared(array: jax.Array) -> bool:
+    """Whether an array is shared, so that no program may take it."""
+    return id(array) in _shared

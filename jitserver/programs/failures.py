@@ -1,0 +1,71 @@
+"""Exceptions as messages, from which the client raises the same exception without its traceback."""
+
+from jitclient.capture.codec import values
+from jitclient.capture.describe.attributes import dict_of
+from jitclient.capture.load import Loaded
+from jitclient.errors import CaptureError
+from jitclient.wire.messages import Failure
+
+_DEEPEST_CAUSE = 5
+_MOST_TEXT = 100_000
+
+
+class TraceFailed(Exception):  # noqa: N818
+    """Making a program raised `error`, in terms of the capture `loaded`. Unless it is final, the client traces the
+    function, too, before it raises.
+    """
+
+    def __init__(self, error: BaseException, loaded: Loaded, is_final: bool = True) -> None:
+        super().__init__(repr(type(error)))
+        self.error = error
+        self.loaded = loaded
+        self.is_final = is_final
+
+
+def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 0) -> Failure:
+    """An exception as a message; what the capture `loaded` holds is sent by reference."""
+    ref = loaded.index_of if loaded is not None else values.nowhere
+    text, cause = text_of(error), error.__cause__
+    return Failure(
+        types=tuple(values.encode_class(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),
+        text=text,
+        arguments=_arguments(error, text, ref),
+        notes=tuple(text_of(note) for note in getattr(error, "__notes__", ())),
+        cause=failure_of(cause, loaded, depth + 1) if cause is not None and depth < _DEEPEST_CAUSE else None,
+        attributes=_attributes(error, ref),
+    )
+
+
+def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, bytes], ...]:
+    """The attributes of an exception, as far as they can be serialized."""
+    sent: list[tuple[str, bytes]] = []
+    room = _MOST_TEXT
+    for name, value in dict_of(error).items():
+        try:
+            pair = text_of(name), values.encode(value, ref)
+            room -= len(pair[1])
+        except (CaptureError, UnicodeEncodeError, RecursionError):
+            continue
+        if name != "__notes__" and room >= 0:
+            sent.append(pair)
+    return tuple(sent)
+
+
+def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
+    try:
+        arguments = values.encode(error.args, ref)
+        if len(arguments) <= _MOST_TEXT:
+            return arguments
+    except (CaptureError, UnicodeEncodeError, RecursionError):
+        pass
+    return values.encode((text,))
+
+
+def text_of(thing: object) -> str:
+    """The text of an object, limited and encodable, even if its `__str__` raises."""
+    try:
+        text = str(thing)
+    except Exception as error:
+        text = f"<{type(thing).__name__}, whose text raises {type(error).__name__}>"
+    text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,82 @@
+"""Describes programs: in lists, by their texts, and by the analyses of the compiler."""
+
+import time
+
+from jitclient.capture.codec import values
+from jitclient.errors import CaptureError, ProtocolError
+from jitclient.wire import labels
+from jitclient.wire.messages import EntryInfo, Inspected, Prepare, Signature
+from jitserver.programs import context
+from jitserver.programs.program import Program, loaded_for, text_of_capture, text_of_client
+
+TRACED = ("jaxpr", "stablehlo")
+"""The views that need another trace."""
+
+
+def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
+    """Describes a new program."""
+    signature: Signature = request.lookup.signature
+    now = time.time()
+    return EntryInfo(
+        key=key,
+        function_key=request.lookup.function_key,
+        name=request.name,
+        where=request.where,
+        label=labels.of_call(request.name, signature.leaves),
+        signature=labels.of_call(request.name, signature.leaves, most=len(signature.leaves)),
+        options=_options_text(signature),
+        context={
+            **context.of_process(),
+            **{name: context.packages().version(name) for name in request.lookup.packages},
+            **{name: str(value) for name, value in built.settings},
+        },
+        seconds=dict(built.seconds),
+        saved=0.0,
+        hits=0,
+        created=now,
+        last_used=now,
+        code_bytes=built.code_bytes,
+    )
+
+
+def _options_text(signature: Signature) -> str:
+    def text(value: bytes) -> str:
+        return values.text_of(values.read(value))
+
+    options = [f"{name}={text(value)}" for name, value in signature.options]
+    options += [f"donated leaves={signature.donated}"] if signature.donated else []
+    statics = [f"argument {where!r}={text(value)}" for where, value in signature.statics]
+    return ", ".join(options + statics)
+
+
+def inspected(program: Program, what: str) -> Inspected:
+    """One of the views "hlo" (or "text"), "costs" (estimates of flops, bytes, ...) and "memory" (bytes by use)."""
+    match what:
+        case "text" | "hlo":
+            return Inspected(text=program.run.as_text() or "")
+        case "costs":
+            return Inspected(costs=dict(program.run.cost_analysis() or {}))
+        case "memory":
+            found = program.run.memory_analysis()
+            names = [name for name in dir(found) if name.endswith("_in_bytes")]
+            return Inspected(memory={name: int(getattr(found, name)) for name in names})
+    raise ProtocolError(f"a program has no view {what!r:.40}")
+
+
+def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
+    """The "jaxpr" or "stablehlo" of a program, from its capture: the function is traced again.
+
+    Raises:
+        CaptureError: it cannot be traced; the message has what the function raised.
+    """
+    if request.traced is not None:
+        return Inspected(text_of_client(payload, what))
+    try:
+        loaded = loaded_for(request.lookup, payload)
+        return Inspected(text_of_capture(loaded, request.lookup.signature, request.name, what))
+    except CaptureError:
+        raise
+    except BaseException as error:  # the user's function may raise anything, SystemExit included
+        raise CaptureError(f"{request.name} cannot be traced again: {error!r}") from error
+    finally:
+        context.packages().meet_loaded()

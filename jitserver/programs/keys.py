@@ -1,0 +1,75 @@
+"""The call key: a digest of labelled components, so that a miss can be explained by the one that differs."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import msgspec
+
+from jitclient.core.digests import digest
+from jitclient.wire.decoders import decoded
+from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
+from jitclient.wire.messages import Lookup, Manifest
+from jitserver.programs import context
+from jitserver.store.entry import Makeup
+
+_TOLD_HERE = ("packages", "process")
+"""Components that only the daemon knows: mappings from names to texts."""
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+@dataclasses.dataclass(frozen=True)
+class CallKey:
+    """The key of a program. It is computed once for each request, and passed on.
+
+    Attributes:
+        text: the digest of all rows, under which the program is cached.
+        rows: all components of the key, by label.
+        base: the digest of the rows without the manifest.
+    """
+
+    text: str
+    rows: Mapping[str, bytes]
+    base: str
+
+    def under(self, manifest: Manifest | None) -> "CallKey":
+        """Return the key for processes with this manifest."""
+        if manifest is None or not manifest.names:
+            return self
+        rows = {**self.rows, "manifest": _encode(manifest)}
+        return CallKey(_digest(rows), rows, self.base)
+
+
+def call_key(lookup: Lookup) -> CallKey:
+    """Return the key of a program that a client looks up, whatever its manifest."""
+    signature = lookup.signature
+    rows = {
+        "capture": lookup.capture_key.encode(),
+        "tree": _encode(signature.tree),
+        "leaves": _encode(signature.leaves),
+        "statics": _encode(signature.statics),
+        "donated": _encode(signature.donated),
+        "options": _encode(signature.options),
+        "settings": _encode(signature.context),
+        "packages": _encode(context.packages().versions({"jax", *lookup.packages})),
+        "process": _encode(context.of_process()),
+    }
+    if signature.shardings is not None:
+        rows["shardings"] = _encode(signature.shardings)
+    if lookup.unverified:
+        rows["trace"] = b"unverified"
+    text = _digest(rows)
+    return CallKey(text, rows, text)
+
+
+def _digest(rows: Mapping[str, bytes]) -> str:
+    return digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex()
+
+
+def makeup_of(key: CallKey, parts: bytes) -> Makeup:
+    """The components of a key in words. `parts` are the client's descriptions of them."""
+    told = decode_parts(parts)
+    for row in _TOLD_HERE:
+        held = decoded(key.rows[row], dict[str, str])
+        told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
+    return Makeup({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))

@@ -1,0 +1,152 @@
+"""The packages that this daemon has loaded: their versions, and whether they have changed on the disk since."""
+
+import contextlib
+import importlib.metadata
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+
+from jitclient.capture.user_code.installed import package_of
+from jitserver.programs.package_files import PackageFiles, recorded
+
+OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
+"""Packages that all programs depend on."""
+
+
+class Packages:
+    """The version of each package when this daemon first saw it, which is the one that it has imported. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # also so that what takes long is not done by several threads at once
+        self._met: dict[str, tuple[str, PackageFiles]] = {}
+        self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
+        self._installed: dict[str, importlib.metadata.Distribution] = {}
+        self._seen: set[str] = set()  # top-level names in sys.modules
+        self._loaded: set[str] = set(OURS)
+        self._distributions: dict[str, list[str]] = {}
+        self.meet_loaded()
+        for name in OURS:
+            self._met[name] = _meet(self._distributions.get(name, [name]), name)
+
+    def version(self, name: str) -> str:
+        """The version of the distribution that provides an import."""
+        with self._lock:
+            if name not in self._met:
+                if name not in self._distributions:
+                    self._distributions = _providers()
+                self._met[name] = _meet(self._distributions.get(name, [name]), name)
+            return self._met[name][0]
+
+    def versions(self, names: Iterable[str]) -> dict[str, str]:
+        """The versions of packages and of all their requirements, which may change what they compute, each with a
+        digest of what is installed: two installations of one version can differ.
+        """
+        found = dict.fromkeys(names)
+        for name in found:
+            self.version(name)
+        behind = sorted({each for name in found for each in self._behind(name)})
+        met = {each: self._met[each] for each in (*found, *behind)}
+        return {each: f"{version} ({files.content})" for each, (version, files) in met.items()}
+
+    def installed(self) -> dict[str, str]:
+        """The versions of all distributions in this environment now; of those that were loaded, the loaded ones."""
+        found = [(each.name, each.version) for each in importlib.metadata.distributions()]
+        now = dict(reversed(found))  # of two with one name, Python imports the first
+        return now | {each: self.version(name) for name in self._loaded for each in self._distributions.get(name, ())}
+
+    def _behind(self, name: str) -> tuple[str, ...]:
+        """The distributions of a package and all that they require, directly or not."""
+        with self._lock:
+            if name not in self._required:
+                self._require(name)
+            return self._required[name]
+
+    def _require(self, name: str) -> None:
+        todo = [_normal(each) for each in self._distributions.get(name, ())]
+        if not self._installed.keys() >= set(todo):
+            self._installed = {_normal(_name(each)): each for each in importlib.metadata.distributions()}
+        installed = self._installed
+        found: dict[str, None] = {}
+        for each in todo:  # grows during the loop
+            if each in installed and each not in found:
+                found[each] = None
+                todo += _requirements(installed[each])
+                self._met.setdefault(each, _met(installed[each]))
+        self._required[name] = tuple(found)
+
+    def meet_loaded(self) -> None:
+        """Notes the packages that were imported since the last call, also those that no lookup names."""
+        with self._lock:
+            new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
+            self._seen |= new
+            new = {name for name in new - sys.stdlib_module_names if package_of(name) is not None}
+            if not new <= self._distributions.keys():
+                self._distributions = _providers()
+            found = new & self._distributions.keys()
+            for name in found:
+                self.version(name)
+            self._loaded |= found
+
+    def replaced(self, names: Iterable[str] = ()) -> list[str]:
+        """The loaded packages, and those of `names`, that were upgraded or removed since this daemon saw them."""
+        named = list(names)
+        behind = {each for name in named for each in self._required.get(name, ())}
+        wanted = sorted(self._loaded.union(named, behind))
+        return [name for name in wanted if name in self._met and self._met[name][1].were_replaced()]
+
+    def edited(self) -> list[str]:
+        """The packages of which any file has changed since this daemon saw them. It looks at each file, which takes
+        milliseconds.
+        """
+        with self._lock:
+            met = {files.name: files for _, files in self._met.values()}
+        return [name for name, files in met.items() if files.were_edited()]
+
+
+def _providers() -> dict[str, list[str]]:
+    """The distributions that provide each import. `importlib.metadata.packages_distributions` takes ten times as long:
+    it makes an object for each file, and parses all descriptions.
+    """
+    found: dict[str, list[str]] = {}
+    for each in importlib.metadata.distributions():
+        for name in dict.fromkeys((each.read_text("top_level.txt") or "").split() or _imports(each)):
+            found.setdefault(name, []).append(_name(each))
+    return found
+
+
+def _name(distribution: importlib.metadata.Distribution) -> str:
+    """The name of a distribution, without parsing its description."""
+    about = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    found = re.search(r"^Name: *(\S+)", about, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _imports(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    """What can be imported of the files of a distribution."""
+    for file in recorded(distribution):
+        top, _, rest = file.partition("/")
+        if file.endswith((".py", ".so")) and (name := top if rest else top.partition(".")[0]).isidentifier():
+            yield name
+
+
+def _meet(distributions: Iterable[str], name: str) -> tuple[str, PackageFiles]:
+    for found in distributions:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return _met(importlib.metadata.distribution(found))
+    return str(getattr(sys.modules.get(name), "__version__", "unknown")), PackageFiles.of_import(name)
+
+
+def _met(distribution: importlib.metadata.Distribution) -> tuple[str, PackageFiles]:
+    return distribution.version, PackageFiles.of_distribution(distribution, _name(distribution))
+
+
+def _requirements(distribution: importlib.metadata.Distribution) -> list[str]:
+    """The distributions that one requires, without its extras."""
+    return [_normal(line) for line in distribution.requires or () if "extra ==" not in line]
+
+
+def _normal(requirement: str) -> str:
+    """The normalized name in a requirement: foo-bar for `Foo_Bar>=1; python_version > "3"`."""
+    name = re.match(r"[\w.-]*", requirement.strip())
+    return re.sub(r"[-_.]+", "-", name.group() if name else "").lower()

@@ -1,0 +1,289 @@
+"""Makes programs from captures, or from what a client traced: trace, lower, compile."""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from jitclient.capture.codec import values
+from jitclient.capture.load import Loaded, load
+from jitclient.capture.results.writer import Made
+from jitclient.errors import CaptureError, ProtocolError
+from jitclient.jaxside import tree
+from jitclient.jaxside.avals import abstract
+from jitclient.jaxside.callbacks import functions_of
+from jitclient.jaxside.evidence import evidence_of, order_free
+from jitclient.jaxside.foreign import refuse_unknown
+from jitclient.jaxside.leaked import refuse_used
+from jitclient.jaxside.over_leaves import OverLeaves
+from jitclient.wire.array_transport import host_form, nbytes_of
+from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
+from jitserver.programs import callbacks, context, placement, xla_cache
+from jitserver.programs.devices import device_arrays
+from jitserver.programs.traces import ambient, lock, output
+from jitserver.store.journal import NOTHING
+
+Say = Callable[[str], None]
+_NONE = Evidence()
+Deref = values.Deref
+
+_JITTED = type(jax.jit(lambda: None))
+
+
+@dataclasses.dataclass
+class Program:
+    """An executable over flat leaves, and what a caller must know of it. Running it runs no user code."""
+
+    run: Any  # a `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes leaves, returns leaves
+    specs: tuple[Spec, ...]  # of the arguments' leaves
+    results: tuple[Spec, ...]
+    tree: bytes  # of the results
+    donated: tuple[int, ...]
+    may_raise: bool
+    settings: tuple[tuple[str, Any], ...]
+    code_bytes: int
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
+    slots: tuple[Slot, ...] = ()  # for its callbacks
+    callbacks: bytes = b""  # their functions, as objects from its trace
+    has_effects: bool = False
+    is_found: bool = False  # its executable comes from JAX's own cache, or from ours
+    calls: int = 0
+    call_seconds: float = 0.0
+    slowest: float = 0.0  # of its calls after the first, which takes longer
+    last_call: float = 0.0  # its end, by time.monotonic
+    nbytes: int = 0  # of its results
+    mark: bytes = NOTHING  # for the crash journal while the program runs
+    suspect: str = ""  # its key, as long as it has strikes for running
+    evidence: bytes = b""  # the digest of the trace's evidence, if its client compares it
+    asked: bytes = b""  # a digest of the lookup that it answers
+    trace: Evidence = _NONE  # all of it, until a client has compared it
+    order_free: Callable[[], bytes] = bytes  # likewise, the evidence without the order
+    agreed_order_free: bytes = b""  # what that returned, if the client's trace had another order
+
+    direct: Any = None
+    """The C++ function to which `run` passes the leaves; None until the first run, and if there is none."""
+
+    is_spread: bool = False  # over several devices
+
+    plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
+    """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/daemon/plain_runs.py`."""
+
+    def __post_init__(self) -> None:
+        self.landings = tuple(map(device_arrays.landing, self.specs))  # make the leaves from received bytes
+        self.nbytes = sum(map(_nbytes, self.results))
+        self.is_spread = any(map(device_arrays.is_spread, (*self.specs, *self.results)))
+        unlike = self.donated or self.settings or self.may_raise or self.suspect
+        if not unlike and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
+            self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
+
+    def rest(self, again: Callable[[], "Program"]) -> None:
+        """Frees the executable until it is needed, when `again` loads or makes it."""
+        self.run, self.direct = _Resting(self, again), None
+
+    def wake(self, same: "Program") -> None:
+        """Takes the executable of the same program, for a call that follows."""
+        self.last_call = time.monotonic()
+        self.run = same.run
+
+    def shown_evidence(self) -> Evidence:
+        """Return what clients compare with traces of their own."""
+        return self.trace if self.trace.digest else Evidence(self.evidence, order_free=self.agreed_order_free)
+
+    def forget_trace(self) -> None:
+        """Free what only a comparison with another trace needs."""
+        self.trace, self.order_free = _NONE, bytes
+
+    def note_direct(self) -> None:
+        """After a run, finds `direct`, which `Compiled` may have under a private name."""
+        run = self.run  # read once: another thread may replace it
+        found = getattr(run, "_call", None) if isinstance(run, jax.stages.Compiled) else None
+        self.direct = found if type(found) is _JITTED else None
+
+
+class _Resting:
+    """Stands for the freed executable of a program, and loads it when it is used."""
+
+    def __init__(self, program: Program, again: Callable[[], Program]) -> None:
+        self._program = program
+        self._again = again
+
+    def __call__(self, *leaves: Any) -> Any:
+        return self._woken()(*leaves)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._woken(), name)
+
+    def _woken(self) -> Any:
+        self._program.wake(self._again())
+        return self._program.run
+
+
+def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
+    """Loads a capture under the settings of its caller, as loading may run user code."""
+    with context.entered(_settings(lookup.signature, values.nothing)):
+        return load(payload, lookup.locations)
+
+
+def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, compared: bool = True) -> Program:
+    """Trace and compile a captured function. `compared` keeps the evidence of the trace.
+
+    Raises:
+        CaptureError: a client cannot rebuild the tree of results or a callback, or the program has other side effects.
+        BaseException: the user's function raised it during the trace.
+    """
+    over_leaves = _over_leaves(loaded, signature, name)
+    built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, compared)
+    made = Made(loaded)
+    built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
+    built.made = made.to_bytes()
+    return built
+
+
+def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -> bytes:
+    """Callbacks as clients make them again. What a client traced has none."""
+    if loaded is None:
+        return b""
+    made = Made(loaded)
+    for function in functions:
+        made.add(function)
+    try:
+        return made.to_bytes()
+    except CaptureError as error:
+        raise CaptureError(f"it calls back a function that only its trace has: {error}") from error
+
+
+def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
+    """Compiles a program that a client traced. The client describes its results, as the text has no weak types."""
+    exported = _exported(program)
+
+    def function(*leaves: Any) -> Any:
+        return exported.call(*leaves)
+
+    function.__name__ = name
+    built = _build(function, signature, say)
+    if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
+        raise CaptureError("the program's results do not match the client's description")
+    built.results, built.tree = traced.results, traced.tree
+    return built
+
+
+def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) -> str:
+    """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
+    over_leaves = _over_leaves(loaded, signature, name)
+    deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
+    with context.entered(_settings(signature, deref)), output.withheld():
+        traced, lowered = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
+    return str(traced.jaxpr) if what == "jaxpr" else str(lowered.as_text())
+
+
+def text_of_client(program: bytes, what: str) -> str:
+    """The "stablehlo" of a program that a client traced; its "jaxpr" is only in the client."""
+    return "" if what == "jaxpr" else _exported(program).mlir_module()
+
+
+def _over_leaves(loaded: Loaded, signature: Signature, name: str) -> OverLeaves:
+    statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
+    structure = tree.decode(signature.tree, loaded.object_at)
+    return OverLeaves(loaded.fn, name, structure, statics)
+
+
+def _exported(program: bytes) -> export.Exported:
+    try:
+        return export.deserialize(bytearray(program))
+    except Exception as error:  # the parser may raise anything
+        raise CaptureError(f"the program cannot be read: {error}") from error
+
+
+def _settings(signature: Signature, deref: Deref) -> tuple[tuple[str, Any], ...]:
+    return tuple((key, values.decode(value, deref)) for key, value in signature.context)
+
+
+def _lowered(
+    function: Callable[..., Any],
+    signature: Signature,
+    deref: Deref,
+    say: Say,
+    out_tree: Callable[[], Any],
+    seconds: dict[str, float],
+) -> tuple[Any, Any]:
+    """Return what JAX traced and lowered."""
+    options = {key: values.decode(value, deref) for key, value in signature.options}
+    jitted = placement.jitted(function, signature, options)
+    with lock.traces.taken(), _timed(seconds, "trace", say, "tracing"), ambient.refused():
+        traced = jitted.trace(*map(abstract, signature.leaves))
+        refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+    callbacks.refuse_others(traced.jaxpr)
+    refuse_unknown(traced.jaxpr, jax.default_backend())
+    with _timed(seconds, "lower", say, "lowering"):
+        lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
+    return traced, lowered
+
+
+def _build(
+    function: Callable[..., Any],
+    signature: Signature,
+    say: Say,
+    loaded: Loaded | None = None,
+    out_tree: Callable[[], Any] = lambda: None,
+    compared: bool = False,
+) -> Program:
+    seconds: dict[str, float] = {}
+    deref = values.nothing if loaded is None else loaded.object_at
+    settings = _settings(signature, deref)
+    with context.entered(settings), output.withheld():
+        traced, lowered = _lowered(function, signature, deref, say, out_tree, seconds)
+        evidence = _NONE
+        without_order: Callable[[], bytes] = bytes
+        if compared and loaded is not None:
+            evidence = evidence_of(traced, lowered, loaded.index_of)
+            without_order = functools.partial(order_free, traced, loaded.index_of)
+        functions = functions_of(traced, lowered)
+        slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
+        with _timed(seconds, "compile", say, "compiling"):
+            found_before = xla_cache.found_here()
+            compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
+            is_found = xla_cache.found_here() != found_before
+    return Program(
+        run=compiled,
+        specs=signature.leaves,
+        results=placement.results(traced.out_avals, compiled, signature),
+        tree=tree.UNKNOWN,
+        donated=signature.donated,
+        may_raise=bool(slots) or context.checks_values(settings),
+        settings=settings,
+        seconds=seconds,
+        code_bytes=_code_bytes(compiled),
+        evidence=evidence.digest,
+        trace=evidence,
+        order_free=without_order,
+        is_found=is_found,
+        slots=slots,
+        callbacks=described,
+        has_effects=bool(traced.jaxpr.effects),
+    )
+
+
+def _nbytes(spec: Spec) -> int:
+    try:
+        return nbytes_of(spec)
+    except ProtocolError:  # float0 has no bytes
+        return 0
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], label: str, say: Say, phase: str) -> Iterator[None]:
+    say(phase)
+    start = time.perf_counter()
+    yield
+    seconds[label] = time.perf_counter() - start
+
+
+def _code_bytes(compiled: Any) -> int:
+    analysis = compiled.memory_analysis()
+    return int(getattr(analysis, "generated_code_size_in_bytes", 0) or 0)

@@ -1,0 +1,62 @@
+"""Serializes programs, so that loading one from the disk runs no user code."""
+
+import msgspec
+
+from jitclient.capture.codec import values
+from jitclient.wire.messages import Message, Slot, Spec
+from jitserver.programs import executables
+from jitserver.programs.callbacks import Executables
+from jitserver.programs.program import Program
+from jitserver.store.files import unpacked
+
+
+class Facts(Message):
+    """A program without its executable. `settings` are those of the signature."""
+
+    specs: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    tree: bytes
+    donated: tuple[int, ...]
+    may_raise: bool
+    settings: tuple[tuple[str, bytes], ...]
+    code_bytes: int
+    made: bytes = b""
+    slots: tuple[Slot, ...] = ()
+    callbacks: bytes = b""
+    has_effects: bool = False
+    evidence: bytes = b""
+    asked: bytes = b""
+    agreed_order_free: bytes = b""
+
+
+def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Serializes a program without its executable."""
+    same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
+    return msgspec.msgpack.encode(Facts(settings=settings, **same))
+
+
+def evidence_in(facts: bytes) -> bytes:
+    """Return the digest of the evidence of a serialized program; empty if no client compared it."""
+    return unpacked(facts, Facts).evidence
+
+
+def executable_of(program: Program) -> bytes:
+    """Serializes the executable; raises something if JAX cannot, or XLA did not compile it in this process."""
+    if program.is_found:
+        raise ValueError("its executable was loaded, and can be serialized only where it was compiled")
+    return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
+
+
+def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
+    """Loads a serialized program. The bytes must come from our own cache, as loading can run code in them. Raises
+    something if they are not a program that can run here.
+    """
+    told = unpacked(facts, Facts)
+    run = Executables(told.slots, serialized=executable) if told.slots else executables.from_bytes(executable)
+    same = {name: getattr(told, name) for name in Facts.__struct_fields__ if name != "settings"}
+    return Program(
+        run=run,
+        settings=tuple((name, values.decode(value, values.nothing)) for name, value in told.settings),
+        is_found=True,
+        **same,
+    )

@@ -1,0 +1,68 @@
+"""Withholds what captured code prints and warns of on the daemon: its caller's own trace has done so already.
+
+Warnings of JAX about a failing disk are the daemon's own, and go to its log.
+"""
+
+import functools
+import io
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TextIO
+
+from jitserver.programs.traces.stand_ins import put
+
+_OWN_CACHE = "persistent compilation cache entry"
+"""In JAX's warnings of a failing disk, which do not concern clients."""
+
+
+class _Here(threading.local):
+    is_withheld = False
+
+
+_here = _Here()
+
+
+class _Stream(io.TextIOBase):
+    """A standard stream without the text of tracing threads."""
+
+    def __init__(self, real: TextIO) -> None:
+        self._real = real
+
+    def write(self, text: str) -> int:
+        return len(text) if _here.is_withheld else self._real.write(text)
+
+    def flush(self) -> None:
+        self._real.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def watch() -> None:
+    """Replace the standard streams, and the function that shows warnings. Once per process."""
+    for name in ("stdout", "stderr"):
+        put(sys, name, _Stream)
+    put(warnings, "showwarning", lambda show: functools.partial(_show, show))
+
+
+def _show(show: Callable[..., None], message: Warning | str, *rest: Any) -> None:
+    if not _here.is_withheld or _OWN_CACHE in str(message):
+        with _withheld(False):  # it goes through the stream
+            show(message, *rest)
+
+
+@contextmanager
+def _withheld(is_withheld: bool) -> Iterator[None]:
+    before, _here.is_withheld = _here.is_withheld, is_withheld
+    try:
+        yield
+    finally:
+        _here.is_withheld = before
+
+
+def withheld() -> AbstractContextManager[None]:
+    """Withhold the output of this thread until the end."""
+    return _withheld(True)

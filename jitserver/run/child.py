@@ -1,0 +1,91 @@
+"""Makes a process that was forked from a helper that of a run."""
+
+import contextlib
+import fcntl
+import io
+import os
+import signal
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from jitserver.run.import_audit import FOLDERS
+from jitserver.run.request import KEPT_BY_PYTHON, Request
+
+
+def become(
+    request: Request, received: list[int], libraries: Collection[int], written: Mapping[str, str | None]
+) -> None:
+    """Take over all that a request says of the command's process.
+
+    Args:
+        request: what it says.
+        received: the descriptors that came with it.
+        libraries: the descriptors that imported modules hold.
+        written: the variables that imports set or deleted.
+    """
+    _take_descriptors(request.descriptors, received, libraries)
+    os.chdir(request.cwd)
+    os.umask(request.umask)
+    os.environb.clear()
+    os.environb.update(request.environment)
+    for name, value in written.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    clear_signals()
+    for number in request.ignored:
+        signal.signal(number, signal.SIG_IGN)
+    _renew_streams()
+    for module, name in FOLDERS.items():
+        if module in sys.modules:
+            setattr(sys.modules[module], name, request.cwd)
+
+
+def clear_signals() -> None:
+    """Treat all signals as Python does at its start, except for those that are blocked."""
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP
+            signal.signal(number, signal.SIG_IGN if number in KEPT_BY_PYTHON else signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def open_descriptors() -> set[int]:
+    """The descriptors of this process."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the folder itself
+            fcntl.fcntl(int(name), fcntl.F_GETFD)
+            found.add(int(name))
+    return found
+
+
+def _take_descriptors(numbers: list[int], received: list[int], libraries: Collection[int]) -> None:
+    above = max(*numbers, *received) + 1
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in received]
+    for descriptor in open_descriptors() - set(moved) - set(libraries):
+        os.close(descriptor)
+    for number, descriptor in zip(numbers, moved, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _renew_streams() -> None:
+    """Begin with the standard streams as Python does at its start, in place: imported modules may keep them. That of
+    errors looks the same for whatever it is.
+    """
+    _renew(sys.stdin, 0, "rb")
+    _renew(sys.stdout, 1, "wb")
+
+
+def _renew(stream: Any, number: int, mode: str) -> None:
+    encoding, errors, is_raw = stream.encoding, stream.errors, stream.write_through  # python -u
+    buffer: Any = io.FileIO(number, mode, closefd=False)
+    buffer.name = stream.name
+    line_buffering = buffer.isatty() and not is_raw
+    if isinstance(stream.buffer, io.BufferedIOBase):
+        stream.buffer.__init__(buffer, os.fstat(number).st_blksize)  # type: ignore[misc]
+        buffer = stream.buffer
+    stream.__init__(buffer, encoding, errors, "\n", line_buffering, is_raw)
+    stream.mode = mode[0]

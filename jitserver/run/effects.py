@@ -1,0 +1,87 @@
+"""What an import may do that a helper must not have done: such a module is left to the runs."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from jitclient.jaxside import internals
+from jitserver.run import fingerprint
+from jitserver.run.import_audit import Footprint
+
+THREADS_THAT_FORK = ("numpy", "scipy")
+"""Packages whose native threads, those of OpenBLAS, end before a fork and come again when they are needed."""
+
+
+class Effects:
+    """The state of the process before a module is imported."""
+
+    _most_threads = 1
+
+    def __init__(self, module: str, footprint: Footprint) -> None:
+        self._module = module
+        self._footprint = footprint
+        self._before = _state()
+
+    def found(self) -> str:
+        """What the import has done, if it must not be done before the run; empty if all is well."""
+        if self._footprint.misread:
+            return f"it reads {self._footprint.misread}"
+        if internals.has_backend():
+            return "it makes jax start a backend"
+        if threading.active_count() > 1:
+            return "it starts a thread"
+        now = _state()
+        for what, value in self._before.items():
+            if now[what] != value and not self._is_allowed(what, now[what]):
+                return f"it changes {what}"
+        return ""
+
+    def _is_allowed(self, what: str, count: Any) -> bool:
+        if what != "native threads":
+            return False
+        if self._module.partition(".")[0] in THREADS_THAT_FORK:
+            Effects._most_threads = max(Effects._most_threads, count)
+        return bool(count <= Effects._most_threads)  # those that came again after a fork
+
+
+@contextlib.contextmanager
+def printed_elsewhere() -> Iterator[None]:
+    """Have what is printed go to a file of its own, in which it is noticed."""
+    saved = [(number, fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)) for number in (1, 2)]
+    own = os.memfd_create("printed")
+    for number, _ in saved:
+        os.dup2(own, number)
+    os.close(own)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for number, copy in saved:
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _state() -> dict[str, Any]:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    config = getattr(sys.modules.get("jax"), "config", None)
+    return {
+        "native threads": len(os.listdir("/proc/self/task")),
+        "what is printed": os.fstat(1).st_size,
+        "the standard streams": [
+            (stream, stream.line_buffering, fingerprint.manner(stream))
+            for stream in (sys.stdin, sys.stdout, sys.stderr)
+        ],
+        "signals": [signal.getsignal(number) for number in signal.valid_signals()],
+        "sys.excepthook": sys.excepthook,
+        "sys.displayhook": sys.displayhook,
+        "sys.path": list(sys.path),
+        "limits": (sys.getrecursionlimit(), sys.getswitchinterval()),
+        **{f"jax's setting {name}": value for name, value in getattr(config, "values", {}).items()},
+    }

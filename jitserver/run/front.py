@@ -1,0 +1,111 @@
+"""The command's own process: it hands the run to a helper and stays for its signals and its end, or runs it itself.
+
+It starts in a moment: no module that it imports at its top is expensive.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from jitclient.core.stderr import say
+from jitclient.errors import DaemonError, SettingsError
+from jitserver.run import fd_passing, fingerprint, place
+from jitserver.run.relay import Relay
+from jitserver.run.request import GO, Command, Request, python_options
+
+_ANSWER_SECONDS = 10.0
+_PACKAGE = "--package"
+
+
+def parsed(words: Sequence[str]) -> Command | None:
+    """The command that some words are; None if they ask for help, or are a mistake."""
+    options = {"--no-jit": False, "--report": False, "--verbose": False}
+    packages = []
+    left = list(words)
+    while left and left[0] in (*options, _PACKAGE):
+        option = left.pop(0)
+        if option in options:
+            options[option] = True
+        elif left:
+            packages.append(left.pop(0))
+    is_module = left[:1] == ["-m"]
+    if is_module:
+        left.pop(0)
+    if not left or (left[0].startswith("-") and not is_module):
+        return None
+    name, *arguments = left
+    jit, report, verbose = not options["--no-jit"], options["--report"], options["--verbose"]
+    return Command(name, is_module, arguments, jit, report, verbose, tuple(packages))
+
+
+def run(command: Command) -> None:
+    """Run a program as its own process would run, and end as it does. Returns for a prompt only (`python -i`)."""
+    reason = _handed_over(command)
+    if command.verbose:
+        say(f"runs in a process of its own: {reason}")
+    from jitserver.run import program
+
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    program.run(command, sys.orig_argv[0])
+
+
+def _handed_over(command: Command) -> str:
+    """Hand the run to a helper and end as it ends; or return why it must be run here."""
+    if sys.platform != "linux":
+        return "helpers need Linux"
+    if sys.flags.verbose or "importtime" in sys._xoptions or os.environ.get("PYTHONPROFILEIMPORTTIME"):
+        return "Python is to report each import"
+    if sys.flags.inspect:
+        return "Python is to go on with a prompt"
+    try:
+        with contextlib.closing(Relay()) as relay:
+            return _offered(command, relay)
+    except (OSError, SettingsError) as error:
+        return str(error)
+
+
+def _offered(command: Command, relay: Relay) -> str:
+    place_of_helper = place.of(fingerprint.key(fingerprint.facts()))
+    request = Request.of_this_process(command, relay.has_terminal)
+    if not {0, 1, 2} <= set(request.descriptors):
+        return "standard input, output or error is closed"
+    if len(request.descriptors) > fd_passing.MOST_DESCRIPTORS:
+        return "it was started with too many open files"
+    try:
+        sock = place.connect(place_of_helper)
+    except DaemonError:
+        place.start_at_the_end(place_of_helper, python_options())
+        return "no process is ready for such a command; one is started for the next"
+    with sock, relay.signals():
+        try:
+            sock.settimeout(_ANSWER_SECONDS)
+            fd_passing.send(sock, request.plain(), relay.descriptors(request.descriptors))
+            (refusal,), _ = fd_passing.receive(sock)
+        except TimeoutError:
+            place.end(sock)
+            return f"the process that should run it has not answered for {_ANSWER_SECONDS:.0f} s, and was ended"
+        except (OSError, EOFError, TypeError, ValueError) as error:  # the last two: another version may say anything
+            return f"the process that should run it does not answer: {error}"
+        if not refusal:
+            sock.settimeout(None)
+            fd_passing.send(sock, GO)
+            end_as(relay.until_the_end(sock, request.descriptors))
+        return str(refusal)
+
+
+def end_as(status: int) -> NoReturn:
+    """End as a process did that ended with a wait status."""
+    if os.WIFSIGNALED(status):
+        import resource
+
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has dumped its own core
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

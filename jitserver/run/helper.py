@@ -1,0 +1,312 @@
+"""A helper: a process that has imported what scripts import, and becomes each run by forking."""
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+
+from jitclient.capture.graph import set_order
+from jitclient.core.settings import settings
+from jitclient.jaxside import internals
+from jitclient.jaxside.operations import preparation
+from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
+from jitserver.run import (
+    child,
+    fast_exit,
+    fd_passing,
+    fingerprint,
+    history,
+    place,
+    program,
+    scan,
+    supervisor,
+    warm_caches,
+)
+from jitserver.run.effects import THREADS_THAT_FORK, Effects, printed_elsewhere
+from jitserver.run.import_audit import Footprint
+from jitserver.run.random_state import Seeding
+from jitserver.run.request import Request
+
+_IDLE_SECONDS = 3 * 3600
+_TICK_SECONDS = 60.0
+_REQUEST_SECONDS = 10.0
+_MOST_UNFIT = 50
+_FAILED = 255  # which no error of the system has as its number
+_ALWAYS = (
+    "numpy",
+    "jitclient.calls.decorator",
+    "jitclient.api.switch",
+    "jitclient.session.session",
+    "jitclient.calls.general_path",
+)
+_ENDS = {signal.SIGTERM, signal.SIGINT}
+
+
+def main(path: str, seeded: str = "") -> None:
+    """Serve at a path; in each forked process, run what a command asks for.
+
+    Args:
+        path: of the socket.
+        seeded: `place.HAS_SEED` if the hash seed is not the user's own.
+    """
+    run = Helper(place.address_of(path), seeded == place.HAS_SEED).serve()
+    if run is None:
+        os._exit(0)
+    run()
+
+
+class Helper:
+    """One helper."""
+
+    def __init__(self, address: Address, has_seed: bool) -> None:
+        self._address = address
+        self._key = address.path.stem.removeprefix("run-")
+        self._case = ""
+        self._cwd = os.getcwd()
+        self._environment = fingerprint.variables()
+        if has_seed:
+            os.environ.pop("PYTHONHASHSEED", None)  # of the runs and their processes, only the order of sets is like it
+            set_order.share_seed()
+        self._lock = open_lock(address.lock_path)
+        self._seeding = Seeding()
+        self._footprint = Footprint()
+        self._version = 0
+        self._woken, self._wakes = os.pipe()
+        self._libraries: set[int] = set()
+        self._operations: list[bytes] = []
+        self._listener: socket.socket
+        self._daemon: int | None = None
+
+    def serve(self) -> Callable[[], None] | None:
+        """Serve until it is time to end. Returns what to run, in a process that is a run's."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another one serves there
+            return None
+        if fingerprint.key(fingerprint.facts(folders=sys.path)) != self._key:
+            return None  # such as a limit that the program changed which started this one
+        os.ftruncate(self._lock.fileno(), 0)
+        os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
+        own = {0, 1, 2, self._lock.fileno(), self._woken, self._wakes}
+        for descriptor in child.open_descriptors() - own:
+            os.close(descriptor)
+        self._watch_signals()
+        os.chdir("/")
+        fast_exit.register()
+        self._import(history.modules(THREADS_THAT_FORK), first=_ALWAYS)
+        self._libraries = child.open_descriptors() - own
+        self._listener = self._address.listen()
+        self._listener.setblocking(False)
+        try:
+            return self._serve()
+        finally:
+            if self._listener.fileno() >= 0:
+                self._leave_nothing()
+
+    def _serve(self) -> Callable[[], None] | None:
+        poller = select.poll()
+        poller.register(self._listener, select.POLLIN)
+        poller.register(self._woken, select.POLLIN)
+        used = time.monotonic()
+        while True:
+            self._watch_daemon(poller)
+            ready = dict(poller.poll(0 if self._operations else _TICK_SECONDS * 1000))
+            if self._daemon in ready or not self._is_reachable() or time.monotonic() - used > _IDLE_SECONDS:
+                return None
+            if self._woken in ready:
+                numbers = self._arrived()
+                if not _ENDS.isdisjoint(numbers):
+                    return None
+                self._reap()
+                if history.version() != self._version:
+                    self._import(history.modules(THREADS_THAT_FORK))
+            if self._listener.fileno() in ready:
+                used = time.monotonic()
+                with contextlib.suppress(BlockingIOError):
+                    sock = self._listener.accept()[0]
+                    changed = self._footprint.changed()  # before the fork: a new process copies what it looks at
+                    run = self._fork(sock, changed)
+                    if run is not None:
+                        return run
+                    if changed:
+                        self._restart()
+            elif not ready and self._operations:
+                self._prepare(self._operations.pop(0))
+
+    # ---- a run
+
+    def _fork(self, sock: socket.socket, changed: str) -> Callable[[], None] | None:
+        """Fork a process for the run of a connection. Returns what to run, in that of the run only."""
+        if peer(sock).uid != os.getuid() or os.fork():
+            sock.close()
+            return None
+        try:
+            return self._begin(sock, changed)
+        except (EOFError, OSError):  # the command has died
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(_FAILED)
+
+    def _begin(self, sock: socket.socket, changed: str) -> Callable[[], None]:
+        signal.set_wakeup_fd(-1)
+        for descriptor in (self._woken, self._wakes, self._daemon):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._listener.close()
+        self._lock.close()
+        child.clear_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        sock.settimeout(_REQUEST_SECONDS)
+        values, received = fd_passing.receive(sock)
+        request = Request.of_plain(values)
+        refusal = changed or self._refusal(request)
+        if refusal:
+            fd_passing.send(sock, (refusal,))
+            os._exit(0)
+        terminal = received[0] if request.terminal else None
+
+        def prepare() -> None:
+            sock.detach()  # this process closes it, with all others
+            child.become(request, received, self._libraries, self._footprint.written())
+            internals.find_plugins_in(scan.folder_of(request.command, request.cwd))
+            self._seeding.again()
+            settings.cache_clear()
+            importlib.invalidate_caches()
+
+        def run() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
+            program.run(request.command, request.interpreter)
+
+        try:
+            supervisor.supervise(sock, terminal, received, prepare)
+        except OSError as error:
+            fd_passing.send(sock, (str(error),))
+            os._exit(0)
+        return run
+
+    def _refusal(self, request: Request) -> str:
+        """Why a run needs a fresh process; empty if it does not."""
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
+        taken = self._libraries.intersection(request.descriptors)
+        if taken:
+            return f"imported modules use descriptor {min(taken)}"
+        loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        return self._footprint.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
+
+    # ---- its own life
+
+    def _watch_signals(self) -> None:
+        child.clear_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_ENDS):
+            signal.signal(number, lambda *_: None)
+
+    def _watch_daemon(self, poller: select.poll) -> None:
+        """Find the daemon, unless it is known, to end with it."""
+        if self._daemon is None and remote(settings().address) is None:
+            for address in default_addresses(settings().address):
+                with contextlib.suppress(OSError, ValueError):
+                    if address.is_held():
+                        self._daemon = os.pidfd_open(int(address.lock_path.read_text()))
+                        poller.register(self._daemon, select.POLLIN)
+                        return
+
+    def _is_reachable(self) -> bool:
+        """Whether commands find it: the end of a login can remove its folder."""
+        return self._address.path.exists() and os.fstat(self._lock.fileno()).st_nlink > 0
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
+        """Import modules. Where one does what only a run may do, begin again without it."""
+        self._version = history.version()
+        self._case = history.case_of(self._key)
+        unfit = history.unfit(self._case)
+        if len(unfit) > _MOST_UNFIT:  # something is wrong with this environment: import nothing
+            return
+        with self._footprint, self._seeding, printed_elsewhere():
+            for name in (*first, *names):
+                if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
+                    continue
+                self._footprint.module = name
+                effects = Effects(name, self._footprint)
+                try:
+                    importlib.import_module(name)
+                except BaseException as error:
+                    problem = f"its import fails: {type(error).__name__}"
+                else:
+                    problem = effects.found()
+                found = {**self._footprint.too_early, **({name: problem} if problem else {})}
+                if found:
+                    history.note_unfit(self._case, found)
+                    break
+            else:
+                found = {}
+                if "jax" in sys.modules:
+                    internals.find_no_plugins()
+        if found:
+            self._restart()
+        fast_exit.spare_what_is_loaded()
+        warm_caches.take()
+        if "jax" in sys.modules:
+            importlib.import_module("jitserver.programs.xla_cache")  # each run needs it
+            known = [one for one in history.operations() if one.hex() not in unfit]
+            self._operations = [one for one in known if one not in preparation.prepared]
+        gc.collect()
+        gc.freeze()
+
+    def _prepare(self, recipe: bytes) -> None:
+        """Prepare one operation. Commands that come meanwhile wait as long as that takes."""
+        with printed_elsewhere(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            effects = Effects("jax", self._footprint)
+            preparation.prepare(recipe)
+            problem = effects.found()
+        if problem:
+            history.note_unfit(self._case, {recipe.hex(): problem})
+            self._restart()
+        if not self._operations:
+            gc.collect()
+            gc.freeze()
+
+    def _restart(self) -> None:
+        """Begin again, unless it was told to end."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # one that comes from now on reaches what begins
+        if _ENDS.isdisjoint(self._arrived()):
+            os.chdir(self._cwd)
+            os.execve(sys.executable, sys.orig_argv, self._environment)
+        self._leave_nothing()
+        os._exit(0)
+
+    def _leave_nothing(self) -> None:
+        """Remove its files, except for what it has logged."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):  # not another's
+                self._address.path.unlink(missing_ok=True)
+                if not os.fstat(2).st_size:
+                    place.log_of(self._address).unlink(missing_ok=True)
+                self._address.lock_path.unlink()
+
+    def _arrived(self) -> bytes:
+        """The numbers of the signals that have arrived since it was last asked."""
+        try:
+            return os.read(self._woken, 4096)
+        except BlockingIOError:
+            return b""

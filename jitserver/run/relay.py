@@ -1,0 +1,147 @@
+"""What the command's own process does while its run goes on in a child of the helper: it passes signals on, and on a
+terminal what is typed and printed. It stops and continues with the run.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jitserver.run import fd_passing
+from jitserver.run.terminal import Terminal
+
+ENDED, STOPPED = "ended", "stopped"
+"""The messages of a supervisor: with a wait status, or with the number of a signal."""
+
+_NOT_PASSED_ON = frozenset(
+    {
+        *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
+        *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP),
+        *(signal.SIGTTIN, signal.SIGTTOU),
+    }
+)
+_TO_ITS_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+"""What a terminal sends to all processes of a job."""
+
+
+class Relay:
+    """Stands between this process and its run."""
+
+    def __init__(self) -> None:
+        self._terminal = Terminal.of_this_process()
+        self._nothing = os.open(os.devnull, os.O_RDWR)
+        self._woken, self._wakes = os.pipe()
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether the run gets a terminal of its own."""
+        return self._terminal is not None
+
+    def descriptors(self, numbers: Sequence[int]) -> list[int]:
+        """What the run has as its descriptors of these numbers."""
+        if self._terminal is None:
+            return list(numbers)
+        return [self._terminal.inner if number < 3 else number for number in numbers]
+
+    def close(self) -> None:
+        """Give up: the program runs in this process."""
+        for number in (self._nothing, self._woken, self._wakes):
+            os.close(number)
+        if self._terminal is not None:
+            self._terminal.close()
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Keep the signals that this process gets. Those that were not passed on in the end are its own."""
+        numbers = [number for number in signal.valid_signals() - _NOT_PASSED_ON if _is_free(number)]
+        before: dict[int, Any] = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        wakeup = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup)
+            for number in self._received():
+                os.kill(os.getpid(), number)
+
+    def until_the_end(self, sock: socket.socket, numbers: Sequence[int]) -> int:
+        """Serve the run until it ends; return its wait status."""
+        for number in numbers:
+            if self._terminal is None or number > 2:
+                os.dup2(self._nothing, number)  # it is the run's alone: the end of a pipe must see when that closes it
+        if self._terminal is not None:
+            self._terminal.begin()
+        has_job_control = self._terminal is None and _has_terminal()
+        try:
+            while True:
+                kind, value = self._next(sock, has_job_control)
+                if kind == ENDED:
+                    if self._terminal is not None:
+                        self._terminal.drain()
+                    return value
+                self._stop(value)
+        except (EOFError, OSError):  # its supervisor was killed, and the run with it
+            return signal.SIGKILL
+        finally:
+            if self._terminal is not None:
+                self._terminal.end()
+
+    def _next(self, sock: socket.socket, has_job_control: bool) -> tuple[str, int]:
+        """The supervisor's next message; meanwhile, pass on."""
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        poller.register(self._woken, select.POLLIN)
+        while True:
+            for number in self._received():
+                if number == signal.SIGWINCH and self._terminal is not None:
+                    self._terminal.copy_size()
+                elif number == signal.SIGCONT and self._terminal is not None:
+                    self._terminal.begin()
+                    fd_passing.send(sock, (number, False))
+                else:
+                    fd_passing.send(sock, (number, has_job_control and number in _TO_ITS_GROUP))
+            ready = dict(poller.poll() if self._terminal is None else self._terminal.poll(poller))
+            if sock.fileno() in ready:
+                message, _ = fd_passing.receive(sock)
+                return message  # type: ignore[no-any-return]
+
+    def _stop(self, number: int) -> None:
+        """Stop as the run did, until this process is continued. The run is to be continued afterwards."""
+        if self._terminal is not None:
+            self._terminal.end()
+        stops = number if number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU) else signal.SIGSTOP
+        if stops == signal.SIGSTOP:
+            os.kill(os.getpid(), stops)
+        else:
+            handler = signal.signal(stops, signal.SIG_DFL)
+            os.kill(os.getpid(), stops)
+            signal.signal(stops, handler)
+        received = self._received()
+        if signal.SIGCONT not in received:  # it did not stop: nobody could continue its group, whose shell has ended
+            received += bytes([signal.SIGCONT])
+        os.write(self._wakes, received)
+
+    def _received(self) -> bytes:
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._woken, 4096)
+        return b""
+
+
+def _is_free(number: int) -> bool:
+    handler = signal.getsignal(number)
+    return handler is not None and handler is not signal.SIG_IGN
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

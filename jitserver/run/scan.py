@@ -1,0 +1,220 @@
+"""Which programs cannot start from modules that are there already, as their own source says."""
+
+import ast
+import importlib.machinery
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from jitclient.capture.user_code.installed import find_source, is_installed_path
+from jitserver.run.request import Command
+
+_CALLS = {
+    **dict.fromkeys(("putenv", "unsetenv", "load_dotenv"), "sets variables"),
+    **dict.fromkeys(("addsitedir", "setdlopenflags"), "changes how modules are found"),
+    **dict.fromkeys(("filterwarnings", "simplefilter", "resetwarnings", "catch_warnings"), "filters warnings"),
+    **dict.fromkeys(("captureWarnings", "setLoggerClass"), "changes how imports report"),
+    **dict.fromkeys(("addaudithook", "settrace", "setprofile"), "watches imports"),
+    **dict.fromkeys(("sched_setaffinity", "setrlimit"), "limits what imports may take"),
+    **dict.fromkeys(("install_import_hook", "beartype_all", "beartype_packages"), "hooks into imports"),
+    **dict.fromkeys(("exec", "run_path", "run_module", "spec_from_file_location"), "runs code from elsewhere"),
+}
+"""What a call of a function of that name does, wherever the name comes from."""
+
+_RUNNERS = frozenset(
+    [
+        "coverage",
+        "debugpy",
+        "ipykernel",
+        "ipython",
+        "kernprof",
+        "memory_profiler",
+        "nose2",
+        "pyinstrument",
+        "pytest",
+        "scalene",
+        "viztracer",
+    ]
+)
+"""Installed programs that run programs of the user's, which no source of theirs names."""
+
+_BY_NAME = ("import_module", "__import__")
+_ENVIRONMENTS = ("environ", "environb")
+_HOOKS = ("meta_path", "path_hooks", "path_importer_cache")
+_READS = ("get", "items", "keys", "values", "copy", "index", "count")
+_READERS = ("dict", "len", "list", "print", "repr", "sorted", "str")
+_SOURCES = (".py",)
+
+
+def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
+    """Why a program must have a fresh process; empty if it need not.
+
+    Args:
+        command: the program.
+        cwd: its working folder.
+        loaded: the top-level names of the modules that are there already.
+    """
+    for name in command.packages:
+        if name in loaded:
+            return f"{name} was imported before its jits could be jitclient's"
+    started = command.name.partition(".")[0] if command.is_module else os.path.basename(command.name)
+    if started.lower() in _RUNNERS:
+        return f"{command.name} runs code from elsewhere"
+    folders = [folder for folder in sys.path if not is_installed_path(os.path.join(folder, "module.py"))]
+    own = folder_of(command, cwd)
+    if not sys.flags.safe_path:
+        folders.insert(0, own)
+        hidden = _shadowed(own, loaded)
+        if hidden:
+            return f"{hidden} has the name of a module that is imported already"
+    first = _of_module(command.name, folders) if command.is_module else [os.path.join(cwd, command.name)]
+    if not first:
+        return f"the source of {command.name} is not found"
+    return _first_problem(first, folders, loaded)
+
+
+def folder_of(command: Command, cwd: str) -> str:
+    """The folder in which the imports of a program look first."""
+    return cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
+
+
+def _first_problem(first: Iterable[str], folders: Sequence[str], loaded: Collection[str]) -> str:
+    left, seen = list(first), set[str]()
+    while left:
+        file = left.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        try:
+            with open(file, "rb") as source:
+                tree = ast.parse(source.read())
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return f"{file} cannot be read as Python source"
+        for line, problem in _problems(tree):
+            return f"{file}:{line} {problem}"
+        for name, base in _imports(tree, os.path.dirname(file)):
+            if name.partition(".")[0] == "pytest" and not base:
+                return f"{file} imports pytest, which hooks into imports"
+            left += _found(name, [base] if base else [*folders, *_other_folders(name, loaded)])
+    return ""
+
+
+def _problems(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    systems = {"sys"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            systems |= {alias.asname for alias in node.names if alias.name == "sys" and alias.asname}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                renamed = alias.name in _ENVIRONMENTS and alias.asname not in (None, alias.name)
+                if renamed or (node.module == "sys" and alias.name in ("path", "modules", "*")):
+                    yield node.lineno, f"may change {node.module}.{alias.name}"
+        elif isinstance(node, ast.Constant) and node.value in (*_ENVIRONMENTS, *_HOOKS):
+            yield node.lineno, f"may change {node.value}"
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if not name:
+            continue
+        assert isinstance(node, ast.Name | ast.Attribute)
+        parent = parents[node]
+        of_sys = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in systems
+        if name in _CALLS and not isinstance(node.ctx, ast.Store):
+            yield node.lineno, _CALLS[name]
+        elif name in _BY_NAME and not _has_constant(node, parent):
+            yield node.lineno, "imports what is not in its source"
+        elif name in _ENVIRONMENTS and not _is_read(node, parent, parents):
+            yield node.lineno, "may set variables"
+        elif of_sys and name in ("path", "modules") and not _is_read(node, parent, parents):
+            yield node.lineno, f"may change sys.{name}"
+        elif name in _HOOKS:
+            yield node.lineno, "hooks into imports"
+
+
+def _has_constant(node: ast.expr, parent: ast.AST) -> bool:
+    """Whether what is called has only a constant name."""
+    called = isinstance(parent, ast.Call) and parent.func is node
+    return called and all(isinstance(one, ast.Constant) for one in [*parent.args, *parent.keywords])  # type: ignore[attr-defined]
+
+
+def _is_read(node: ast.expr, parent: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether an expression is certainly only read."""
+    if not isinstance(getattr(node, "ctx", None), ast.Load):
+        return False
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node and isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Attribute):
+        called = parents.get(parent)
+        return parent.attr in _READS and isinstance(called, ast.Call) and called.func is parent
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Name) and parent.func.id in _READERS
+    if isinstance(parent, ast.Dict):  # {**os.environ}
+        return node in parent.values and parent.keys[parent.values.index(node)] is None
+    return isinstance(parent, ast.Compare | ast.FormattedValue | ast.comprehension | ast.For)
+
+
+def _imports(tree: ast.AST, folder: str) -> Iterator[tuple[str, str]]:
+    """What is imported: dotted names, and the folder that they are relative to, if they are."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = folder
+            for _ in range(node.level - 1):
+                base = os.path.dirname(base)
+            prefix = f"{node.module}." if node.module else ""
+            yield from ((prefix + alias.name, base if node.level else "") for alias in node.names)
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in _BY_NAME and node.args and isinstance(node.args[0], ast.Constant):
+                yield str(node.args[0].value).lstrip("."), folder if str(node.args[0].value)[:1] == "." else ""
+
+
+def _found(name: str, folders: Iterable[str]) -> list[str]:
+    """The source files of a module and of the packages above it, in all of some folders."""
+    parts, found = name.split("."), []
+    for folder in folders:
+        for part in parts:
+            inner = os.path.join(folder, part)
+            found += [path for path in (f"{inner}.py", os.path.join(inner, "__init__.py")) if os.path.isfile(path)]
+            folder = inner
+            if not os.path.isdir(folder):
+                break
+    return found
+
+
+def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
+    """The folder of a user's package that is found in none of `sys.path`, as some editable installations are."""
+    top = name.partition(".")[0]
+    if top in loaded or top in sys.stdlib_module_names:
+        return []
+    spec = find_source(top)
+    if spec is None or not spec.has_location or spec.origin is None or is_installed_path(spec.origin):
+        return []
+    is_package = spec.submodule_search_locations is not None
+    return [os.path.dirname(os.path.dirname(spec.origin) if is_package else spec.origin)]
+
+
+def _of_module(name: str, folders: Sequence[str]) -> list[str]:
+    """The files that `python -m name` runs."""
+    own = _found(name, folders) + _found(f"{name}.__main__", folders)
+    if own:
+        return own
+    found = [spec.origin for one in (name, f"{name}.__main__") if (spec := find_source(one)) and spec.origin]
+    return [path for path in found if path.endswith(_SOURCES)]
+
+
+def _shadowed(folder: str, loaded: Collection[str]) -> str:
+    """What in a folder hides a module that is there already."""
+    suffixes = tuple(importlib.machinery.all_suffixes())
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return ""
+    for entry in entries:
+        name = entry.name.partition(".")[0]
+        if name in loaded:
+            is_module = entry.name.endswith(suffixes)
+            if is_module or any(os.path.exists(os.path.join(entry.path, f"__init__{one}")) for one in suffixes):
+                return entry.path
+    return ""

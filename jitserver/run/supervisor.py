@@ -1,0 +1,141 @@
+"""Between the helper and a run: the leader of the run's session, in which the run is a job that can stop and continue.
+
+It tells the command when the run stopped or ended, and passes the command's signals on. When the command dies, so does
+the run.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import signal
+import socket
+import termios
+from collections.abc import Callable, Iterator, Sequence
+
+from jitclient.wire.address import peer
+from jitserver.run import fd_passing
+from jitserver.run.relay import ENDED, STOPPED
+from jitserver.run.request import GO
+
+_PR_SET_PDEATHSIG = 1
+
+
+def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int], prepare: Callable[[], None]) -> None:
+    """Fork the run and serve it until its end. Returns in the run only, once it is prepared and the command wants it.
+
+    Args:
+        sock: the connection to the command, which is told that the run can begin, or why it cannot.
+        terminal: a descriptor of the run's terminal.
+        received: the descriptors that are for the run alone.
+        prepare: what makes the forked process that of the run; it closes the descriptors of this one. All signals are
+            blocked there: those that come meanwhile are for the program.
+
+    Raises:
+        OSError: there is no process for the run.
+    """
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that the command closes
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    if terminal is not None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    own = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    run = os.fork()
+    if run == 0:
+        signal.set_wakeup_fd(-1)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != own:
+            os._exit(1)
+        os.setpgid(0, 0)
+        if terminal is not None:
+            os.tcsetpgrp(terminal, os.getpid())
+        _be_prepared(prepare)
+        return
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    with contextlib.suppress(OSError):
+        os.setpgid(run, run)
+    for descriptor in received:
+        if descriptor != terminal:
+            os.close(descriptor)
+    try:
+        problem = _problem(run)
+        fd_passing.send(sock, (problem,))
+        if not problem and fd_passing.receive(sock)[0] == GO:
+            sock.settimeout(None)
+            os.kill(run, signal.SIGCONT)
+            _serve(sock, run, woken, terminal)
+    except (OSError, EOFError):  # the command has died
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _be_prepared(prepare: Callable[[], None]) -> None:
+    """Prepare this process for the run, and stop until the command wants it; or end with the number of the error."""
+    try:
+        prepare()
+    except OSError as error:
+        os._exit(error.errno or errno.EIO)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.sigtimedwait([signal.SIGCONT], 0)  # it is not the program's
+
+
+def _problem(run: int) -> str:
+    """Wait until the process of the run is prepared; return why it cannot be, if so."""
+    _, status = os.waitpid(run, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return ""
+    return f"its process cannot be prepared: {os.strerror(os.waitstatus_to_exitcode(status))}"
+
+
+def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> None:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+    is_stopped = False
+    while True:
+        ready = dict(poller.poll())
+        if woken in ready:
+            os.read(woken, 4096)
+            for status in _changes(run):
+                if os.WIFSTOPPED(status):
+                    fd_passing.send(sock, (STOPPED, os.WSTOPSIG(status)))
+                    is_stopped = True
+                elif os.WIFCONTINUED(status):
+                    if is_stopped:  # and not by the command, which stopped, too
+                        os.kill(peer(sock).pid, signal.SIGCONT)
+                    is_stopped = False
+                else:
+                    _say_end(sock, status, terminal)
+                    return
+        if sock.fileno() in ready:
+            (number, to_group), _ = fd_passing.receive(sock)
+            if number == signal.SIGCONT:
+                is_stopped = False
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                (os.killpg if to_group else os.kill)(run, number)
+
+
+def _changes(run: int) -> Iterator[int]:
+    """The wait statuses that are new."""
+    while (changed := os.waitpid(run, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
+        yield changed[1]
+
+
+def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
+    if terminal is not None:  # what the run left behind must not be hung up with this session
+        with contextlib.suppress(OSError):
+            os.tcsetpgrp(terminal, os.getpgrp())
+        os.close(terminal)
+    with contextlib.suppress(OSError):  # the command has died: there is nothing left to kill
+        fd_passing.send(sock, (ENDED, status))
+        sock.recv(1)  # until the command has read all

@@ -1,0 +1,140 @@
+"""The memory tier: programs that are ready to run, within bounds of bytes and of memory maps."""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from jitclient.wire.messages import EntryInfo
+from jitserver.store.entry import Entry, worth
+
+_SPARE = 0.9
+_COUNT_EVERY = 16
+
+
+def maps_of_process() -> int:
+    """How many memory maps this process has: the kernel ends one that wants too many, and each program needs some."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
+
+
+class Memory:
+    """Programs by call key, at most `most_bytes` of them. Safe to use from threads.
+
+    Over a bound, those leave first that no session holds. One that a session holds rests, and is the same again when
+    it comes back.
+    """
+
+    def __init__(self, most_bytes: int, most_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
+        self.most_bytes = most_bytes
+        self.most_maps = most_maps
+        self._count_maps = count_maps
+        self._nbytes = 0
+        self._entries: dict[str, Entry] = {}
+        self._resting: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the programs take."""
+        return self._nbytes
+
+    def get(self, key: str) -> Entry | None:
+        """Return the program of a key."""
+        return self._entries.get(key)
+
+    def put(self, entry: Entry) -> Entry:
+        """Adds a program, and makes room for it; returns its entry, which sessions may hold already."""
+        with self._lock:
+            self._pop(entry.key)
+            resting = self._resting.pop(entry.key, None)
+            if resting is not None:
+                resting.program.wake(entry.program)
+                resting.info = entry.info
+                entry = resting
+            self._entries[entry.key] = entry
+            self._nbytes += entry.nbytes
+            entry.info.in_memory = True
+            self._added += 1
+            if self.nbytes > self.most_bytes:
+                self._trim(self.most_bytes * _SPARE, len(self._entries))
+            if self._added % _COUNT_EVERY == 0:
+                share = self.most_maps / max(1, self._count_maps())
+                if share < 1:
+                    self._trim(self.nbytes, len(self._entries) * share * _SPARE)
+            return entry
+
+    def take_over(self, key: str) -> bool:
+        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory. False
+        if it may not leave, as a session holds it and its executable is nowhere else.
+        """
+        with self._lock:
+            if key in self._resting:
+                return False
+            entry = self._entries.get(key)
+            if entry is not None:
+                entry.info.disk_bytes = 0
+            return True
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget programs, if they are there."""
+        with self._lock:
+            for key in keys:
+                self._pop(key)
+
+    def pin(self, keys: Iterable[str], pinned: bool) -> None:
+        """Protect programs from eviction, or no longer."""
+        for entry in filter(None, map(self.get, keys)):
+            entry.info.pinned = pinned
+
+    def entries(self) -> list[Entry]:
+        """All programs."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def infos(self, prefix: str = "") -> list[EntryInfo]:
+        """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
+        found = [entry.info for entry in self.entries()]
+        return [info for info in found if info.key.startswith(prefix) or info.name == prefix]
+
+    def of_base(self, base: str) -> list[EntryInfo]:
+        """Return the programs of a base key, which differ in their manifests."""
+        return [entry.info for entry in self.entries() if entry.info.base == base]
+
+    def named(self, name: str) -> list[Entry]:
+        """Return the programs of a name, the ones used last first."""
+        found = [entry for entry in self.entries() if entry.info.name == name]
+        return sorted(found, key=lambda entry: -entry.info.last_used)
+
+    def _pop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._nbytes -= entry.nbytes
+            entry.info.in_memory = False
+
+    def _trim(self, most_bytes: float, most_entries: float) -> None:
+        now = time.time()
+        for entry in sorted(self._entries.values(), key=lambda entry: (bool(entry.holders), worth(entry.info, now))):
+            if self.nbytes <= most_bytes and len(self._entries) <= most_entries:
+                return
+            if entry.can_leave():
+                self._pop(entry.key)
+                if entry.holders:
+                    entry.rest()
+                    self._resting[entry.key] = entry
+
+
+def maps_share() -> int:
+    """Memory maps that this process may have where nobody says: half of what the kernel grants."""
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text()) // 2
+    except (OSError, ValueError):
+        return 1 << 15

@@ -1,0 +1,208 @@
+"""Strikes: each program that was in progress when a daemon died gets one. A program with three is refused."""
+
+import contextlib
+import datetime
+import fcntl
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from jitserver.store import files
+from jitserver.store.files import Corrupt
+
+log = logging.getLogger(__name__)
+
+MOST = 3
+"""With so many strikes, a program is refused."""
+
+DRY_RUN = "dry-running"
+"""The phase of dry runs, which no client requested: its strikes refuse no calls, only further dry runs."""
+
+_FILE = "strikes"
+_MOST_SUSPECTS = 1000
+_TIMES = {1: "once", 2: "twice"}
+
+
+class Work(NamedTuple):
+    """What a thread of a daemon is doing: tracing, compiling, running, ... a program."""
+
+    phase: str
+    key: str
+    label: str
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """A daemon died during this phase of a program."""
+
+    phase: str
+    when: float  # seconds since the epoch
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A program with strikes."""
+
+    label: str
+    strikes: tuple[Strike, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return self.label.partition("(")[0]
+
+    @property
+    def held(self) -> list[Strike]:
+        """The strikes that count against its calls."""
+        return [strike for strike in self.strikes if strike.phase != DRY_RUN]
+
+    def count(self, phase: str) -> int:
+        """The number of strikes for a phase."""
+        return sum(strike.phase == phase for strike in self.strikes)
+
+
+class Strikes:
+    """The strikes of one folder of the cache, for all daemons that use it. Thread-safe.
+
+    If the file cannot be written, changes are known to this process only, after one warning.
+
+    Args:
+        folder: has the file; None: strikes are in memory only.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._suspects: dict[str, Suspect] = {}  # the most recent comes last
+        self._seen: tuple[int, ...] = ()  # the version of the file that was read
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def all(self) -> dict[str, Suspect]:
+        """The programs with strikes, by key; the most recent comes last."""
+        with self._lock:
+            self._refresh()
+            return dict(self._suspects)
+
+    def of(self, key: str) -> Suspect | None:
+        """The strikes of a program, or None."""
+        return self.all().get(key)
+
+    def count(self, key: str, phase: str) -> int:
+        """The number of strikes of a program for a phase."""
+        suspect = self.of(key)
+        return suspect.count(phase) if suspect is not None else 0
+
+    def refusal(self, key: str) -> str:
+        """Why a program is refused, and how to change that; empty if it is not refused."""
+        suspect = self.of(key)
+        if suspect is None or len(suspect.held) < MOST:
+            return ""
+        counts = Counter(strike.phase for strike in suspect.held).items()
+        how = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
+        last = datetime.datetime.fromtimestamp(suspect.held[-1].when).isoformat(" ", "seconds")
+        return (
+            f"{suspect.label} is refused: the daemon ended {how}, last at {last}. "
+            f"Change the function; or, if something else ended the daemon, run `jitserver cache rm {key[:12]}`"
+        )
+
+    def add(self, died: Iterable[Work], when: float) -> bool:
+        """Gives a strike to each program that was in progress when a daemon died; returns whether they were saved."""
+
+        def strike(suspects: dict[str, Suspect]) -> None:
+            for work in {work.key: work for work in died}.values():
+                earlier = suspects.pop(work.key, Suspect(work.label, ()))
+                suspect = suspects[work.key] = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when)))
+                log.warning(
+                    "a daemon ended while %s %s (%s): strike %d of %d",
+                    *(work.phase, work.label, work.key[:12], len(suspect.held), MOST),
+                )
+            for oldest in list(suspects)[:-_MOST_SUSPECTS]:
+                del suspects[oldest]
+
+        return self._change(strike)
+
+    def forgive(self, key: str, phase: str) -> None:
+        """Removes the strikes of a program for a phase that has now succeeded: another program was to blame."""
+
+        def forgive(suspects: dict[str, Suspect]) -> None:
+            left = [strike for strike in suspects[key].strikes if strike.phase != phase] if key in suspects else []
+            if left:
+                suspects[key] = Suspect(suspects[key].label, tuple(left))
+            else:
+                suspects.pop(key, None)
+
+        if self.count(key, phase):
+            self._change(forgive)
+
+    def clear(self, prefix: str) -> dict[str, Suspect]:
+        """Removes all strikes of the programs whose key starts with `prefix`, or whose function has that name.
+
+        Returns:
+            The programs that had strikes, by key.
+        """
+        cleared: dict[str, Suspect] = {}
+
+        def clear(suspects: dict[str, Suspect]) -> None:
+            for key in [key for key, it in suspects.items() if key.startswith(prefix) or it.name == prefix]:
+                cleared[key] = suspects.pop(key)
+
+        if self.all():
+            self._change(clear)
+        return cleared
+
+    # ---- the file
+
+    def _change(self, edit: Callable[[dict[str, Suspect]], None]) -> bool:
+        with self._lock, self._alone():
+            self._refresh()
+            edit(self._suspects)
+            return self._save()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Locks the file against other daemons."""
+        with contextlib.ExitStack() as stack:
+            if self._folder is not None:
+                with contextlib.suppress(OSError):  # then it cannot be written either, and `_save` warns
+                    fcntl.flock(stack.enter_context(open(self._folder / "strikes.lock", "a")), fcntl.LOCK_EX)
+            yield
+
+    def _refresh(self) -> None:
+        """Reads the file if it was written or removed since."""
+        if self._folder is None:
+            return
+        path = self._folder / _FILE
+        seen = _version(path)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
+        except (OSError, Corrupt, msgspec.MsgspecError) as error:
+            log.warning("the strikes of earlier crashes are lost, as they cannot be read: %s", error)
+            self._suspects = {}
+
+    def _save(self) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            files.write(self._folder / _FILE, [msgspec.json.encode(self._suspects)])
+            self._seen = _version(self._folder / _FILE)
+        except OSError as error:
+            if not self._warned:
+                log.warning("the strikes of crashes cannot be saved: %s", error)
+            self._warned = True
+            return False
+        return True
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Changes with each write of the file; empty if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,83 @@
+"""What is to be written goes to the disk in the background, when nobody waits for the daemon."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from jitclient.core.threads import Thread
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[], object]
+
+_QUIET_SECONDS = 0.25
+_PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+class Writer:
+    """Does jobs one after another on a thread of its own.
+
+    To turn a program into bytes holds up all Python in the process, for half a second if it is a large one: the client
+    that asked for it is to have its first result before.
+    """
+
+    def __init__(self, activity: Callable[[], int]) -> None:
+        """`activity` is a number that changes while there is something going on."""
+        self._activity = activity
+        self._jobs: dict[str, tuple[float, Job]] = {}
+        self._changed = threading.Condition()
+        self._hurry = False
+        self._busy = False
+        self.thread = Thread(self._run, "writer")
+        self.thread.start()
+
+    def add(self, key: str, job: Job) -> None:
+        """Has a job done some time."""
+        with self._changed:
+            self._jobs[key] = time.monotonic(), job
+            self._changed.notify_all()
+
+    def cancel(self, key: str) -> None:
+        """Forgets a job that was not begun."""
+        with self._changed:
+            self._jobs.pop(key, None)
+
+    def wait_for(self, key: str) -> None:
+        """Waits until that job is done, if it is to be done."""
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._jobs and not self._busy)
+
+    def finish(self, seconds: float) -> bool:
+        """Has all jobs done at once; returns whether that took no longer than `seconds`."""
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._jobs and not self._busy, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._jobs)
+                oldest, _ = next(iter(self._jobs.values()))
+            self._wait_for_quiet(oldest + _PATIENCE_SECONDS)
+            with self._changed:
+                if not self._jobs:
+                    continue
+                _, job = self._jobs.pop(next(iter(self._jobs)))
+                self._busy = True
+            try:
+                job()
+            except Exception:
+                log.exception("a program is not kept on the disk")
+
+    def _wait_for_quiet(self, patience: float) -> None:
+        seen, since = self._activity(), time.monotonic()
+        with self._changed:
+            while not self._hurry and time.monotonic() < min(since + _QUIET_SECONDS, patience):
+                self._changed.wait(_POLL_SECONDS)
+                if self._activity() != seen:
+                    seen, since = self._activity(), time.monotonic()

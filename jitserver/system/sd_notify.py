@@ -1,0 +1,83 @@
+"""The interface to systemd: readiness, watchdog, and the inherited socket."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, MutableMapping
+
+from jitclient.core.threads import Thread
+
+log = logging.getLogger(__name__)
+
+_FIRST_DESCRIPTOR = 3
+
+
+def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Notifies systemd, if it runs us and can be told: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
+    path = environment.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
+    except OSError as error:  # such as no descriptors
+        log.warning("systemd was not told %s: %s", state, error)
+
+
+def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
+    """The listening socket that systemd opened for us (sd_listen_fds(3)), or None."""
+    if environment.get("LISTEN_PID") != str(os.getpid()) or environment.get("LISTEN_FDS") != "1":
+        return None
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        environment.pop(name, None)
+    os.set_inheritable(_FIRST_DESCRIPTOR, False)
+    return socket.socket(fileno=_FIRST_DESCRIPTOR)
+
+
+def watchdog_seconds(environment: MutableMapping[str, str] = os.environ) -> float | None:
+    """Seconds between notifications, half of what systemd allows; None if it expects none."""
+    microseconds = environment.get("WATCHDOG_USEC")
+    ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    return int(microseconds) / 1e6 / 2 if microseconds and ours else None
+
+
+class Watchdog:
+    """Notifies systemd after each run of a tiny program. Without notifications, systemd restarts the daemon.
+
+    The program runs in a thread, and may have to wait for a client's long computation on the same device. So while it
+    runs, the daemon counts as healthy as long as there are clients.
+
+    Args:
+        every: seconds from one run to the next.
+        beat: runs the program; raises if that fails.
+        has_clients: whether there are clients.
+    """
+
+    def __init__(self, every: float, beat: Callable[[], None], has_clients: Callable[[], bool]) -> None:
+        self._every = every
+        self._beat = beat
+        self._has_clients = has_clients
+        self._begun = time.monotonic() - every
+        self._thread = Thread(self._run, "watchdog")
+
+    def tick(self) -> None:
+        """To be called often, by the main thread of the daemon."""
+        if self._thread.is_alive():
+            if self._has_clients():
+                notify("WATCHDOG=1")
+        elif time.monotonic() - self._begun >= self._every:
+            self._begun = time.monotonic()
+            self._thread = Thread(self._run, "watchdog")
+            try:
+                self._thread.start()
+            except RuntimeError as error:
+                log.warning("the watchdog gets no thread; if this persists, systemd restarts the daemon: %s", error)
+
+    def _run(self) -> None:
+        try:
+            self._beat()
+        except Exception:
+            log.exception("the devices do not answer; if this persists, systemd restarts the daemon")
+        else:
+            notify("WATCHDOG=1")

@@ -1,0 +1,339 @@
+"""Packages with a state that traces read, in every place that a Python program keeps state in, and programs that change
+it: G is "" (nothing is changed), "5" or "6". `P` is the package, whose `op` is what the trace calls.
+
+As a script, with G in its environment: looks for the programs that other processes traced, then traces its own.
+"""
+
+import importlib
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jitclient.capture.manifest import Reads, observed, state_of
+from jitclient.capture.user_code import names
+
+
+class State(NamedTuple):
+    """Where a package keeps state: the text of its modules, how a program changes it, and the program's function."""
+
+    init: str
+    change: str = ""
+    function: str = "def f(x): return P.op(x)"
+    core: str = ""
+
+
+SET_GAIN = "P.GAIN = float(G)"
+OF_CORE = "P.core.GAIN = float(G)"
+GAIN = "GAIN = 2.0\n"
+
+STATES = {
+    "table by the id of a module": State(
+        "import math\nTABLE = {id(math): 2.0}\ndef op(x): return x * TABLE[id(math)]", "P.TABLE[id(P.math)] = float(G)"
+    ),
+    "constant": State("GAIN = 2.0\ndef op(x): return x * GAIN", SET_GAIN),
+    "constant of a submodule": State("from PKG import core\ndef op(x): return x * core.GAIN", OF_CORE, core=GAIN),
+    "set by a function": State(
+        "class _Config:\n    mode = 'mid'\nconfig = _Config()\n_GAINS = {'5': 5.0, 'mid': 2.0, '6': 6.0}\n"
+        "def set_mode(mode): config.mode = mode\ndef op(x): return x * _GAINS[config.mode]",
+        "P.set_mode(G)",
+    ),
+    "variable read at import": State("import os\nGAIN = float(os.environ.get('G') or 2)\ndef op(x): return x * GAIN"),
+    "table read at import": State("import os\nT = [float(os.environ.get('G') or 2)]\ndef op(x): return x * T[0]"),
+    "name with underscores": State(
+        "__conf = {'g': 2.0}\ndef config(g): __conf['g'] = g\ndef op(x): return x * __conf['g']", "P.config(float(G))"
+    ),
+    "registry": State(
+        "_R = {}\ndef register(name, value): _R[name] = value\ndef op(x): return x * _R.get('mine', 1.0)",
+        "P.register('mine', float(G))",
+    ),
+    "object as a default": State(
+        "class D:\n    gain = 2.0\nDEFAULTS = D()\ndef op(x, d=DEFAULTS): return x * d.gain",
+        "P.DEFAULTS.gain = float(G)",
+    ),
+    "cell of a closure": State(
+        "import os\ndef make(g):\n    def op(x): return x * g\n    return op\n"
+        "op = make(float(os.environ.get('G') or 2))"
+    ),
+    "thread local": State(
+        "import threading\ntls = threading.local(); tls.g = 2.0\ndef op(x): return x * tls.g", "P.tls.g = float(G)"
+    ),
+    "context variable": State(
+        "import contextvars\ncv = contextvars.ContextVar('g', default=2.0)\ndef op(x): return x * cv.get()",
+        "P.cv.set(float(G))",
+    ),
+    "getattr of a computed name": State(
+        "from PKG import core\nNAMES = ['GA', 'IN']\ndef op(x): return x * getattr(core, ''.join(NAMES))",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "import in the function": State(
+        "def op(x):\n    from PKG import core\n    return x * core.GAIN", f"import PKG.core; {OF_CORE}", core=GAIN
+    ),
+    "from-import in the function": State(
+        "def op(x):\n    from PKG.core import GAIN\n    return x * GAIN", f"import PKG.core; {OF_CORE}", core=GAIN
+    ),
+    "attribute of a class": State(
+        "class L:\n    g = 2.0\n    def __call__(self, x): return x * self.g\nl = L()\ndef op(x): return l(x)",
+        "P.L.g = float(G)",
+    ),
+    "attribute of a derived class": State(
+        "class B:\n    g = 2.0\n    def go(self, x): return x * self.g\nclass S(B): pass\ndef op(x): return S().go(x)",
+        "P.S.g = float(G)",
+    ),
+    "base of a user's class": State(
+        "class B:\n    g = 2.0\n    def go(self, x): return x * self.g\nclass S(B): pass",
+        "P.S.g = float(G)",
+        "class Mine(P.S): pass\ndef f(x): return Mine().go(x)",
+    ),
+    "function replaced by jax's": State(
+        "import jax.numpy as jnp\nact = jnp.sin\ndef op(x): return act(x)",
+        "import jax.numpy as jnp; P.act = jnp.tanh if G == '5' else jnp.cosh",
+    ),
+    "class replaced": State(
+        "class A:\n    def go(self, x): return x * 2\nclass B(A):\n    def go(self, x): return x * 5\n"
+        "class C(A):\n    def go(self, x): return x * 6\nUse = A\ndef op(x): return Use().go(x)",
+        "P.Use = P.B if G == '5' else P.C",
+    ),
+    "module replaced": State(
+        "import math as backend\ndef op(x): return x * backend.pi",
+        "import types; P.backend = types.ModuleType('mine'); P.backend.pi = float(G)",
+    ),
+    "lru_cache": State(
+        "import functools\nGAIN = 2.0\n@functools.lru_cache\ndef gain(): return GAIN\ndef op(x): return x * gain()",
+        "G == '5' and P.gain(); P.GAIN = 7.0",
+    ),
+    "cache without a limit": State(
+        "import functools\nGAIN = 2.0\n@functools.cache\ndef gain(): return GAIN\ndef op(x): return x * gain()",
+        "G == '5' and P.gain(); P.GAIN = 7.0",
+    ),
+    "jitted": State(
+        "import jax\nGAIN = 2.0\n@jax.jit\ndef op(x): return x * GAIN", "G == '5' and P.op(2.0); P.GAIN = 7.0"
+    ),
+    "weak registry": State(
+        "import weakref\nclass K: pass\nk = K()\nreg = weakref.WeakKeyDictionary({k: 2.0})\n"
+        "def op(x): return x * reg[k]",
+        "P.reg[P.k] = float(G)",
+    ),
+    "large list": State("T = [2.0] * 300000\ndef op(x): return x * T[-1]", "P.T[-1] = float(G)"),
+    "user's object in a registry": State(
+        "R = {}\ndef op(x): return x * R['c'].g if R else x",
+        "class Cfg: pass\nc = Cfg(); c.g = float(G); P.R['c'] = c",
+    ),
+    "user's function in a registry": State(
+        "R = []\ndef op(x): return R[0](x) if R else x", "K = float(G)\ndef mine(x): return x * K\nP.R.append(mine)"
+    ),
+    "msgspec struct": State(
+        "import msgspec\nclass C(msgspec.Struct):\n    g: float = 2.0\nc = C()\ndef op(x): return x * c.g",
+        "P.c.g = float(G)",
+    ),
+    "decorator of another module": State(
+        "from PKG import core\n@core.scaled\ndef op(x): return x",
+        "P.op.cfg(float(G))",
+        core="import functools\ndef scaled(fn):\n    box = [2.0]\n    @functools.wraps(fn)\n"
+        "    def w(x): return fn(x) * box[0]\n    w.cfg = lambda v: box.__setitem__(0, v)\n    return w",
+    ),
+    "attribute of a function": State("def op(x): return x * op.gain\nop.gain = 2.0", "P.op.gain = float(G)"),
+    "__getattr__ of a module": State(
+        "V = {'G': 2.0}\ndef __getattr__(n):\n    try: return V[n]\n    except KeyError: raise AttributeError(n)\n"
+        "import PKG as me\ndef op(x): return x * me.G",
+        "P.V['G'] = float(G)",
+    ),
+    "globals() of a computed name": State(
+        "GAIN = 2.0\nNAMES = ['GA', 'IN']\ndef op(x): return x * globals()[''.join(NAMES)]", SET_GAIN
+    ),
+    "threshold": State("LIMIT = 2\ndef op(x): return x if 3 > LIMIT else -x", "P.LIMIT = 1 if G == '5' else 10"),
+    "property and slots": State(
+        "class C:\n    __slots__ = ('_g',)\n    def __init__(self): self._g = 2.0\n    @property\n"
+        "    def g(self): return self._g\n    @g.setter\n    def g(self, v): self._g = v\nc = C()\n"
+        "def op(x): return x * c.g",
+        "P.c.g = float(G)",
+    ),
+    "defaults replaced": State("def op(x, g=2.0): return x * g", "P.op.__defaults__ = (float(G),)"),
+    "code replaced": State(
+        "def op(x): return x * 2.0\ndef five(x): return x * 5.0\ndef six(x): return x * 6.0",
+        "P.op.__code__ = (P.five if G == '5' else P.six).__code__",
+    ),
+    "constant of jax": State("import jax.numpy as jnp\ndef op(x): return x * jnp.pi", "jnp.pi = float(G)"),
+    "constant of the standard library": State("import math\ndef op(x): return x * math.tau", "math.tau = float(G)"),
+    "generator function": State(
+        "GAIN = [2.0]\ndef gen():\n    for v in GAIN: yield v\nclass It:\n    def __iter__(self): return gen()\n"
+        "def op(x): return x * sum(It())",
+        "P.GAIN[0] = float(G)",
+    ),
+    "metaclass": State(
+        "class M(type):\n    g = 2.0\n    @property\n    def gain(cls): return cls.g\nclass C(metaclass=M): pass\n"
+        "def op(x): return x * C.gain",
+        "P.M.g = float(G)",
+    ),
+    "setting read by user code": State("GAIN = 2.0", SET_GAIN, "def f(x): return x * P.GAIN"),
+    "object held by user code": State(
+        "class D:\n    pass\nconfig = D()\nconfig.gain = 2.0",
+        "P.config.gain = float(G)",
+        "c = P.config\ndef f(x): return x * c.gain",
+    ),
+    "array": State("import numpy as np\nA = np.ones(3) * 2\ndef op(x): return x * A[0]", "P.A[:] = float(G)"),
+    "frozen dataclass": State(
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    g: float = 2.0\nc = C()\n"
+        "def op(x): return x * c.g",
+        "P.c = P.C(float(G))",
+    ),
+    "user's function in place of one": State(
+        "def inner(x): return x * 2\ndef op(x): return inner(x)",
+        "K = float(G)\ndef mine(x): return x * K\nP.inner = mine",
+    ),
+    "user's function in a partial in place of one": State(
+        "def inner(x): return x * 2\ndef op(x): return inner(x)",
+        "import functools\ndef mine(k, x): return x * k\nP.inner = functools.partial(mine, float(G))",
+    ),
+    "user's function in place of a method": State(
+        "class C:\n    def go(self, x): return x * 2\ndef op(x): return C().go(x)",
+        "K = float(G)\ndef mine(self, x): return x * K\nP.C.go = mine",
+    ),
+    **{
+        f"user's function in place of a method, in a {wrapper}": State(
+            "class C:\n    def go(self, x): return x * 2\ndef op(x): return C().go(x)",
+            f"import functools\nK = float(G)\ndef mine(*given): return given[-1] * K\nP.C.go = {wrapper}(mine)",
+        )
+        for wrapper in ("staticmethod", "classmethod", "functools.partialmethod")
+    },
+    **{
+        f"user's function in place of one, in a {wrapper}": State(
+            "def inner(x): return x * 2\ndef op(x): return inner(x)",
+            f"import functools, jax\nK = float(G)\ndef mine(x): return x * K\nP.inner = {wrapper}(mine)",
+        )
+        for wrapper in ("functools.lru_cache", "jax.jit", "jax.checkpoint")
+    },
+    "user's function in a cached property": State(
+        "import functools\nclass C:\n    @functools.cached_property\n    def g(self): return 2.0\n"
+        "def op(x): return x * C().g",
+        "K = float(G)\ndef mine(self): return K\nvars(P.C)['g'].func = mine",
+    ),
+    "user's function in a generic one": State(
+        "import functools\n@functools.singledispatch\ndef of(k, x): return x * 2\ndef op(x): return of(1.0, x)",
+        "K = float(G)\ndef mine(k, x): return x * K\nP.of.register(float, mine)",
+    ),
+    "option beside a cache": State(
+        "class C: pass\nc = C()\nc.made, c.options = {}, {'g': 2.0}\ndef op(x):\n"
+        "    c.made[len(c.made)] = object()\n    return x * c.options['g']",
+        "P.c.options['g'] = float(G)",
+    ),
+    "nested class": State("class O:\n    class I:\n        g = 2.0\ndef op(x): return x * O.I.g", "P.O.I.g = float(G)"),
+    "cell of a method of a class made in a function": State(
+        "def make(g):\n    class C:\n        def go(self, x): return x * g[0]\n    return C()\n"
+        "box = [2.0]\nc = make(box)\ndef op(x): return c.go(x)",
+        "P.box[0] = float(G)",
+    ),
+    "attribute of a method": State(
+        "class C:\n    def go(self): pass\nC.go.g = 2.0\ndef op(x): return x * C.go.g", "P.C.go.g = float(G)"
+    ),
+    "order of an ordered dictionary": State(
+        "import collections\nD = collections.OrderedDict({'2': 2.0, '5': 5.0, '6': 6.0})\n"
+        "def op(x): return x * next(iter(D.values()))",
+        "P.D.move_to_end(G, last=False)",
+    ),
+    "mask of an array": State(
+        "import numpy as np\nA = np.ma.array([1.0, 5.0, 6.0], mask=[0, 0, 0])\ndef op(x): return x * float(A.sum())",
+        "P.A.mask = [1, 0, 1] if G == '5' else [1, 1, 0]",
+    ),
+    "bytes that can be changed": State("B = bytearray(b'2')\ndef op(x): return x * B[0]", "P.B[:] = G.encode()"),
+    "submodule of an import in the function": State(
+        "from PKG import core\ndef op(x):\n    import PKG\n    return x * PKG.core.GAIN", OF_CORE, core=GAIN
+    ),
+    "module that an object holds": State(
+        "from PKG import core\nclass C: pass\nc = C()\nc.m = core\ndef op(x): return read(x, c)\n"
+        "def read(x, o): return x * o.m.GAIN",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module of a path": State(
+        "import pkgutil\nfrom PKG import core\ndef op(x): return x * pkgutil.resolve_name('PKG.core:GAIN')",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module itself among those that are loaded": State(
+        "import sys\nGAIN = 2.0\ndef op(x): return x * getattr(sys.modules[__name__], 'GAIN')", SET_GAIN
+    ),
+    "number beside a cache": State(
+        "T = {'g': 2}\ndef op(x):\n    T[(len(T), 'x')] = object()\n    return x * T['g']", "P.T['g'] = int(G)"
+    ),
+    "number beside a counter": State(
+        "T = {'g': 2, 'calls': 0}\ndef op(x):\n    T['calls'] += 1\n    T[len(T)] = object()\n    return x * T['g']",
+        "P.T['g'] = int(G)",
+    ),
+    "module by its name": State(
+        "import importlib\nfrom PKG import core\ndef op(x): return x * importlib.import_module('PKG.core').GAIN",
+        OF_CORE,
+        core=GAIN,
+    ),
+    "module among those that are loaded": State(
+        "import sys\nfrom PKG import core\ndef op(x): return x * sys.modules['PKG.core'].GAIN", OF_CORE, core=GAIN
+    ),
+    "cached function that calls itself": State(
+        "import functools\nGAIN = 2.0\n@functools.cache\ndef power(n): return GAIN * power(n - 1) if n else 1.0\n"
+        "def op(x): return x * power(2)",
+        SET_GAIN,
+    ),
+    "set of strings": State(
+        "S = {'a', 'b', 'c'}\ndef op(x): return x * len(S)", "P.S.add(G)\nG == '6' and P.S.add('7')"
+    ),
+}
+
+
+def package_of(name: str) -> str:
+    return "mf_" + "".join(each if each.isalnum() else "_" for each in name)
+
+
+def write_packages(folder: Path) -> None:
+    """Puts the packages into a folder that counts as one for installed packages."""
+    for name, state in STATES.items():
+        package = folder / package_of(name)
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(state.init.replace("PKG", package.name) + "\n")
+        if state.core:
+            (package / "core.py").write_text(state.core + "\n")
+
+
+def program(name: str, g: str) -> dict[str, Any]:
+    """The globals of a program that has imported a package afresh and changed its state."""
+    for loaded in [each for each in sys.modules if each.partition(".")[0] == package_of(name)]:
+        del sys.modules[loaded]
+    names._constants.cache_clear()
+    os.environ["G"] = g
+    jnp.pi, math.tau = math.pi, 2 * math.pi
+    found = {"P": importlib.import_module(package_of(name)), "G": g, "jnp": jnp, "math": math, "__name__": "__main__"}
+    if g:
+        exec(STATES[name].change.replace("PKG", package_of(name)), found)
+    exec(STATES[name].function, found)
+    return found
+
+
+def traced(name: str, g: str) -> tuple[float, Reads]:
+    """What a program's function returns, and what it read."""
+    function = program(name, g)["f"]
+    with observed() as observation:
+        value = float(function(2.0))
+    return value, observation.reads()
+
+
+def looked_up(name: str, g: str, lists: Sequence[Sequence[str]]) -> list[tuple[bytes, ...]]:
+    """The state of a program, for several lists of names."""
+    program(name, g)
+    return [state_of(each) for each in lists]
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    given = json.loads(Path(sys.argv[2]).read_text())
+    found = {}
+    for each in STATES:
+        states = looked_up(each, os.environ["GIVEN"], given[each]) if each in given else []
+        result, read = traced(each, os.environ["GIVEN"])
+        own = {"value": result, "names": read.names, "state": [one.hex() for one in read.state], "drawn": read.drawn}
+        found[each] = {**own, "unseen": read.unseen, "states": [[one.hex() for one in state] for state in states]}
+    print(json.dumps(found))

@@ -1,0 +1,48 @@
+"""Settings from the environment: a bad value fails loudly."""
+
+import pytest
+
+from jitclient.core.settings import Settings
+from jitclient.errors import SettingsError
+
+
+def test_defaults() -> None:
+    expected = Settings(None, True, "local", progress=True, explain=False, verify="new", client_device="cpu")
+    assert Settings.from_environment({}) == expected
+
+
+def test_all_of_them() -> None:
+    environment = {
+        "JITSERVER_ADDRESS": "unix:/x",
+        "JITSERVER_AUTOSTART": "no",
+        "JITSERVER_FALLBACK": "error",
+        "JITSERVER_PROGRESS": "0",
+        "JITSERVER_EXPLAIN": "1",
+        "JITSERVER_VERIFY": "always",
+        "JITSERVER_CLIENT_DEVICE": "keep",
+    }
+    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, "always", "keep")
+
+
+@pytest.mark.parametrize("verify", ["off", "new", "always"])
+def test_what_is_verified(verify: str) -> None:
+    assert Settings.from_environment({"JITSERVER_VERIFY": verify}).verify == verify
+    with pytest.raises(SettingsError, match="expected 'new' or 'always' or 'off'"):
+        Settings.from_environment({"JITSERVER_VERIFY": "1"})
+
+
+def test_the_timeout() -> None:
+    assert Settings().timeout == 60
+    assert Settings.from_environment({"JITSERVER_TIMEOUT": "2.5"}).timeout == 2.5
+    for wrong in ("0", "-1", "nan", "inf", ""):
+        with pytest.raises(SettingsError, match="number of seconds"):
+            Settings.from_environment({"JITSERVER_TIMEOUT": wrong})
+
+
+NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "TIMEOUT", "VERIFY")
+
+
+@pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])
+def test_a_bad_value_names_the_variable(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='perhaps'"):
+        Settings.from_environment({name: "perhaps"})

@@ -1,0 +1,107 @@
+"""The client's own jax computes on the CPU, unless it has begun elsewhere or is told to stay as it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jitclient.jaxside import client_device
+
+DECORATE = "jitclient.jit(lambda x: x + 1)"
+ORDERS = {
+    "jax first": f"import jax, jitclient\n{DECORATE}\n",
+    "jitclient first": f"import jitclient\n{DECORATE}\nimport jax\n",
+    "jax last": f"import jitclient\nstep = {DECORATE}\nimport sys\nassert 'jax' not in sys.modules\nimport jax\n",
+}
+NOWHERE = {"JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": "unix:/nowhere/d.sock"}
+SAY = "import json\nprint(json.dumps(jax.config.jax_platforms))"
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_it_is_set_to_the_cpu_whichever_is_imported_first(run_script: Callable[..., Any], order: str) -> None:
+    assert run_script(order + SAY, env={"JAX_PLATFORMS": ""}) == "cpu"
+    assert run_script(order + SAY, env={"JAX_PLATFORMS": "cuda,cpu"}) == "cpu"
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_keep_leaves_it_as_it_is(run_script: Callable[..., Any], order: str) -> None:
+    env = {"JAX_PLATFORMS": "cuda,cpu", "JITSERVER_CLIENT_DEVICE": "keep"}
+    assert run_script(order + SAY, env=env) == "cuda,cpu"
+
+
+def test_a_jax_that_computes_already_is_left_alone(run_script: Callable[..., Any]) -> None:
+    begun = f"import jax, jitclient\njax.numpy.zeros(1)\n{DECORATE}\n"
+    assert run_script(begun + SAY, env={"JAX_PLATFORMS": ""}) in (None, "")
+
+
+def test_an_import_alone_changes_nothing(run_script: Callable[..., Any]) -> None:
+    assert run_script(f"import jitclient, jax\njitclient.Array\n{SAY}", env={"JAX_PLATFORMS": ""}) in (None, "")
+
+
+def test_without_a_daemon_this_process_has_the_accelerator_again(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, warnings, jax, jitclient
+
+        step = jitclient.jit(lambda x: x + 1)
+        before = jax.config.jax_platforms
+        with warnings.catch_warnings(record=True) as caught:
+            assert step(1).item() == 2
+        print(json.dumps([before, jax.config.jax_platforms, str(caught[0].message)]))
+    """
+    before, after, warning = run_script(program, env={"JAX_PLATFORMS": "", **NOWHERE})
+    assert before == "cpu"
+    assert not after
+    assert "runs in this process, on the cpu: " in warning
+
+
+def test_so_it_has_if_it_imports_jax_only_then(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, sys, warnings, jitclient
+
+        step = jitclient.jit(lambda x: x + 1)
+        assert "jax" not in sys.modules
+        with warnings.catch_warnings(record=True):
+            assert step(1).item() == 2
+        print(json.dumps(sys.modules["jax"].config.jax_platforms))
+    """
+    assert not run_script(program, env={"JAX_PLATFORMS": "", **NOWHERE})
+
+
+@pytest.mark.parametrize("platform", ["cuda", "no_such"])
+@pytest.mark.parametrize("first", ["import jax", ""])
+def test_a_jax_that_cannot_start_raises_its_own_error(
+    run_script: Callable[..., Any], platform: str, first: str
+) -> None:
+    program = f"""
+        {first}
+        import json, warnings, jitclient
+
+        step = jitclient.jit(lambda x: x + 1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                step(1)
+            except Exception as error:
+                ours = repr(error)
+        import jax
+        try:
+            jax.jit(lambda x: x + 1)(1)
+        except Exception as error:
+            print(json.dumps([ours, repr(error), [str(one.message) for one in caught]]))
+    """
+    ours, plain, (warning,) = run_script(program, env={"JAX_PLATFORMS": platform, **NOWHERE})
+    assert ours == plain
+    assert "runs in this process: " in warning
+    assert "/nowhere" in warning
+
+
+def test_it_says_so_once_and_only_of_an_accelerator(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client_device, "_state", client_device._State(is_asked=True, is_pinned=True))
+    for platform in ("cpu", "gpu", "gpu"):
+        client_device.say_so(platform)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "the daemon uses the gpu" in said[0]
+    assert "JITSERVER_CLIENT_DEVICE=keep" in said[0]

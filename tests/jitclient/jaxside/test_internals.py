@@ -1,0 +1,45 @@
+"""Where a version of jax lacks what an accessor uses, it does as it says. Tests of what uses them show what they do
+otherwise, and the fallbacks of `register_arrays` and `stages`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from jitclient.jaxside import internals
+
+LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "xla_bridge.backends_are_initialized": (internals.has_backend, True),
+    "mesh.thread_resources": (internals.mesh_of_block, None),
+    "config.trace_context": (lambda: (internals.trace_context()(), internals.trace_context_and_level()), (None, None)),
+    "core.trace_state_strong_ref": (internals.trace_context_and_level, None),
+    "indexing.dslice": (lambda: jnp.arange(5)[internals.window(1, 2)].tolist(), [1, 2]),
+    "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
+    "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
+}
+"""What jax lacks -> what needs it, and what that returns."""
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_without_what_an_accessor_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, expected = LACKS[name]
+    monkeypatch.delattr("jax.ds", raising=False)
+    monkeypatch.delattr(f"jax._src.{name}")
+    internals.trace_context.cache_clear()
+    assert ask() == expected
+    internals.trace_context.cache_clear()
+
+
+def test_a_backend_has_begun(run_script: Any) -> None:
+    source = """
+        import json
+        from jitclient.jaxside import internals
+        found = [internals.has_backend()]
+        import jax
+        found.append(internals.has_backend())
+        jax.devices()
+        print(json.dumps([*found, internals.has_backend()]))
+    """
+    assert run_script(source) == [False, False, True]

@@ -1,0 +1,141 @@
+"""What a client drops over a new connection while the daemon still executes a Run of the old one."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jitclient.errors import ArrayLost
+from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.sessions.session import Session
+
+
+class OldRun:
+    """A Run that began on a connection that has broken since; another connection has taken over."""
+
+    def __init__(self) -> None:
+        self.session = Session(0, ArrayBudget())
+        self.order = self.session.order(b"client")
+        self.old, self.new = self.session.attach(0) or 0, 0
+        self.order.take_over("old")
+        self._begun, self._may_end = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._begun.wait(60)
+        self.new = self.session.attach(0) or 0
+        self.order.take_over("new")
+
+    def _run(self) -> None:
+        assert self.order.begin("old", 1)
+        self._begun.set()
+        assert self._may_end.wait(60)
+        self.session.keep(self.old + 1, ["made late"])
+        self.order.end("old")
+        self.session.forget_unwanted()
+
+    def end(self) -> None:
+        self._may_end.set()
+        if self._thread.ident is not None:
+            self._thread.join(60)
+            assert not self._thread.is_alive()
+
+    def drop(self, *handles: int) -> None:
+        """A Run of the new connection that only drops these handles."""
+        assert self.order.begin("new", 2)
+        self.session.forget(handles)
+        self.order.end("new")
+        self.session.forget_unwanted()
+
+
+@pytest.fixture
+def run() -> Iterator[OldRun]:
+    made = OldRun()
+    yield made
+    made.end()
+
+
+def test_arrays_that_the_old_run_may_read_stay_until_it_ends(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.drop(run.old)
+    assert run.session.array(run.old) == "argument"
+    run.end()
+    assert run.old not in run.session.arrays
+
+
+def test_arrays_that_the_old_run_makes_too_late_are_freed_when_it_ends(run: OldRun) -> None:
+    run.begin()
+    run.drop(run.old + 1)
+    run.end()
+    assert run.session.arrays == {}
+
+
+def test_arrays_of_the_new_connection_are_freed_at_once(run: OldRun) -> None:
+    run.begin()
+    run.session.keep(run.new, ["of the new one"])
+    run.drop(run.new)
+    assert run.session.arrays == {}
+
+
+def test_without_a_running_run_arrays_are_freed_at_once(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.end()
+    run.drop(run.old, run.old + 1)
+    assert run.session.arrays == {}
+
+
+def test_reading_an_array_that_the_old_run_makes_waits_for_it(run: OldRun) -> None:
+    run.begin()
+    seen: list[object] = []
+    looking = threading.Thread(target=lambda: seen.append(run.session.array(run.old + 1)))
+    looking.start()
+    looking.join(0.05)
+    assert seen == []
+    run.end()
+    looking.join(60)
+    assert seen == ["made late"]
+
+
+def test_dropped_arrays_are_not_handed_over(run: OldRun) -> None:
+    run.session.keep(run.old, ["argument"])
+    run.begin()
+    run.drop(run.old)
+    run.session.freeze()
+    assert run.session.hand_over()[1] == {}
+
+
+def test_the_old_connection_begins_no_more_runs(run: OldRun) -> None:
+    run.begin()
+    assert not run.order.begin("old", 2)
+    run.end()
+    with pytest.raises(ArrayLost):
+        run.session.array(run.old + 2)
+
+
+def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
+    session = Session(0, ArrayBudget())
+    begun, ended = threading.Barrier(3), []
+
+    def run(client: bytes) -> None:
+        order = session.order(client)
+        order.take_over(client)
+        assert order.begin(client, 1)
+        begun.wait(60)
+        begun.wait(60)  # until both have reconnected
+        session.settle()  # as before a call with donation
+        ended.append(client)
+        order.end(client)
+
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in (b"parent", b"child")]
+    for thread in threads:
+        thread.start()
+    begun.wait(60)
+    for client in (b"parent", b"child"):
+        session.order(client).take_over("new")
+    begun.wait(60)
+    for thread in threads:
+        thread.join(60)
+    assert sorted(ended) == [b"child", b"parent"]

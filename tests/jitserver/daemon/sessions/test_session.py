@@ -1,0 +1,200 @@
+"""Sessions: which clients may resume them, when they end, and what is freed."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jitserver.daemon.sessions import presence
+from jitserver.daemon.sessions.registry import Sessions
+from jitserver.daemon.sessions.session import Session
+
+from ...descriptors import open_descriptors
+
+
+@pytest.fixture
+def client() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives until it is killed."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_client_that_reconnects_in_time_finds_its_arrays(client: subprocess.Popen[bytes]) -> None:
+    sessions = Sessions()
+    session, first = sessions.begin(client.pid)
+    session.arrays[first] = "array"
+    leaving = threading.Thread(target=sessions.leave, args=(session, client.pid))
+    leaving.start()
+    resumed = sessions.resume(session.token, client.pid)
+    assert resumed is not None
+    leaving.join(60)
+    assert not leaving.is_alive()
+    again, second = resumed
+    assert again is session
+    assert second > first  # its own handles
+    assert session.array(first) == "array"
+
+
+def test_a_dead_clients_session_ends_at_once(client: subprocess.Popen[bytes]) -> None:
+    sessions = Sessions()
+    session, first = sessions.begin(client.pid)
+    session.arrays[first] = "array"
+    client.kill()
+    client.wait()
+    sessions.leave(session, client.pid)
+    assert sessions.all() == []
+    assert not session.arrays
+    assert sessions.resume(session.token, client.pid) is None
+
+
+def test_the_session_of_a_client_that_does_not_reconnect_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "LINGER_SECONDS", 0.01)
+    sessions = Sessions()
+    session, _ = sessions.begin(os.getpid())
+    sessions.leave(session, os.getpid())
+    assert sessions.resume(session.token, os.getpid()) is None
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Tells sessions the time."""
+    made = Clock()
+    monkeypatch.setattr(presence, "monotonic", made)
+    return made
+
+
+def missed(sessions: Sessions, handles: int = 1) -> Session:
+    """A session with arrays, of a client on another machine whose link has broken now."""
+    session, first = sessions.begin(0)
+    session.keep(first, ["array"] * handles)
+    sessions.leave(session, 0)
+    return session
+
+
+def test_a_client_on_another_machine_that_slept_for_hours_finds_its_arrays(clock: Clock) -> None:
+    sessions = Sessions()
+    session = missed(sessions)
+    clock.now += 23 * 3600
+    sessions.end_orphans()
+    assert sessions.resume(session.token, 0) is not None
+    clock.now += 1e6
+    sessions.end_orphans()
+    assert sessions.all() == [session]
+
+
+def test_a_client_that_comes_too_late_is_told_why_its_arrays_are_lost(clock: Clock) -> None:
+    sessions = Sessions()
+    session = missed(sessions)
+    clock.now += 25 * 3600
+    sessions.end_orphans()
+    assert sessions.resume(session.token, 0) is None
+    assert "not connected for 25.0 h, longer than the daemon waits" in sessions.lost[session.token]
+    assert "jitclient.keep" in sessions.lost[session.token]
+
+
+def test_memory_that_is_needed_is_taken_from_the_client_that_is_away_longest(clock: Clock) -> None:
+    sessions = Sessions()
+    here, _ = sessions.begin(0)
+    here.keep(1, ["array"])
+    longest = missed(sessions)
+    clock.now += 60
+    saved = missed(sessions, handles=0)  # its arrays are on the disk
+    long = missed(sessions)
+    clock.now += 500
+    assert not sessions.end_longest_missed(), "their networks may come back"
+    clock.now += 60
+    assert sessions.end_longest_missed()
+    assert sessions.all() == [here, saved, long]
+    assert "and other programs needed the memory" in sessions.lost[longest.token]
+    assert sessions.resume(longest.token, 0) is None
+    assert not sessions.end_longest_missed()
+    clock.now += 60
+    assert sessions.end_longest_missed()
+    assert sessions.all() == [here, saved]
+    assert not sessions.end_longest_missed()
+
+
+def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:
+    sessions = Sessions()
+    session, _ = sessions.begin(os.getpid())
+    assert sessions.resume(session.token, client.pid) is not None  # a forked child
+    sessions.part(session)
+    sessions.leave(session, os.getpid())
+    assert sessions.all() == [session]
+    sessions.leave(session, client.pid)
+    assert sessions.all() == []
+
+
+def test_the_end_of_a_child_does_not_end_the_session(client: subprocess.Popen[bytes]) -> None:
+    sessions = Sessions()
+    session, _ = sessions.begin(os.getpid())
+    waiting = [threading.Thread(target=sessions.leave, args=(session, os.getpid()))]
+    waiting[0].start()  # the parent lost its connection
+    assert sessions.resume(session.token, client.pid) is not None
+    waiting[0].join(60)
+    client.kill()
+    client.wait()
+    waiting.append(threading.Thread(target=sessions.leave, args=(session, client.pid)))
+    waiting[1].start()
+    assert sessions.resume(session.token, os.getpid()) is not None
+    waiting[1].join(60)
+    assert sessions.all() == [session]
+
+
+def test_orphans_end_while_connected_unless_others_are_connected(client: subprocess.Popen[bytes]) -> None:
+    sessions = Sessions()
+    orphan, _ = sessions.begin(client.pid)
+    shared, _ = sessions.begin(client.pid)
+    assert sessions.resume(shared.token, os.getpid()) is not None
+    sessions.end_orphans()
+    assert len(sessions.all()) == 2
+    client.kill()
+    client.wait()
+    sessions.end_orphans()
+    assert sessions.all() == [shared]
+    assert orphan.ended
+
+
+def test_a_dead_clients_session_ends_even_if_it_began_without_descriptors(
+    client: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    sessions = Sessions()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", short)
+        zombie, _ = sessions.begin(client.pid)
+        gone, _ = sessions.begin(client.pid)
+        client.kill()
+        os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
+        sessions.end_orphans()
+        assert len(sessions.all()) == 2, "nothing can be known"
+    sessions.leave(zombie, client.pid)
+    assert sessions.all() == [gone]
+    client.wait()
+    sessions.leave(gone, client.pid)
+    assert sessions.all() == []
+
+
+def test_sessions_leave_no_descriptors() -> None:
+    sessions = Sessions()
+    before = open_descriptors()
+    for _ in range(10):
+        session, _ = sessions.begin(os.getpid())
+        sessions.end(session)
+        sessions.end(session)
+    assert open_descriptors() <= before

@@ -1,0 +1,500 @@
+"""A Run that is like most is answered as any other would be; one that is not is left alone."""
+
+import dataclasses
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import pytest
+from rpyc.core.service import Service
+
+from jitclient.wire.messages import RUN, Attached, Call, Done, Put, Run, Spec
+from jitclient.wire.named_arrays import Holdings
+from jitserver.daemon import plain_runs, runs
+from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.connection import DaemonConnection
+from jitserver.daemon.sessions.run_order import Order
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs.counters import Counters
+from jitserver.programs.devices.scratch import FROM_CALL, Scratches
+from jitserver.programs.engine import Engine
+from jitserver.programs.program import Program
+from jitserver.store.disk import Store
+from jitserver.store.journal import mark
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers
+from jitserver.store.write_behind import Writer
+from jitserver.system.shared_memory import Pool
+
+F3 = Spec((3,), "float32")
+WIDE = Spec((30_000,), "float32")
+ONES = np.ones(3, np.float32).tobytes()
+
+
+def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> Program:
+    given = {"donated": (), "may_raise": False, "settings": (), **facts}
+    return Program(
+        run=run,
+        specs=tuple(specs),
+        results=tuple(results),
+        tree=b"",
+        seconds={},
+        code_bytes=0,
+        **given,
+    )
+
+
+def fails(*_: Any) -> Any:
+    raise ValueError("as it should")
+
+
+def programs() -> list[Program]:
+    return [
+        program(lambda x: [jnp.asarray(x) * 2], [F3], [F3]),
+        program(lambda x, y: [x + y, jnp.asarray(x) - y], [F3, F3], [F3, F3]),
+        program(fails, [F3], [F3, F3]),
+        program(lambda x: [jnp.asarray(x).astype(jnp.bfloat16)], [F3], [Spec((3,), "bfloat16")]),
+        program(lambda x: [jnp.zeros(30_000, jnp.float32) + x[0]], [F3], [WIDE]),
+        program(
+            lambda: [jnp.zeros((0, 2), jnp.int32), jnp.float32(7)], [], [Spec((0, 2), "int32"), Spec((), "float32")]
+        ),
+    ]
+
+
+DOUBLE, BOTH, FAILS, HALF, LARGE, NOTHING = range(6)
+
+RUNS: dict[str, list[Run]] = {
+    "by value": [Run([Call(DOUBLE, [ONES], 1)], fetch=(1,))],
+    "by handle": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(BOTH, [1, ONES], 2)], fetch=(3, 2, 1))],
+    "one of another": [Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [1], 2), Call(BOTH, [1, 2], 3)], fetch=(4,))],
+    "dropped before": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(DOUBLE, [ONES], 2, (1,))], fetch=(2,))],
+    "dropped after": [Run([Call(DOUBLE, [ONES], 1)]), Run([Call(DOUBLE, [1], 2)], drop=(1,), fetch=(2, 1))],
+    "a look": [Run([Call(DOUBLE, [ONES], 1)]), Run(fetch=(1,)), Run(fetch=(9,))],
+    "what is not there": [Run([Call(BOTH, [7, ONES], 1), Call(DOUBLE, [1], 3), Call(DOUBLE, [ONES], 4)], fetch=(4, 1))],
+    "what fails": [
+        Run([Call(FAILS, [ONES], 1), Call(DOUBLE, [2], 3), Call(DOUBLE, [ONES], 4)]),
+        Run([Call(DOUBLE, [3], 5)], fetch=(4, 5, 1)),
+    ],
+    "no buffer": [Run([Call(HALF, [ONES], 1)], fetch=(1,))],
+    "beside the message": [Run([Call(LARGE, [ONES], 1), Call(DOUBLE, [ONES], 2)], fetch=(1, 2))],
+    "no arguments": [Run([Call(NOTHING, [], 1)], fetch=(1, 2))],
+    "many looks": [Run([Call(DOUBLE, [ONES], n) for n in range(1, 71)], fetch=tuple(range(1, 71)))],
+    "nothing": [Run()],
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+
+
+class Daemon:
+    """Answers the Runs of one session, and says all that came of it."""
+
+    def __init__(self, engine: Engine, budget: ArrayBudget | None = None, made: list[Program] | None = None) -> None:
+        self.service = SimpleNamespace(engine=engine, refuses_calls=False)
+        self.session = Session(0, budget or ArrayBudget())
+        self.scratches = Scratches()
+        self.order = Order()
+        self.order.take_over(self)
+        for number, each in enumerate(made or programs()):
+            info = SimpleNamespace(key=str(number), label=f"program {number}")
+            self.session.lease(SimpleNamespace(key=str(number), program=each, info=info, holders=set()))  # type: ignore[arg-type]
+        self.number = 0
+
+    def plainly(self, run: Run) -> tuple[bytes, list[bytes]] | None:
+        self.number += 1
+        run = msgspec.structs.replace(run, number=self.number)
+        told = plain_runs.answer(self.service, self, self.session, self.order, run)
+        return None if told is None else (msgspec.msgpack.encode(told[0]), [array.tobytes() for array in told[1]])
+
+    def generally(self, run: Run) -> tuple[bytes, list[bytes]]:
+        self.number += 1
+        run = msgspec.structs.replace(run, number=self.number)
+        lane: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, ask=None)
+        assert self.order.begin(self, run.number)
+        told = runs.answer(self.service.engine, self.session, run, lane, draining=False)
+        self.order.end(self)
+        return told.message, [array.tobytes() for array in told.attachments]
+
+    def state(self) -> Any:
+        held = {
+            handle: str(value) if isinstance(value, Exception) else np.asarray(value).tolist()
+            for handle, value in self.session.arrays.items()
+        }
+        uses = [entry.program.calls for entry in self.session.leased()]
+        return held, uses, self.session.calls, self.session.budget.left, self.order.running
+
+
+@pytest.mark.parametrize("case", RUNS)
+@pytest.mark.parametrize("most", [None, 40, 24], ids=["room", "little room", "hardly any"])
+def test_the_answer_is_that_of_any_run(engine: Engine, case: str, most: int | None) -> None:
+    def daemon() -> Daemon:
+        made: list[Daemon] = []
+        budget = ArrayBudget(most, lambda: Holdings(made[0].session.array_bytes(), most, [], [])) if most else None
+        made.append(Daemon(engine, budget))
+        return made[0]
+
+    plain, general = daemon(), daemon()
+    before = engine.counters.calls
+    for run in RUNS[case]:
+        assert plain.plainly(run) == general.generally(run)
+    assert plain.state() == general.state()
+    made = sum(len(run.calls) for run in RUNS[case])
+    assert engine.counters.calls - before >= 2 * made
+
+
+def at_an_older_run(daemon: Daemon) -> None:
+    """A client of the session has connected anew while its Run of before is under way."""
+    daemon.session.attached = 2
+    order = daemon.session.order(b"another client")
+    order.take_over("before")
+    thread = threading.Thread(target=order.begin, args=("before", 1))
+    thread.start()
+    thread.join()
+    order.take_over("now")
+
+
+UNLIKE: dict[str, Any] = {
+    "a put": lambda d: Run(puts=[Put(F3, ONES, 9)]),
+    "a wait": lambda d: Run(wait=(1,)),
+    "a block": lambda d: Run([Call(DOUBLE, [ONES], 1)], block=1),
+    "a block to fill": lambda d: Run(fetch=(1,), into=1),
+    "too many arguments": lambda d: Run([Call(DOUBLE, [ONES, ONES], 1)]),
+    "too few bytes": lambda d: Run([Call(DOUBLE, [ONES[:-1]], 1)]),
+    "bytes that follow": lambda d: Run([Call(DOUBLE, [Attached(12)], 1)]),
+    "no such program": lambda d: Run([Call(99, [ONES], 1)]),
+    "a program below zero": lambda d: Run([Call(-1, [], 1)]),
+    "a program of before": lambda d: d.session.executables.append("key") or Run([Call(6, [ONES], 1)]),
+    "the second call": lambda d: Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [ONES, ONES], 2)]),
+    "no new calls": lambda d: setattr(d.service, "refuses_calls", True) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a Run of a connection before": lambda d: at_an_older_run(d) or Run([Call(DOUBLE, [ONES], 1)]),
+    "what nobody wants": lambda d: d.session.unwanted.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
+    "an end": lambda d: d.session.end() or Run([Call(DOUBLE, [ONES], 1)]),
+    "another carrier": lambda d: (d.order.take_over(object()) and None) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a freeze": lambda d: (d.order.freeze() and None) or Run([Call(DOUBLE, [ONES], 1)]),
+    "a suspect": lambda d: (
+        setattr(d.session.executables[0].program, "suspect", "key") or Run([Call(DOUBLE, [ONES], 1)])
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_what_is_unlike_is_left_alone(engine: Engine, case: str) -> None:
+    daemon = Daemon(engine)
+    run = UNLIKE[case](daemon)
+    before = daemon.state(), daemon.order.freeze(), engine.counters.calls
+    daemon.order._frozen = case == "a freeze"
+    assert daemon.plainly(run) is None
+    assert (daemon.state(), daemon.order.freeze(), engine.counters.calls) == before
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"donated": (0,)},
+        {"may_raise": True},
+        {"settings": (("jax_enable_x64", True),)},
+        {"suspect": "key"},
+        {"specs": [Spec((3,), "float64")]},
+        {"specs": [Spec((), "key<fry>")]},
+        {"results": [Spec((3,), "int64")]},
+        {"results": [Spec((3,), "float0")]},
+    ],
+    ids=str,
+)
+def test_programs_that_are_unlike(facts: dict[str, Any]) -> None:
+    plain = program(lambda x: [x], [F3], [F3])
+    assert plain.plain == (((3,), np.dtype("float32"), 12),)
+    assert program(lambda x: [x], **{"specs": [F3], "results": [F3], **facts}).plain is None
+
+
+def test_a_program_that_rests_is_woken(engine: Engine) -> None:
+    daemon = Daemon(engine)
+    entry: Any = daemon.session.executables[DOUBLE]
+    again = dataclasses.replace(entry.program)
+    entry.program.rest(lambda: again)
+    told = daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,)))
+    assert told is not None
+    assert msgspec.msgpack.decode(told[0], type=Done).values == [np.full(3, 2, np.float32).tobytes()]
+
+
+@pytest.fixture
+def compiled() -> Any:
+    return jax.jit(lambda x: [x * 2]).lower(jnp.ones(3, jnp.float32)).compile()
+
+
+def test_a_program_is_called_directly_once_it_has_run(
+    engine: Engine, compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, calls, way = Daemon(engine, made=[program(compiled, [F3], [F3])]), list[Any](), type(compiled).__call__
+    monkeypatch.setattr(type(compiled), "__call__", lambda self, *leaves: calls.append(leaves) or way(self, *leaves))
+    first = daemon.plainly(Run([Call(0, [ONES], 1)], fetch=(1,)))
+    then = daemon.plainly(Run([Call(0, [1], 2), Call(0, [ONES], 3)], fetch=(2, 3)))
+    assert len(calls) == 1
+    two, four = np.full(3, 2, np.float32).tobytes(), np.full(3, 4, np.float32).tobytes()
+    assert [msgspec.msgpack.decode(told[0], type=Done).values for told in (first, then) if told] == [[two], [four, two]]
+
+
+def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
+    daemon = Daemon(engine, made=[program(compiled, [F3], [F3])])
+    made = daemon.session.executable(0).program
+    daemon.plainly(Run([Call(0, [ONES], 1)]))
+    assert made.direct is not None
+    woken: list[int] = []
+    again = program(lambda x: [woken.append(1) or jnp.asarray(x)], [F3], [F3])
+    made.rest(lambda: again)
+    for _ in range(2):
+        told = daemon.plainly(Run([Call(0, [ONES], 2)], fetch=(2,)))
+        assert told is not None
+        assert msgspec.msgpack.decode(told[0], type=Done).values == [ONES]
+    assert woken == [1, 1]
+
+
+@pytest.mark.parametrize("other", [None, lambda *leaves: None], ids=["nothing", "something else"])
+def test_nor_where_jax_has_something_else_under_that_name(engine: Engine, compiled: Any, other: Any) -> None:
+    made = program(compiled, [F3], [F3])
+    compiled._call = other
+    made.note_direct()
+    assert made.direct is None
+
+
+def test_who_waits_for_a_run_of_before_is_told(engine: Engine) -> None:
+    waited: list[int] = []
+    daemon = Daemon(
+        engine, made=[program(lambda x: [waited.append(daemon.order.waiting) or jnp.asarray(x)], [F3], [F3])]
+    )
+    daemon.order.waiting = 1
+    told: list[int] = []
+    daemon.order.tell = lambda: told.append(1)  # type: ignore[method-assign]
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert (waited, told, daemon.order.running) == ([1], [1], {})
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_the_journal_knows_what_runs(engine: Engine, raises: bool) -> None:
+    slot, seen = engine.journal.here.slot, list[bytes]()
+
+    def run(x: Any) -> Any:
+        seen.append(bytes(slot))
+        return fails() if raises else [jnp.asarray(x)]
+
+    made = program(run, [F3], [F3])
+    made.mark = mark("running", "key", "label")
+    assert Daemon(engine, made=[made]).plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert seen == [made.mark]
+    assert slot[0] == 0
+    assert 0 < made.last_call <= time.monotonic()
+    assert made.call_seconds > 0
+
+
+def test_the_slowest_call_counts_but_for_the_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(plain_runs, "monotonic", lambda: now[0])
+    seconds = iter([9.0, 1.0, 3.0, 2.0])
+
+    def run(x: Any) -> Any:
+        now[0] += next(seconds)
+        return [jnp.asarray(x)]
+
+    made = program(run, [F3], [F3])
+    daemon = Daemon(engine, made=[made])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert made.slowest == 0
+    assert daemon.plainly(Run([Call(0, [ONES], n) for n in (2, 3, 4)])) is not None
+    assert made.slowest == 3
+
+
+def test_a_session_that_was_connected_before_is_answered_likewise(engine: Engine) -> None:
+    daemon = Daemon(engine)
+    daemon.session.attached = 2
+    assert daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,))) is not None
+
+
+def test_a_session_that_is_saved_meanwhile_is_left_as_it_was(engine: Engine) -> None:
+    left: list[dict[int, Any]] = []
+
+    def run(x: Any) -> Any:
+        left.append(daemon.session.hand_over()[1])
+        return [jnp.asarray(x)]
+
+    daemon = Daemon(engine, made=[program(lambda x: [jnp.asarray(x)], [F3], [F3]), program(run, [F3], [F3])])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert daemon.plainly(Run([Call(1, [ONES], 2)], drop=(1,))) is not None
+    assert list(left[0]) == [1]
+
+
+def test_what_was_dropped_is_free_before_the_next_call(engine: Engine) -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def run(x: Any) -> Any:
+        alive.append(sum(each() is not None for each in made))
+        result = x + 1
+        made.append(weakref.ref(result))
+        return [result]
+
+    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
+    steps = [Call(0, [ONES], n, (n - 1,)) for n in range(1, 6)]
+    assert daemon.plainly(Run(steps)) is not None
+    assert alive == [0, 0, 0, 0, 0]
+
+
+def test_what_nobody_wants_is_freed_at_the_end(engine: Engine) -> None:
+    def run(x: Any) -> Any:
+        daemon.session.unwanted.add(1)  # as another connection of the client does
+        return [jnp.asarray(x)]
+
+    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
+    assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+    assert daemon.session.arrays == {}
+    assert daemon.session.unwanted == set()
+
+
+def test_a_connection_is_busy_until_its_answer_is_sent() -> None:
+    sent: list[bool] = []
+    ours, theirs = socket.socketpair()
+    large = np.zeros(1 << 20, np.uint8)
+    connection = DaemonConnection(
+        Service(),
+        theirs,
+        lambda *_: None,
+        lambda *_: (Done(1), [large]),
+        0,
+        Pool(0),  # type: ignore[arg-type,return-value]
+    )
+    connection.session, connection.order = Session(0, ArrayBudget()), Order()
+    channel = connection._channel
+    connection._channel = SimpleNamespace(  # type: ignore[assignment]
+        recv_at_once=channel.recv_at_once,
+        recv=channel.recv,
+        close=channel.close,
+        send=lambda message, arrays: sent.append(connection.busy_since is not None),
+    )
+    frame = bytes((RUN,)) + msgspec.msgpack.encode(Run(number=1))
+    ours.sendall(len(frame).to_bytes(4, "little") + frame)
+    ours.close()
+    connection.serve_all()
+    assert sent == [True]
+    assert connection.busy_since is None
+
+
+def called_often(daemon: Daemon) -> None:
+    """Calls the first program of a daemon until its arguments stay in place."""
+    for _ in range(FROM_CALL):
+        assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
+
+
+def bytes_of(value: float) -> bytes:
+    return np.full(3, value, np.float32).tobytes()
+
+
+def values_of(told: Any) -> list[float]:
+    return [np.frombuffer(value, np.float32)[0] for value in msgspec.msgpack.decode(told[0], type=Done).values]
+
+
+def test_arguments_stay_in_place(engine: Engine) -> None:
+    seen: list[Any] = []
+    daemon = Daemon(engine, made=[program(lambda x: [seen.append(x) or x * 2], [F3], [F3])])
+    called_often(daemon)
+    told = [daemon.plainly(Run([Call(0, [bytes_of(n)], 1)], fetch=(1,))) for n in (3, 4)]
+    assert [values_of(each) for each in told] == [[6], [8]]
+    assert seen[-1] is seen[-2] is seen[-3]
+    assert seen[0] is not seen[1]
+
+
+def test_what_was_made_of_arguments_in_place_stays(engine: Engine) -> None:
+    run = jax.jit(lambda x: [x, x[::-1]]).lower(np.zeros(3, np.float32)).compile()
+    for made in (
+        program(run, [F3], [F3, F3]),
+        program(lambda x: [jnp.asarray(x), jnp.asarray(x)[::-1]], [F3], [F3, F3]),
+    ):
+        daemon, count = Daemon(engine, made=[made]), FROM_CALL + 9
+        for n in range(count):
+            assert daemon.plainly(Run([Call(0, [bytes_of(n)], 2 * n)])) is not None
+        told = daemon.plainly(Run(fetch=tuple(range(2 * count))))
+        assert values_of(told) == [n for n in range(count) for _ in range(2)]
+
+
+class Later:
+    """A result of a call that goes on after its program was started, as calls of JAX's may."""
+
+    def __init__(self, x: Any) -> None:
+        self.x, self.result = x, None
+
+    def block_until_ready(self) -> Any:
+        if self.result is None:
+            self.result = jnp.array(self.x)
+        return self.result
+
+    def unsafe_buffer_pointer(self) -> int:
+        return int(self.block_until_ready().unsafe_buffer_pointer())
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return np.asarray(self.block_until_ready())
+
+    dtype = np.dtype("float32")
+
+
+def test_a_call_is_over_before_the_next_one_writes(engine: Engine) -> None:
+    daemon = Daemon(engine, made=[program(lambda x: [Later(x)], [F3], [F3])])
+    called_often(daemon)
+    told = daemon.plainly(Run([Call(0, [bytes_of(n)], n) for n in range(1, 5)], fetch=(1, 2, 3, 4)))
+    assert values_of(told) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("same_session", [False, True])
+def test_connections_have_scratch_memory_of_their_own(engine: Engine, same_session: bool) -> None:
+    others: list[Callable[[], Any]] = []
+
+    def run(x: Any) -> Any:
+        while others:  # calls the same program while this call of it is under way
+            other = threading.Thread(target=others.pop())
+            other.start()
+            other.join()
+        return [x * 2]
+
+    made = program(run, [F3], [F3])
+    one, two = Daemon(engine, made=[made]), Daemon(engine, made=[made])
+    if same_session:
+        two.session = one.session
+    called_often(one)
+    called_often(two)
+    others.append(lambda: two.plainly(Run([Call(0, [bytes_of(5)], 7)])))
+    assert values_of(one.plainly(Run([Call(0, [bytes_of(3)], 1)], fetch=(1,)))) == [6]
+    assert values_of(two.plainly(Run(fetch=(7,)))) == [10]
+
+
+def test_a_call_that_fails_keeps_its_arguments(engine: Engine) -> None:
+    read: list[Any] = []
+
+    def run(x: Any) -> Any:
+        if x[0] == 7:
+            read.append(x)  # who knows how far it has come
+            raise ValueError("as it should")
+        return [x * 2]
+
+    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
+    called_often(daemon)
+    told = daemon.plainly(Run([Call(0, [bytes_of(n)], n) for n in (6, 7, 8)], fetch=(6, 8)))
+    assert values_of(told) == [12, 16]
+    assert [x.tolist() for x in read] == [[7, 7, 7]]
+
+
+def test_arguments_in_place_and_arrays_of_the_daemon(engine: Engine) -> None:
+    daemon = Daemon(engine, made=[program(lambda x, y: [x - y], [F3, F3], [F3])])
+    for n in range(FROM_CALL + 1):
+        assert daemon.plainly(Run([Call(0, [bytes_of(n), ONES], n)])) is not None
+    told = daemon.plainly(
+        Run([Call(0, [9, ONES], 100), Call(0, [ONES, 9], 101), Call(0, [9, 8], 102)], fetch=(100, 101, 102))
+    )
+    assert values_of(told) == [7, -7, 1]

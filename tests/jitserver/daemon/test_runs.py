@@ -1,0 +1,79 @@
+"""Results in the block of the arguments: only if nothing on the daemon reads it any more."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import pytest
+
+from jitclient.wire.array_transport import HostArray
+from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
+from jitclient.wire.named_arrays import Holdings
+from jitclient.wire.shared_memory import received
+from jitserver.daemon import runs
+from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.lane import Lane
+from jitserver.daemon.sessions.session import Session
+from jitserver.programs.counters import Counters
+from jitserver.programs.devices import device_arrays
+from jitserver.programs.engine import Engine
+from jitserver.programs.program import Program
+from jitserver.store.disk import Store
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers
+from jitserver.store.write_behind import Writer
+from jitserver.system.shared_memory import Lent, Pool
+
+
+def test_a_negative_size_adds_nothing_to_the_budget() -> None:
+    session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Done(1)
+    engine: Any = SimpleNamespace(put=device_arrays.put)
+    runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
+    assert [handle for handle, _ in done.failures] == [7]
+    assert session.budget.left == 100
+
+
+N = 30_000
+SPEC = Spec((N,), "float32")
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kept: bool) -> None:
+    kept: list[Any] = []
+
+    def run(x: HostArray) -> Any:
+        if is_kept:
+            kept.append(x)
+        return [jnp.asarray(x.copy()) + 1]
+
+    program = Program(
+        run=run,
+        specs=(SPEC,),
+        results=(SPEC,),
+        tree=b"",
+        donated=(),
+        may_raise=False,
+        settings=(),
+        seconds={},
+        code_bytes=0,
+    )
+    session, lent = Session(0, ArrayBudget()), Lent(Pool(1 << 20))
+    session.executables.append(SimpleNamespace(program=program, holders=set()))  # type: ignore[arg-type]
+    leased, descriptor = lent.lease(4 * N)
+    assert descriptor is not None
+    block = received(leased.block, leased.capacity, descriptor)
+    at_client = block.writable()[: 4 * N].view(np.float32)
+    at_client[:] = 5
+    run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
+    engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+
+    answered = runs.answer(engine, session, run_message, Lane(None, lent, print), False)  # type: ignore[arg-type]
+
+    done = msgspec.msgpack.decode(answered.message, type=Done)
+    assert done.back == done.shared == (not is_kept)
+    assert at_client.min() == at_client.max() == (5 if is_kept else 6)
+    assert [float(value[0]) for value in answered.attachments] == ([6] if is_kept else [])
+    assert [float(value[0]) for value in kept] == ([5] if is_kept else [])

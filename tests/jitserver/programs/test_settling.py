@@ -1,0 +1,186 @@
+"""Programs that are nobody's until the trace of a client agrees; in a process of their own, as they need an engine."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+BEGIN = """
+    import json
+    from pathlib import Path
+
+    import jitclient
+    from jitclient.capture.dump import capture
+    from jitclient.errors import CaptureError
+    from jitclient.jaxside import tree
+    from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Signature, Spec
+    from jitserver.store.memory import Memory
+    from jitserver.store.disk import Store
+    from jitserver.store.tiers import Tiers
+    from jitserver.store.write_behind import Writer
+    from jitserver.programs.counters import Counters
+    from jitserver.store.journal import Journal
+    from jitserver.programs import keys
+    from jitserver.programs.programs import Programs
+
+    def asked(fun):
+        found = capture(fun)
+        structure = tree.encode(tree.structure_of(tree.flatten(((1.0,), {}))[1]))
+        signature = Signature(structure, (Spec((), "float32", True),), (), (), (), ())
+        return Prepare(Lookup(found.key, found.key, found.packages, signature), "f", ""), found.payload
+
+    def prepared(request, payload):
+        return programs.prepare(keys.call_key(request.lookup), request, payload, str)
+
+    programs = Programs(Counters(), Tiers(Memory(1 << 30, 1000), Store(Path(), 0), Writer(lambda: 0)), Journal())
+    request, payload = asked(lambda x: x + 1)
+    lookup = request.lookup
+"""
+
+
+def test_a_candidate_is_found_once_it_is_settled(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    first, made = prepared(request, payload)
+    again, made_again = prepared(request, payload)
+    before = programs.find(lookup, str)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    print(json.dumps([made, made_again, first is again, before, programs.find(lookup, str).entry is first]))
+    """
+    assert run_script(program) == [True, False, True, None, True]
+
+
+def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    import msgspec
+
+    def found(state):
+        known = msgspec.structs.replace(lookup, manifests=(Manifest(("package:GAIN",), state),))
+        hit = programs.find(known, str)
+        return None if hit is None else hit.level
+
+    prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"two"), state=(b"2",)))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    try:
+        refused = found(b"bad")
+    except CaptureError as error:
+        refused = str(error)
+    print(json.dumps([programs.find(lookup, str), found(b"two"), found(b"five"), refused]))
+    """
+    assert run_script(program) == [[["package:GAIN"]], "memory", None, "it differs"]
+
+
+def test_one_key_for_two_functions_gives_neither_the_others_program(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    keys.call_key = lambda lookup, real=keys.call_key(lookup): real
+    def told(call, *args):
+        try:
+            return call(*args)
+        except CaptureError as error:
+            return str(error)
+
+    other, payload_of_other = asked(lambda x: x + 2)
+    prepared(request, payload)
+    prepared(request, payload)  # another client: the candidate stays when the first has settled
+    waiting = told(prepared, other, payload_of_other)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    settled = told(prepared, other, payload_of_other)
+    settling = told(programs.settle, Settle(other.lookup, "f", Manifest()))
+    found = [programs.find(lookup, str) is not None, programs.find(other.lookup, str)]
+    print(json.dumps([*found, waiting, settled, settling]))
+    """
+    same = "another function has the same call key"
+    assert run_script(program) == [True, None, same, same, same]
+
+
+def test_clients_that_missed_together_compare_one_trace_whoever_is_the_first(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    prepared(request, payload)
+    prepared(request, payload)
+    compared = [bool(programs.order_free(lookup))]
+    programs.settle(Settle(lookup, "f", Manifest()))
+    compared.append(bool(programs.order_free(lookup)))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    print(json.dumps([*compared, bool(programs.order_free(lookup))]))
+    """
+    assert run_script(program) == [True, True, False]
+
+
+def test_the_traces_of_the_oldest_candidates_are_freed(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    from jitserver.programs import programs as module
+
+    module._MAX_CANDIDATES = 2
+    found = []
+    for n in range(3):
+        entry, _ = prepared(*asked(eval(f"lambda x: x * {{n}}")))
+        found.append(entry)
+    print(json.dumps([bool(entry.program.trace.digest) for entry in found]))
+    """
+    assert run_script(program) == [False, True, True]
+
+
+def test_a_generator_that_changed_once_is_no_reason_to_fail(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    from jitclient.errors import AmbientInput
+    from jitserver.programs import programs as module
+    from jitserver.programs.failures import TraceFailed
+    from jitserver.programs.traces import ambient
+
+    def changes(times, real=module.program.from_capture):
+        def from_capture(*arguments):
+            nonlocal times
+            times -= 1
+            if times >= 0:
+                raise AmbientInput(ambient.OF_GENERATORS)
+            return real(*arguments)
+        return from_capture
+
+    module.program.from_capture = changes(2)
+    try:
+        prepared(request, payload)
+        failed = False
+    except TraceFailed:
+        failed = True
+    module.program.from_capture = changes(1)
+    _, made = prepared(request, payload)
+    print(json.dumps([failed, made, programs.counters.traces]))
+    """
+    assert run_script(program) == [True, True, 4]
+
+
+@pytest.mark.parametrize("prefix", ["", "f"])
+def test_refusals_are_removed_with_the_programs(run_script: Callable[..., Any], prefix: str) -> None:
+    program = f"""{BEGIN}
+    def refuses():
+        try:
+            programs.find(lookup, str)
+        except CaptureError:
+            return True
+        return False
+
+    prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest(), "it differs"))
+    found = [refuses()]
+    for prefix in ("other", {prefix!r}):
+        programs.remove(prefix)
+        found.append(refuses())
+    print(json.dumps(found))
+    """
+    assert run_script(program) == [True, True, False]
+
+
+def test_a_program_that_was_settled_since_the_look_up_is_made_anew_only_to_compare(
+    run_script: Callable[..., Any],
+) -> None:
+    program = f"""{BEGIN}
+    import msgspec
+
+    first, _ = prepared(request, payload)
+    programs.settle(Settle(lookup, "f", Manifest()))
+    again, made = prepared(request, payload)
+    before = bool(programs.order_free(lookup))
+    other, made_anew = prepared(msgspec.structs.replace(request, anew=True), payload)
+    print(json.dumps([again is first, made, before, other is first, made_anew, bool(programs.order_free(lookup))]))
+    """
+    assert run_script(program) == [True, False, False, False, True, True]

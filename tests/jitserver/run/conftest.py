@@ -1,0 +1,139 @@
+"""A user's environment in which commands find a helper."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...prepared import prepared
+
+SECONDS = 120
+
+
+class Environment:
+    """Folders, variables, and what runs in them."""
+
+    def __init__(self, folder: Path, until: Callable[..., Any], **variables: str) -> None:
+        self.folder = folder
+        self.variables = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTHONHASHSEED"))},
+            "XDG_RUNTIME_DIR": str(folder),
+            "JITSERVER_CACHE_DIR": str(folder / "cache"),
+            "JITSERVER_ADDRESS": f"unix:{folder}/d.sock",
+            **variables,
+        }
+        self._until = until
+        self._started: list[subprocess.Popen[str]] = []
+
+    def arguments(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "jitserver", "run", *words]
+
+    def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        return self.end(self.start(*words, env=env, **options), options.get("input", ""))
+
+    def start(
+        self, *words: str, env: dict[str, str] | None = None, before: str = "", **options: Any
+    ) -> subprocess.Popen[str]:
+        """Starts a run, in a process that lines of Python may prepare."""
+        options.pop("input", None)
+        process = subprocess.Popen(
+            prepared(before, *self.arguments(*words)) if before else self.arguments(*words),
+            **{
+                **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+                "env": {**self.variables, **(env or {})},
+                "cwd": self.folder,
+                "text": True,
+                **options,
+            },
+        )
+        self._started.append(process)
+        return process
+
+    @staticmethod
+    def end(process: subprocess.Popen[str], given: str = "") -> subprocess.CompletedProcess[str]:
+        try:
+            out, err = process.communicate(given, timeout=SECONDS)
+        except BaseException:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def script(self, source: str, name: str = "script.py") -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(source))
+        return str(path)
+
+    def warm(self, env: dict[str, str] | None = None) -> None:
+        """Has a helper ready that knows all that was learnt."""
+        script = self.script("pass", "warming.py")
+        self._until(lambda: not self.run("--verbose", script, env=env).stderr, "a helper", SECONDS)
+
+    def helpers(self) -> list[int]:
+        return [int(text) for path in self.locks() if (text := path.read_text().strip())]
+
+    def locks(self) -> list[Path]:
+        return list((self.folder / "jitserver").glob("run-*.lock"))
+
+    @staticmethod
+    def state(pid: int) -> str:
+        """As `ps` shows it."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return "X"
+
+    def is_alive(self, pid: int) -> bool:
+        return self.state(pid) not in "ZX"
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        self._until(self._are_ended, "the helpers' end")
+
+    def _is_helper(self, pid: int) -> bool:
+        """Whether it is a helper of this environment, which may not have told so yet."""
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return b"jitserver.run.helper" in command and os.fsencode(self.folder) in command
+
+    def _are_ended(self) -> bool:
+        helpers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_helper(pid)]
+        for pid in helpers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        return not any(map(self.is_alive, helpers))
+
+
+def environment(until: Callable[..., Any], **variables: str) -> Iterator[Environment]:
+    with tempfile.TemporaryDirectory(prefix="js-") as folder:
+        made = Environment(Path(folder), until, **variables)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture(scope="module")
+def warm(until: Any) -> Iterator[Environment]:
+    """An environment with a helper."""
+    for made in environment(until):
+        made.warm()
+        yield made
+
+
+@pytest.fixture
+def cold(until: Any) -> Iterator[Environment]:
+    """An environment in which nothing ran yet."""
+    yield from environment(until)

@@ -1,0 +1,93 @@
+"""What has changed since modules were imported, or while they were, is noticed."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from jitserver.run.import_audit import Footprint
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which imports look, with a module that is a minute old."""
+    (tmp_path / "looked_at.py").write_text("")
+    for path in (tmp_path / "looked_at.py", tmp_path):
+        os.utime(path, (path.stat().st_mtime - 60,) * 2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "looked_at", raising=False)  # that of another test
+    return tmp_path
+
+
+def test_nothing_has_changed(site: Path) -> None:
+    footprint = Footprint()
+    for _ in range(2):
+        with footprint:
+            importlib.import_module("looked_at")
+    assert footprint.changed() == ""
+
+
+def test_what_is_installed_during_imports_is_a_change(site: Path) -> None:
+    footprint = Footprint()
+    with footprint:
+        (site / "another-2.dist-info").mkdir()
+    assert footprint.changed() == f"{site} has changed since it was imported"
+
+
+def test_what_changed_before_further_imports_is_a_change(site: Path) -> None:
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    (site / "looked_at.py").write_text("VERSION = 2")
+    with footprint:
+        pass
+    assert footprint.changed() == f"{site / 'looked_at.py'} has changed since it was imported"
+
+
+def test_another_version_of_the_same_size_and_time_is_a_change(site: Path) -> None:
+    file = site / "looked_at.py"
+    file.write_text("VERSION = 1")
+    os.utime(file, (1, 1))
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    file.write_text("VERSION = 2")
+    os.utime(file, (1, 1))
+    assert footprint.changed() == f"{file} has changed since it was imported"
+
+
+@pytest.mark.parametrize(
+    "look", ["os.path.exists(path)", "pathlib.Path(path).exists()", "os.path.isdir(path)", "os.listdir(folder)"]
+)
+def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> None:
+    (site / "looked_at.py").write_text(
+        f"import os, pathlib\nfolder = {str(site / 'settings')!r}\npath = folder + '/rc'\n{look}\n"
+    )
+    (site / "settings").mkdir()
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    assert footprint.changed() == ""
+    (site / "settings" / "rc").mkdir()
+    assert footprint.changed().startswith(str(site / "settings"))
+
+
+def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> None:
+    (site / "looked_at.py").write_text("import pathlib\npathlib.Path('rc').exists()\n")
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    assert footprint.differs({}, str(site)) == ""
+    (site / "rc").write_text("")
+    assert footprint.differs({}, str(site)) == "imports read rc in the working folder"
+
+
+def test_files_of_the_system_have_no_times(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "looked_at.py").write_text("import os\nopen('/proc/self/status').close()\nos.listdir('/proc/self/fd')\n")
+    footprint = Footprint()
+    with footprint:
+        importlib.import_module("looked_at")
+    assert not any(path.startswith("/proc/") for path in footprint._files)

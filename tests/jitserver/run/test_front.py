@@ -1,0 +1,65 @@
+"""The command: its options, and that it starts in a moment."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jitserver.run.front import parsed
+from jitserver.run.request import Command
+
+HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess", "inspect")
+PARSED = {
+    ("a.py",): Command("a.py", False, []),
+    ("a.py", "--verbose", "-m"): Command("a.py", False, ["--verbose", "-m"]),
+    ("--no-jit", "a.py", "x"): Command("a.py", False, ["x"], jit=False),
+    ("--verbose", "--report", "-m", "a.b", "-h"): Command("a.b", True, ["-h"], report=True, verbose=True),
+    ("--package", "a", "--report", "--package", "b", "c.py"): Command(
+        "c.py", False, [], report=True, packages=("a", "b")
+    ),
+    ("--package",): None,
+    ("--package", "a"): None,
+    (): None,
+    ("-m",): None,
+    ("--help",): None,
+    ("--nonsense", "a.py"): None,
+}
+
+
+@pytest.mark.parametrize("words", PARSED, ids=" ".join)
+def test_words(words: tuple[str, ...]) -> None:
+    assert parsed(words) == PARSED[words]
+
+
+def test_it_imports_nothing_heavy() -> None:
+    program = f"import sys, jitserver.__main__, jitserver.run.front; print([n for n in {HEAVY} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def jitserver(warm: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jitserver", *words]
+    return subprocess.run(
+        command, env=warm.variables, cwd=warm.folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
+    assert "--no-jit" in jitserver(warm, "run", "--help").stdout
+    assert "\n  run " in jitserver(warm, "--help").stdout
+    mistakes = {("--nonsense", "a.py"): "No such option '--nonsense'", ("-",): "No such option '-'"}
+    for words in ((), ("-m",), ("--package", "a")):
+        mistakes[words] = "There is no program to run."
+    for words, says in mistakes.items():
+        done = jitserver(warm, "run", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("Usage: ")
+        assert says in done.stderr
+
+
+def test_options_of_all_commands_may_come_first(warm: Any) -> None:
+    script = warm.script("import sys, os; print(sys.argv[1:], os.environ['JITSERVER_ADDRESS'])")
+    address = f"unix:{warm.folder}/other.sock"
+    done = jitserver(warm, "--address", address, "run", script, "--verbose", "x")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"['--verbose', 'x'] {address}\n", "")

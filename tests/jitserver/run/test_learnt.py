@@ -1,0 +1,53 @@
+"""What runs have learnt survives in a file, which may be damaged."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitserver.run import history
+
+DAMAGED = [
+    b"",
+    b"\0\xff",
+    b"[]",
+    b"[" * 100_000,
+    b'{"modules": 5}',
+    b'{"modules": [5]}',
+    b'{"operations": ["no digits"]}',
+    b'{"unfit": [1]}',
+    b'{"unfit": {"a": {"b": 1}}}',
+    b'{"seed": -1}',
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "imports.json"
+    monkeypatch.setattr(history, "path", lambda: path)
+    return path
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: content[:30])
+def test_where_the_file_is_damaged_nothing_is_known(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    assert (history.modules(), history.operations(), history.unfit("a")) == ([], [], {})
+    history.note_unfit("a", {"b": "why"})
+    assert history.unfit("a") == {"b": "why"}
+    assert 0 < history.hash_seed() == history.hash_seed() < 2**32
+
+
+def test_what_cannot_be_noted_is_an_error_that_leaves_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        history.note_unfit("a", {"b": "why"})
+    assert list(file.parent.iterdir()) == []
+    assert history.hash_seed() > 0
+
+
+def test_names_of_any_characters_are_noted(file: Path) -> None:
+    history.note_unfit("a", {"b\udcff": "it reads /tmp/\udcff"})
+    assert history.unfit("a") == {"b\udcff": "it reads /tmp/\udcff"}

@@ -1,0 +1,72 @@
+"""Watching processes, which are identified for ever."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from jitserver.system import process_watch
+from jitserver.system.process_watch import Process, Watch, named
+
+from ...descriptors import open_descriptors
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) -> None:
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(named(child.pid)), type=Process)
+    watch = Watch.again(sent)
+    assert not watch.is_over()
+    child.kill()
+    child.wait()
+    assert watch.is_over()
+    watch.close()
+
+
+def test_another_process_with_the_same_id_is_distinguished(child: subprocess.Popen[bytes]) -> None:
+    before = named(child.pid)
+    for born in ("another boot " + before.born.split()[-1], before.born + "0"):
+        watch = Watch.again(Process(child.pid, born))
+        assert watch.is_over()
+        watch.close()
+
+
+def test_a_process_that_had_ended_before_is_over(child: subprocess.Popen[bytes]) -> None:
+    name = named(child.pid)
+    child.kill()
+    child.wait()
+    assert Watch.again(name).is_over()
+
+
+def test_a_process_that_cannot_be_watched_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_watch, "_pidfd_of", lambda pid: None)
+    unknown = Process(0, "")
+    assert named(0) == unknown
+    assert not Watch.again(unknown).is_over()
+
+
+def test_watching_leaves_no_descriptors() -> None:
+    before = open_descriptors()
+    for _ in range(10):
+        watch = Watch.again(named(os.getpid()))
+        assert not watch.is_over()
+        watch.close()
+        watch.close()
+        assert not watch.is_over()
+    assert open_descriptors() <= before
+
+
+def test_a_process_whose_descriptor_others_closed_is_not_over(child: subprocess.Popen[bytes]) -> None:
+    watch = Watch(child.pid)
+    assert watch._descriptor is not None
+    os.close(watch._descriptor)
+    assert not watch.is_over()
