@@ -14,7 +14,7 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
-from jitclient.wire.decoders import decoded, decoder
+from jitclient.wire.encoding import decoded, decoder
 from jitclient.wire.messages import (
     BUSY,
     CALLED_BACK,

@@ -8,7 +8,7 @@ import msgspec
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray, allocate, inline_most, pack, unpack_value
 from jitclient.wire.channel import WireChannel
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import CALLBACK, CALLED_BACK, RETURN, Callback, CalledBack, Return, Slot, Spec
 from jitserver.system.shared_memory import Lent
 

@@ -15,8 +15,7 @@ from rpyc.core.service import Service
 
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
-from jitclient.wire.decoders import decoded
-from jitclient.wire.encoders import encoded
+from jitclient.wire.encoding import decoded, encoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
 from jitserver.daemon.arrays.absent import Failed

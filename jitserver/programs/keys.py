@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jitclient.core.digests import digest
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup, Manifest
 from jitserver.programs import context

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from jitclient.core.stderr import say
+from jitclient.core.notices import say
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, fingerprint, place
 from jitserver.run.relay import Relay

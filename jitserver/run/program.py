@@ -23,7 +23,7 @@ def run(command: Command, interpreter: str) -> None:
         from jitclient.api import report
         from jitclient.calls.usage import usage
 
-        atexit.register(report.say, usage, os.getpid())
+        atexit.register(report.print_report, usage, os.getpid())
     if command.jit:
         from jitclient.api.switch import install
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 
 _MARK = b"jitserv1"
 _TAIL = len(_MARK) + 4

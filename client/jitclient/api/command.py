@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         from jitclient.api import report  # loads msgspec
         from jitclient.calls.usage import usage
 
-        atexit.register(report.say, usage, os.getpid())  # the first to be registered is the last to be called
+        atexit.register(report.print_report, usage, os.getpid())  # the first to be registered is the last to be called
     if not options.no_jit:
         jitclient.install(options.package)
     return run(named[0], named[1:])

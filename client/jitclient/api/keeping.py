@@ -17,8 +17,8 @@ from jitclient.capture.ambient.inputs import noted_reads
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.digests import array_digest, digest
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.warned import warn
 from jitclient.errors import (
     ArrayBudgetExceeded,
     ArrayLost,

@@ -4,18 +4,18 @@ import os
 from collections.abc import Iterator
 
 from jitclient.calls.usage import Usage
-from jitclient.core import stderr
+from jitclient.core.notices import say
 from jitclient.wire import labels
 
 _MOST = 20
 _FOUND = {"memory": "found in memory", "disk": "found on the disk"}
 
 
-def say(used: Usage, pid: int) -> None:
+def print_report(used: Usage, pid: int) -> None:
     """Print the report on stderr, unless this process is a child that the one of that id forked."""
     if os.getpid() == pid:
         for line in lines(used):
-            stderr.say(line)
+            say(line)
 
 
 def lines(used: Usage) -> Iterator[str]:

@@ -10,8 +10,8 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.puts import put
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.warned import warn
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.jaxside import client_device, context, device_options, tree
 from jitclient.jaxside.interop import is_tracer

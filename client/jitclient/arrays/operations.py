@@ -22,8 +22,8 @@ from jitclient.arrays.dispatch import (
     on_daemon,
     read,
 )
+from jitclient.arrays.indexing import At
 from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
-from jitclient.arrays.updates import At
 from jitclient.jaxside import interop
 
 _BINARY = (

@@ -25,11 +25,10 @@ from jitclient.capture.ambient.patches import look_through
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import has, packages_of, together
-from jitclient.capture.results.called_back import CalledBack
-from jitclient.capture.results.reader import Remade
+from jitclient.capture.results.reader import CalledBack, Remade
 from jitclient.core import progress
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.warned import warn
 from jitclient.errors import (
     AmbientInput,
     ArrayLost,

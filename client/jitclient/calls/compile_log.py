@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
+from jitclient.core.notices import say
 from jitclient.core.settings import settings
-from jitclient.core.stderr import say
 from jitclient.errors import JitserverError
 from jitclient.jaxside.context import logs_compiles
 from jitclient.session.session import Session

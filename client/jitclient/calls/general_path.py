@@ -19,8 +19,8 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.capture.dump import Capture, capture
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.warned import warn
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
 from jitclient.jaxside import as_before, client_device, context, static_leaves, tree
 from jitclient.jaxside.avals import abstract

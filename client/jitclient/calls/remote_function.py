@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
 from jitclient.capture.describe.jitted import own_attributes, rebuild_jit
-from jitclient.core.hints import add_hint
-from jitclient.core.tracebacks import is_of_loading, without_machinery
+from jitclient.core.tracebacks import add_hint, is_of_loading, without_machinery
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process

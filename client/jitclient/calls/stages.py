@@ -14,9 +14,9 @@ from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.own_trace import unwrapped
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.core.tracebacks import without_machinery
-from jitclient.core.warned import warn
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.jaxside import shardings, tree
 from jitclient.jaxside.avals import abstract

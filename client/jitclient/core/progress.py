@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from jitclient.core.stderr import is_terminal
+from jitclient.core.notices import is_terminal
 from jitclient.core.threads import Thread
 
 PATIENCE_SECONDS = 0.5

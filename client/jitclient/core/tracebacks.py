@@ -1,4 +1,4 @@
-"""Tracebacks: with the user's lines only, and what they say of an error."""
+"""Exceptions that users see: without our frames, and with a line of advice."""
 
 from types import TracebackType
 
@@ -29,3 +29,48 @@ def is_of_loading(error: BaseException) -> bool:
         is_ours = at.tb_frame.f_globals.get("__name__", "").startswith("jitclient.") or (is_ours and is_module)
         at = at.tb_next
     return False
+
+
+_LOOPS = "jax.lax.fori_loop or jax.lax.scan"
+
+_BY_CLASS = {
+    "TracerBoolConversionError": (
+        "Python's if, while, and, or and not need a value that is known during the trace: choose with "
+        "jnp.where or jax.lax.cond, loop with jax.lax.while_loop, or make the argument static (static_argnames)"
+    ),
+    "TracerIntegerConversionError": (
+        f"range() and indexing a list need a number that is known during the trace: loop with {_LOOPS}, "
+        "or make the argument static (static_argnames)"
+    ),
+    "UnexpectedTracerError": (
+        "traced code kept an intermediate value in a list, a global or an attribute, and it was used after the "
+        "trace: return it, or carry it through the loop"
+    ),
+    "TraceContextError": (
+        "an nnx module that was made outside a loop, branch or transformation was changed inside: make it an "
+        "argument there (nnx.scan, nnx.fori_loop, nnx.cond), or carry its state: nnx.split before, nnx.merge inside"
+    ),
+}
+"""By the name of the class, so that nothing needs to be imported."""
+
+_BY_TEXT = {
+    "Triggering __jax_array__()": (
+        "a wrapper of an array, such as an nnx.Param, was passed where an array is needed: pass the array, param[...]"
+    ),
+}
+
+
+def add_hint(error: BaseException) -> None:
+    """Adds a note with advice to an error if a common mistake causes it."""
+    hint = _hint_for(error)
+    if hint is not None and hint not in getattr(error, "__notes__", ()):
+        error.add_note(hint)
+
+
+def _hint_for(error: BaseException) -> str | None:
+    for cls in type(error).__mro__:
+        if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
+            return f"hint: {_BY_CLASS[cls.__name__]}"
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a user's __str__ may raise anything
+    found = [hint for text, hint in _BY_TEXT.items() if text in said]
+    return f"hint: {found[0]}" if found else None

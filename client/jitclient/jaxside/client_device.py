@@ -7,8 +7,8 @@ CPU, unless it has already begun to compute, or JITSERVER_CLIENT_DEVICE=keep.
 import dataclasses
 import sys
 
+from jitclient.core.notices import say
 from jitclient.core.settings import settings
-from jitclient.core.stderr import say
 from jitclient.jaxside import internals, interop
 
 

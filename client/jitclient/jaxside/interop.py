@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jitclient.core.warned import warn
+from jitclient.core.notices import warn
 from jitclient.jaxside import internals
 
 _HOME_OF_ARRAYS = "jaxlib._jax"

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitclient.core.warned import repeat
+from jitclient.core.notices import repeat
 from jitclient.jaxside.own_jit import own_jit
 
 Static = tuple[int | str, Any]

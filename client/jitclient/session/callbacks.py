@@ -10,7 +10,7 @@ import msgspec
 from jitclient.errors import DaemonLost, NotSent
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, inline_most, pack, unpack_value
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from jitclient.capture.codec import values
 from jitclient.errors import ProtocolError, RemoteError
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import OK, Failure
 
 _Base = TypeVar("_Base", bound=BaseException)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from jitclient.core.notices import say
 from jitclient.core.settings import Settings
-from jitclient.core.stderr import say
 from jitclient.errors import (
     DaemonDraining,
     DaemonHangs,
@@ -29,7 +29,7 @@ from jitclient.session import agreement
 from jitclient.session.failures import answered
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
-from jitclient.wire.encoders import encoded
+from jitclient.wire.encoding import encoded
 from jitclient.wire.messages import FIRST_FRAME_BYTES, PROTOCOL, Hello, Verb, Welcome
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverErr
 from jitclient.session import agreement
 from jitclient.session.background import SOON_SECONDS, Background
 from jitclient.session.blocks import IDLE_SECONDS, Blocks
-from jitclient.session.drops import Drops
 from jitclient.session.handshake import ClientId, Finder
-from jitclient.session.pipeline import Pipeline
+from jitclient.session.pipeline import Drops, Pipeline
 from jitclient.session.retry import ATTEMPTS, RetryPolicy
 from jitclient.wire.address import Address, remote
 from jitclient.wire.connection import ClientConnection

@@ -14,9 +14,27 @@ from jitclient.errors import ProtocolError
 from jitclient.session.blocks import Blocks
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.decoders import decoder
+from jitclient.wire.encoding import decoder
 from jitclient.wire.messages import RUN, Call, Done, Run
 from jitclient.wire.shared_memory import Reader
+
+
+class Drops(collections.deque[int]):
+    """Dropped handles of one process and one session; handles of an earlier session or a forked parent have another.
+
+    Appending is safe inside garbage collections: no lock, no I/O.
+    """
+
+    def take(self) -> tuple[int, ...]:
+        """Take all handles, to send them.
+
+        Put them back if they could not be sent. Dropping one twice is harmless: handles are never reused.
+        """
+        taken = []
+        while self:  # one by one: a garbage collection may add to it meanwhile
+            taken.append(self.popleft())
+        return tuple(taken)
+
 
 _BATCH = 32  # calls in a Run
 _MOST_RUNS = 64

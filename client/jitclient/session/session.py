@@ -15,8 +15,7 @@ from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError,
 from jitclient.session.failures import answered
 from jitclient.session.link import BUSY, Link
 from jitclient.wire.array_transport import HostArray, unpack_value
-from jitclient.wire.decoders import decoder
-from jitclient.wire.encoders import encoded
+from jitclient.wire.encoding import decoder, encoded
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
 _GOODBYE_SECONDS = 2.0

@@ -277,7 +277,7 @@ def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) ->
 
 
 def _notice(text: str) -> None:
-    """Warn; print it where the program makes warnings errors, as `jitclient.core.warned` does."""
+    """Warn; print it where the program makes warnings errors, as `jitclient.core.notices` does."""
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except Warning:

@@ -15,7 +15,7 @@ from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
-from jitclient.wire.decoders import decoded
+from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import (
     BUSY,
     CALLBACK,

@@ -1,7 +1,6 @@
 """Messages about misses: the parts of a call key, and the differences between two keys."""
 
-from jitclient.wire.decoders import decoded
-from jitclient.wire.encoders import encoded
+from jitclient.wire.encoding import decoded, encoded
 from jitclient.wire.messages import EntryInfo, Lookup, Message, Part
 
 _CODE, _CONTENT = ": code", ": content"

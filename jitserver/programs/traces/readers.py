@@ -22,8 +22,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import message_of, note_read, reads, unnoted
-from jitclient.capture.ambient.known_inputs import MARKS
+from jitclient.capture.ambient.inputs import MARKS, message_of, note_read, reads, unnoted
 from jitclient.capture.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
 from jitserver.programs.traces.stand_ins import StandIn, put, telling
 

@@ -19,7 +19,7 @@ from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
 from jitclient.jaxside import as_before, context, internals
 from jitclient.session import process
-from jitclient.session.drops import Drops
+from jitclient.session.pipeline import Drops
 from jitclient.session.session import Session
 from jitclient.wire.messages import Status, Verb
 

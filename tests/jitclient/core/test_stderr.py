@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.core.stderr import is_terminal, say
+from jitclient.core.notices import is_terminal, say
 
 
 def test_a_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

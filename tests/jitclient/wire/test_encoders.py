@@ -2,8 +2,7 @@
 
 import msgspec
 
-from jitclient.wire.decoders import decoded
-from jitclient.wire.encoders import encoded
+from jitclient.wire.encoding import decoded, encoded
 
 
 class Message(msgspec.Struct, array_like=True):

@@ -5,17 +5,43 @@ used by jax, where no capture can put it, and of whose code no manifest knows wh
 the user's, also inside what wraps them. Of other packages, a manifest has what was replaced.
 """
 
+import abc
+import collections.abc
 import dataclasses
 import functools
+import numbers
 import operator
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.registries import virtual_subclasses
+from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.ownership import functions_in, is_users_top, wraps_functions
 from jitclient.errors import CaptureError
+
+_ABSTRACT = tuple(
+    cls for module in (collections.abc, numbers) for cls in vars(module).values() if isinstance(cls, abc.ABCMeta)
+)
+
+
+def is_primitive(obj: Any) -> bool:
+    """Whether an object is a primitive of JAX's, whoever made it."""
+    return any(kind.__name__ == "Primitive" and kind.__module__.startswith("jax.") for kind in type(obj).__mro__)
+
+
+def virtual_subclasses(made: Callable[[Any], bool]) -> Iterator[tuple[type, type]]:
+    """Abstract base classes of Python's own, each with a class of the capture's that was registered with it."""
+    for base in _ABSTRACT:
+        yield from ((base, cls) for cls in registered_with(base) if is_user_module(cls.__module__) and made(cls))
+
+
+def registered_with(base: type) -> list[type]:
+    """The virtual subclasses of an abstract base class, in any order."""
+    from _abc import _get_dump  # type: ignore[import-not-found]
+
+    return [cls for reference in _get_dump(base)[0] if (cls := reference()) is not None]
+
 
 Place = tuple[str, str]
 

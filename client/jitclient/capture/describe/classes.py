@@ -6,7 +6,7 @@ import inspect
 import typing
 from typing import Any
 
-from jitclient.capture.ambient.registries import registered_with
+from jitclient.capture.ambient.patches import registered_with
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes_as
 from jitclient.capture.user_code.class_body import body_of

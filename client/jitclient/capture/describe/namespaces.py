@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import AMBIENT_MODULES, ambient_name
-from jitclient.capture.ambient.known_inputs import DIFFERENT_IN_EACH_PROCESS
+from jitclient.capture.ambient.inputs import AMBIENT_MODULES, DIFFERENT_IN_EACH_PROCESS, ambient_name
 from jitclient.capture.codec.plain import Reduced, is_plain
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes

@@ -5,13 +5,44 @@ versions have trace functions, which hear of each call: a trace takes twice as l
 for coverage keep the hooks that they have.
 """
 
+import contextlib
+import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from jitclient.capture.manifest.garbage import is_collected
+_collecting: set[int] = set()
+"""The threads that collect, as far as an observation notes it."""
+
+
+def collects_garbage() -> bool:
+    """Whether this thread collects garbage now."""
+    return bool(_collecting) and threading.get_ident() in _collecting
+
+
+@contextlib.contextmanager
+def noting_garbage() -> Iterator[None]:
+    """Note collections, before the first callback that hears of one and after the last."""
+
+    def begins(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            _collecting.add(threading.get_ident())
+
+    def ends(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            _collecting.discard(threading.get_ident())
+
+    gc.callbacks.insert(0, begins)
+    gc.callbacks.append(ends)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(begins)
+        gc.callbacks.remove(ends)
+        _collecting.discard(threading.get_ident())
+
 
 Started = Callable[[CodeType, dict[str, Any]], None]
 """Hears of each code object that begins to run, with its globals; of some more than once."""
@@ -71,7 +102,7 @@ class _TraceFunction:
 
     def _hear(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if id(code) not in self._heard and event == "call" and not is_collected():
+        if id(code) not in self._heard and event == "call" and not collects_garbage():
             self._heard[id(code)] = code
             for listener in self._listeners:
                 listener(code, frame.f_globals)
@@ -123,7 +154,7 @@ class _Monitoring:
 
     def _hear(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
-        if listeners is None or is_collected():  # who listens has not heard of this code
+        if listeners is None or collects_garbage():  # who listens has not heard of this code
             return None
         names = sys._getframe(1).f_globals
         for listener in listeners:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from jitclient.capture.manifest import garbage
+from jitclient.capture.manifest import hooks
 from jitclient.capture.manifest.changes import grown, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.hooks import Started, hook_of_thread
@@ -125,7 +125,7 @@ def observed() -> Iterator[Observation]:
     observation, hook = Observation(), hook_of_thread()
     observation.unseen = refused = _tried(hook.add, observation)
     try:
-        with garbage.noted():
+        with hooks.noting_garbage():
             yield observation
     finally:
         if not refused:

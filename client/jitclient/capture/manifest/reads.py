@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import ambient_name
-from jitclient.capture.ambient.known_inputs import MARKS, OF_NO_CONSEQUENCE
+from jitclient.capture.ambient.inputs import MARKS, OF_NO_CONSEQUENCE, ambient_name
 from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.manifest.definitions import is_class_data, is_data
 from jitclient.capture.manifest.places import (

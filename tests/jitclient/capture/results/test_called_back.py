@@ -17,7 +17,7 @@ from jitclient.capture.codec.plain import Reduced, Reference
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
 from jitclient.capture.results import places
-from jitclient.capture.results.called_back import CalledBack
+from jitclient.capture.results.reader import CalledBack
 from jitclient.capture.results.writer import Made
 from jitclient.errors import CaptureError
 from jitclient.jaxside.callbacks import functions_of

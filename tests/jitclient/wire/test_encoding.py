@@ -9,7 +9,7 @@ PROGRAM = textwrap.dedent(
     """
     import sys, threading
     import msgspec
-    from jitclient.wire.decoders import decoded
+    from jitclient.wire.encoding import decoded
     from jitclient.wire.messages import Lookup, Prepare, Signature, Spec
 
     sys.setswitchinterval(1e-6)

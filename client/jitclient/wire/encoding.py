@@ -1,8 +1,31 @@
-"""The encoder of messages that hold text for people, such as paths, which may be no UTF-8."""
+"""Encoders and decoders of messages."""
 
-from typing import Any
+import functools
+import threading
+from typing import Any, TypeVar, cast
 
 import msgspec
+
+_making = threading.Lock()
+T = TypeVar("T")
+
+
+@functools.cache
+def decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
+    """The decoder of a message type. Thread-safe."""
+    with _making:
+        return msgspec.msgpack.Decoder(kind)
+
+
+def decoded(data: bytes | memoryview, kind: type[T]) -> T:
+    """Decode a message.
+
+    Raises:
+        msgspec.MsgspecError: the data is not of that type.
+    """
+    found: T = decoder(cast("Any", kind)).decode(data)
+    return found
+
 
 _encode = msgspec.msgpack.Encoder().encode
 

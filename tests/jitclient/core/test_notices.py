@@ -9,7 +9,7 @@ from typing import Any
 import jax  # noqa: F401  (whose arrays are told of ours)
 import pytest
 
-from jitclient.core.warned import repeat, warn
+from jitclient.core.notices import repeat, warn
 from jitclient.jaxside import internals, interop
 
 
