@@ -75,3 +75,21 @@ def test_links_lead_to_pages_and_headings(path: Path) -> None:
         assert target.exists(), f"{path.name}: {link}"
         if anchor:
             assert anchor in slugs(target.read_text()), f"{path.name}: {link}"
+
+
+def test_the_functions_that_make_the_key_are_where_the_page_says() -> None:
+    named = re.findall(r"`(\w+)` in\s`([\w/]+\.py)`", page("keys"))
+    assert len(named) > 15
+    for name, path in named:
+        assert re.search(rf"^ *((def|class) {name}\b|{name}\b.* = )", (TOP / path).read_text(), re.MULTILINE), (
+            name,
+            path,
+        )
+
+
+def test_every_row_of_the_key_is_on_its_page() -> None:
+    source = (TOP / "jitserver" / "programs" / "keys.py").read_text()
+    rows = set(re.findall(r'^        "(\w+)": _encode|rows\["(\w+)"\] = |\.rows, "(\w+)": ', source, re.MULTILINE))
+    in_code = {name for found in rows for name in found if name} | {"capture"}
+    on_page = set(re.findall(r"^\| (\w+) \|", page("keys").partition("## What is in a capture")[0], re.MULTILINE))
+    assert in_code == on_page - {"Row"}
