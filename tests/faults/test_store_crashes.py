@@ -9,8 +9,6 @@ import pytest
 
 from jitserver.store.disk import Store
 
-from ..rotation import rotating
-
 WORKER = Path(__file__).with_name("store_worker.py")
 
 POINTS = {
@@ -46,7 +44,14 @@ def test_every_point_is_counted(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == POINTS
 
 
-@pytest.mark.parametrize(("point", "number"), rotating({point: range(1, times + 1) for point, times in POINTS.items()}))
+@pytest.mark.parametrize(
+    ("point", "number"),
+    [
+        pytest.param(point, number, marks=pytest.mark.slow if number > 1 else ())
+        for point, times in POINTS.items()
+        for number in range(1, times + 1)
+    ],
+)
 def test_after_a_crash_there_the_cache_opens_and_goes_on(tmp_path: Path, point: str, number: int) -> None:
     died = run(tmp_path, point, number)
     assert died.returncode == 9, died.stderr  # it was there

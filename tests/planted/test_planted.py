@@ -1,7 +1,4 @@
-"""Bugs in the capture, the loader, trees, results, manifest and keys cost warmth, and never an answer or an error.
-
-`tests/test_planted_bugs.py` is about something else: there, the core of the tests must notice a bug of each room.
-"""
+"""Bugs in the capture, the loader, trees, results, manifest and keys cost warmth, and never an answer or an error."""
 
 import ast
 import collections

@@ -15,8 +15,6 @@ from jax import lax
 import jitclient
 from jitclient.jaxside import interop
 
-from ...rotation import rotating
-
 pytestmark = pytest.mark.usefixtures("daemon")
 
 F32 = np.array([[0.5, -1.25, 2.0], [3.0, 0.25, -0.5]], np.float32)
@@ -94,7 +92,10 @@ def optimised(f: Any, x: Any) -> Any:
 FUNCTIONS = {"a plain function": (plain, plain), "a jitclient.jit function": (jitted, jax.jit(plain))}
 
 
-@pytest.mark.parametrize(("use", "function"), rotating({use: list(FUNCTIONS) for use in USES}))
+@pytest.mark.parametrize(
+    "function", ["a plain function", pytest.param("a jitclient.jit function", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("use", USES)
 def test_it_is_as_with_an_array_of_jax_s_own(use: str, function: str) -> None:
     ours, theirs = FUNCTIONS[function]
     same(USES[use](ours, jitclient.device_put(F32)), USES[use](theirs, jnp.asarray(F32)))
