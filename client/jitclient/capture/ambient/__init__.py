@@ -1,7 +1,7 @@
-"""What lies outside of Python's objects, and state of the process that a trace obeys.
+"""Ambient inputs (reads from outside Python objects) and process state that affects a trace.
 
-- recognised by object: `inputs.py`, from the lists in `known_inputs.py`; what stands in its place: `traps.py`
-- read while something runs, such as files: `world.py`
-- state of the process: `process_state.py`
-- what the program changed of what is installed: `patches.py`, `registries.py`
+- `inputs.py`: lists of ambient inputs, which are recognized by object; `traps.py`: their stand-ins in captured code
+- `world.py`: reads noticed while code runs, such as of files
+- `process_state.py`: state of the process
+- `patches.py`: changes that the program made to installed packages
 """

@@ -1,7 +1,6 @@
-"""Inputs from outside Python's objects, recognised by object where user code reaches them (`known_inputs.py`).
+"""Ambient inputs, recognized by object where user code reaches them.
 
-What they give may differ at the next run although every object is the same, so no key can stand
-for it.
+Their values may differ at the next run although every object is the same, so no key can stand for them.
 """
 
 import contextlib
@@ -61,7 +60,7 @@ NAMED = {
     "weakref": "getweakrefcount getweakrefs",
     "zipimport": "zipimporter",
 }
-"""Module -> names in it that are ambient."""
+"""Module -> names of its ambient objects."""
 
 KINDS = {
     "_frozen_importlib.ModuleSpec": "spec",
@@ -78,7 +77,7 @@ KINDS = {
     "multiprocessing.shared_memory.SharedMemory": "shared memory",
     "zipimport.zipimporter": "loader",
 }
-"""Classes whose instances are ambient, and what an instance is called."""
+"""Classes whose instances are ambient -> label of an instance in messages."""
 
 _INTERPRETER = (
     "gc importlib importlib.machinery importlib.util inspect linecache pkgutil sys threading tracemalloc weakref"
@@ -88,19 +87,26 @@ OF_NO_CONSEQUENCE = frozenset(
     {"hash", "id", "__import__"}
     | {f"{module}.{name}" for module in _INTERPRETER.split() for name in NAMED[module].split()}
 )
-"""Names of what packages read of the interpreter itself, to find their way or to tell people something."""
+"""Names of interpreter state that installed packages read only to find their way or to inform users.
+"""
 
 DIFFERENT_IN_EACH_PROCESS = frozenset({"hash", "id"})
-"""Builtins that are ambient for some arguments, and in some places: captured code has others (`steps/sandbox.py`)."""
+"""Builtins that are ambient only for some arguments or in some places.
+
+Captured code gets its own versions (`steps/sandbox.py`).
+"""
 
 GENERATORS = {"random": "_inst", "numpy.random.mtrand": "_rand"}
-"""Module -> its hidden generator, whose bound methods draw from the state of the process."""
+"""Module -> its hidden generator, whose bound methods draw from process-wide random state."""
 
 CLOCKS = {"datetime": {"now", "today", "utcnow", "fromtimestamp"}, "date": {"today", "fromtimestamp"}}
-"""Class of `datetime` -> its methods that tell the time, or the local form of one."""
+"""Class of `datetime` -> its methods that return the current or local time."""
 
 MARKS = frozenset({"equinox._jit"})
-"""Modules of packages that mark their frames with random bytes, to find them in tracebacks: no trace depends on it."""
+"""Modules of packages that mark their frames with random bytes, to find them in tracebacks.
+
+No trace depends on the marks.
+"""
 
 
 AMBIENT_MODULES = frozenset(NAMED) - {"builtins"} | {"numpy.random"}
@@ -110,7 +116,8 @@ AMBIENT_MODULES = frozenset(NAMED) - {"builtins"} | {"numpy.random"}
 def _objects(n_modules: int) -> dict[int, tuple[str, Any]]:
     names = [(module, name) for module, text in NAMED.items() for name in text.split()]
     found = [(f"{module}.{name}".removeprefix("builtins."), lookup(module, name)) for module, name in names]
-    return {id(obj): (name, obj) for name, obj in found if obj is not MISSING}  # an id means something while obj lives
+    # Keep `obj` alive, since its id is unique only while it lives.
+    return {id(obj): (name, obj) for name, obj in found if obj is not MISSING}
 
 
 @functools.lru_cache(maxsize=1)
@@ -120,7 +127,7 @@ def _kinds(n_modules: int) -> dict[type, str]:
 
 
 def ambient_name(obj: Any) -> str | None:
-    """The name of the ambient input that an object is, or None."""
+    """Return the name of the ambient input that an object is, or None if it is none."""
     name, _ = _objects(len(sys.modules)).get(id(obj), (None, None))
     if name is not None:
         return name
@@ -145,7 +152,10 @@ def _bound_to(owner: Any, method: str) -> str | None:
 
 
 def message_of(name: str) -> str:
-    """What an error says of it; the same in every process, because it may be in the bytes."""
+    """Return the error message for a read of an ambient input.
+
+    The text is the same in every process, because a capture's bytes may contain it.
+    """
     return f"{name} is read from outside the function's own objects"
 
 
@@ -154,7 +164,7 @@ class _Reads(threading.local):
 
 
 reads = _Reads()
-"""What each thread has read; None where it is not noted."""
+"""Messages of the ambient reads of each thread; None where reads are not noted."""
 
 
 @contextlib.contextmanager
@@ -167,16 +177,19 @@ def _noting(into: Any) -> Iterator[Any]:
 
 
 def noted_reads() -> contextlib.AbstractContextManager[list[str]]:
-    """What this thread reads from outside meanwhile: an error may be swallowed by the code that meets it."""
+    """Collect the messages of this thread's ambient reads within the block.
+
+    The collection sees reads whose error the calling code swallows.
+    """
     return _noting([])
 
 
 def unnoted() -> contextlib.AbstractContextManager[None]:
-    """Reads that are not noted."""
+    """Stop noting this thread's ambient reads within the block."""
     return _noting(None)
 
 
 def note_read(message: str) -> None:
-    """Note a read, if somebody wants to know."""
+    """Note an ambient read if this thread collects them."""
     if reads.noted is not None:
         reads.noted.append(message)

@@ -1,8 +1,8 @@
-"""Changes that the program made to jax and what jax stands on, which their own code would see.
+"""Detection of user code that the program put into jax, jaxlib, numpy or scipy.
 
-What user code reads of a changed module travels (`describe/namespaces.py`). But what replaces a name inside of jax is
-used by jax, where no capture can put it, and of whose code no manifest knows what it reads. Looked for are functions of
-the user's, also inside what wraps them. Of other packages, a manifest has what was replaced.
+A capture carries what user code reads from a changed module (`describe/namespaces.py`). A replacement inside jax is
+also used by jax's own code: a capture cannot install it there, and manifests do not record what that code reads. The
+search is for the user's functions, bare or inside wrappers. For other packages, the manifest records replacements.
 """
 
 import abc
@@ -26,18 +26,18 @@ _ABSTRACT = tuple(
 
 
 def is_primitive(obj: Any) -> bool:
-    """Whether an object is a primitive of JAX's, whoever made it."""
+    """Return whether an object is a JAX primitive, made by JAX or by any other code."""
     return any(kind.__name__ == "Primitive" and kind.__module__.startswith("jax.") for kind in type(obj).__mro__)
 
 
 def virtual_subclasses(made: Callable[[Any], bool]) -> Iterator[tuple[type, type]]:
-    """Abstract base classes of Python's own, each with a class of the capture's that was registered with it."""
+    """Iterate over the captured classes registered with Python's own abstract base classes: (base, class)."""
     for base in _ABSTRACT:
         yield from ((base, cls) for cls in registered_with(base) if is_user_module(cls.__module__) and made(cls))
 
 
 def registered_with(base: type) -> list[type]:
-    """The virtual subclasses of an abstract base class, in any order."""
+    """Return the virtual subclasses of an abstract base class, in any order."""
     from _abc import _get_dump  # type: ignore[import-not-found]
 
     return [cls for reference in _get_dump(base)[0] if (cls := reference()) is not None]
@@ -50,8 +50,9 @@ LOOKED_THROUGH = frozenset({"jax", "jaxlib", "numpy", "scipy"})
 
 @dataclasses.dataclass
 class _Seen:
-    """What a namespace and the classes that it makes held, and what was found there, in this process or before it was
-    forked.
+    """Contents of a namespace and of its classes, and the user code found there.
+
+    A forked process inherits the records.
     """
 
     held: list[Any]
@@ -59,7 +60,7 @@ class _Seen:
     places: tuple[Place, ...]
 
     def holds(self, names: Mapping[str, Any]) -> bool:
-        """Whether the namespace and its classes still hold just that."""
+        """Return whether the namespace and its classes still hold exactly these objects."""
         return _is_that(self.held, names) and all(_is_that(held, vars(cls)) for cls, held in self.classes)
 
 
@@ -71,8 +72,16 @@ _seen: dict[str, _Seen] = {}
 
 
 def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[[Any], bool]) -> None:
-    """Raise if jax, or what it stands on, holds something that the program put there, unless it is `known` and travels,
-    or if a class that the capture has `made` was registered with one of Python's own.
+    """Raise if user code was put on jax or its foundations, or a captured class on Python's own.
+
+    Args:
+        packages: packages that the capture refers to.
+        known: places (module, name) whose value the capture carries; these are allowed.
+        made: returns whether the capture makes an object.
+
+    Raises:
+        CaptureError: another place holds the user's code, or a class that the capture makes was registered with one of
+            Python's own abstract base classes.
     """
     for package in LOOKED_THROUGH.intersection(packages):
         for place in _looked_through_once(package, len(sys.modules)):
@@ -84,12 +93,12 @@ def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[
 
 @functools.lru_cache(maxsize=64)
 def _looked_through_once(package: str, n_modules: int) -> tuple[Place, ...]:
-    """Looked through again whenever modules were imported: it takes milliseconds."""
+    """Search a package again only when modules were imported: a search takes milliseconds."""
     return look_through(package)
 
 
 def look_through(package: str) -> tuple[Place, ...]:
-    """Where something of the program's is in the modules of a package, and in the classes that they make."""
+    """Return the places where the program's code is in a package's modules and the classes defined there."""
     prefix = f"{package}."
     modules = [(name, module) for name, module in list(sys.modules.items()) if f"{name}.".startswith(prefix)]
     found = [_look(name, vars(module), package) for name, module in modules if isinstance(module, ModuleType)]
@@ -97,7 +106,7 @@ def look_through(package: str) -> tuple[Place, ...]:
 
 
 def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
-    """A module that holds what it held is not looked through again."""
+    """Search a module, unless its contents are those of the last search."""
     seen = _seen.get(module)
     if seen is None or not seen.holds(names):
         items = list(names.items())
@@ -122,8 +131,9 @@ def _is_made_in(module: str, value: Any) -> bool:
 
 
 def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
-    """Whether something in an installed module, or in a class of it, is or wraps a function of the user's."""
-    if type(value) is FunctionType and not value.__dict__:  # as most are: it wraps nothing
+    """Return whether an object in an installed module or class is or wraps a function of the user's."""
+    # Most functions wrap nothing.
+    if type(value) is FunctionType and not value.__dict__:
         return _is_put_there(value, names, package)
     return wraps_functions(value) and any(_is_put_there(func, names, package) for func in functions_in(value))
 

@@ -1,7 +1,7 @@
-"""State of the caller's process that a trace obeys without reading it: how numpy and `decimal` compute and print, and
-which warnings are errors.
+"""Process state that affects a trace although the trace does not read it.
 
-It is carried to whoever traces. What is as Python and numpy have it where nobody sets it is left out.
+The state consists of numpy's and `decimal`'s settings for arithmetic and printing, and the warnings that are errors.
+The client sends it to the process that traces. Settings at their defaults are left out.
 """
 
 import contextlib
@@ -33,7 +33,11 @@ _ARITHMETIC = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
 def current() -> State:
-    """What of it differs in this thread; CaptureError if something of it is a function, which cannot be carried."""
+    """Return this thread's settings that differ from the defaults.
+
+    Raises:
+        CaptureError: a setting of numpy is a function of this process, which cannot be sent.
+    """
     found = {
         "numpy_errors": _differing(dict(np.geterr()), _ERRORS),
         "numpy_printing": _differing(dict(np.get_printoptions()), _PRINTING),
@@ -66,7 +70,10 @@ def _of_decimal(context: Any) -> tuple[Any, ...]:
 
 
 def _warnings() -> tuple[Any, ...]:
-    """The filters of warnings, if some make errors of them: what others do, no trace notices."""
+    """Return the warning filters if some turn warnings into errors; otherwise empty.
+
+    Filters with other actions do not affect a trace.
+    """
     filters = list(warnings.filters)
     if not any(action == "error" for action, *_ in filters):
         return ()
@@ -92,6 +99,7 @@ ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
     "decimal_context": _decimal_as,
     "numpy_errors": lambda values: np.errstate(**dict(values)),
     "numpy_printing": lambda values: np.printoptions(**dict(values)),
-    "warnings": lambda values: contextlib.nullcontext(),  # of all threads, so that only the own trace obeys them
+    # Warning filters apply to all threads, so only the caller's own trace can obey them.
+    "warnings": lambda values: contextlib.nullcontext(),
 }
-"""What gives a thread the state of another process, by name."""
+"""Setting name -> function that returns a context manager which applies the given values to this thread."""

@@ -1,4 +1,4 @@
-"""What stands where an ambient input, or anything else that cannot travel, was."""
+"""Stand-ins for ambient inputs and other objects that cannot be captured."""
 
 import types
 from typing import Any, NoReturn
@@ -7,14 +7,14 @@ from jitclient.capture.ambient.inputs import AMBIENT_MODULES, ambient_name, mess
 from jitclient.errors import AmbientInput, CaptureError
 
 _GUARDED = {*AMBIENT_MODULES, "builtins", "posixpath", "random", "numpy.random", "io"}
-"""Modules whose ambient names are traps for captured code that imports them."""
+"""Modules whose ambient names become traps for captured code that imports them."""
 
 
 class Trap:
-    """Stands where something was that cannot travel; using it is an error.
+    """Stand-in for an object that cannot be captured; any use raises an error.
 
-    While a program is loaded it may lie in containers, which hash and compare what they hold: it
-    is then like any object until it is armed.
+    While a program is loaded, the trap may lie in containers, which hash and compare their items. An unarmed trap
+    therefore hashes and compares like any object.
     """
 
     def __init__(self, is_ambient: bool, message: str, is_armed: bool = True) -> None:
@@ -29,7 +29,8 @@ class Trap:
         raise kind(message)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # `isinstance` asks for it; `is` and `type` ask nothing
+    # `isinstance` reads `__class__`; `is` and `type` do not.
+    def __class__(self) -> Any:
         return self._fail() if self.__dict__["is_armed"] else Trap
 
     def __eq__(self, other: object) -> Any:
@@ -40,7 +41,7 @@ class Trap:
 
 
 def arm(trap: Trap) -> None:
-    """Make every use of a trap an error."""
+    """Make every later use of a trap raise its error."""
     trap.__dict__["is_armed"] = True
 
 
@@ -59,7 +60,7 @@ for _use in (*_USES.split(), *_OPERATORS.split(), *(f"r{name}" for name in _OPER
 
 
 class Flags(Trap):
-    """Stands for absl's flags: those that are known can be read by name; any other use is an error."""
+    """Stand-in for absl's flags: captured flags can be read by name; any other use raises an error."""
 
     def __init__(self, message: str, flags: dict[str, Any], is_armed: bool = True) -> None:
         super().__init__(True, message, is_armed)
@@ -73,7 +74,7 @@ class Flags(Trap):
 
 
 class ModuleView(types.ModuleType):
-    """An installed module as captured code sees it: with what user code put on it, and traps."""
+    """View of an installed module for captured code: user patches are visible and ambient names are traps."""
 
     def __init__(self, real: types.ModuleType) -> None:
         super().__init__(real.__name__)
@@ -88,12 +89,12 @@ class ModuleView(types.ModuleType):
 
 
 def guarded(module: Any) -> Any:
-    """A view of a module that holds ambient inputs; any other module as it is."""
+    """Return a view of a module that holds ambient inputs; return any other module unchanged."""
     if isinstance(module, ModuleView) or module.__name__ not in _GUARDED:
         return module
     return ModuleView(module)
 
 
 def viewed(module: Any) -> ModuleView:
-    """A view of a module, on which attributes can be set without touching the module."""
+    """Return a view of a module; attributes can be set on the view without changing the module."""
     return module if isinstance(module, ModuleView) else ModuleView(module)

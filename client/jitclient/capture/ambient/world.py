@@ -1,7 +1,7 @@
-"""What is read from outside while something runs: files and folders, sockets, other programs.
+"""Ambient reads noticed while code runs: of files, directories, sockets and other programs.
 
-No object of a function shows what installed code opens by itself. Python tells of it, though, so that whoever runs or
-traces something may know (`ambient.noted_reads`).
+The objects that a function refers to do not show which files installed code opens. Python's audit events do; this
+module turns them into notes for `inputs.noted_reads`.
 """
 
 import functools
@@ -32,29 +32,36 @@ IMPORTS_AND_QUOTES = frozenset(
     }
 )
 _OWN = ("jitclient.capture.dump", "jitclient.session.", "jax._src.compilation_cache", "jax._src.xla_bridge")
-"""Whose reads are no inputs: a function captured, a daemon reached, a compiled program found, devices looked for."""
+"""Modules whose own reads are not ambient inputs of the function.
+
+They capture a function, reach a daemon, find a compiled program or look for devices.
+"""
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-_BINARIES = (".pyc", ".so")  # imports
+# Imports open these files.
+_BINARIES = (".pyc", ".so")
 
 
 @functools.cache
 def watch() -> None:
-    """Begins to note what is read, for whoever wants to know. There is no way back: once per process."""
+    """Install the audit hook that notes reads, once per process; Python cannot remove it."""
     sys.addaudithook(_on_event)
 
 
 def is_installation(path: str) -> bool:
-    """Whether a path is the system's or a package's: what lies there does not change under a daemon."""
+    """Return whether a path belongs to the system or to an installed package.
+
+    Such files do not change while a daemon runs.
+    """
     return path.startswith(_OF_THE_SYSTEM) or path.endswith(_BINARIES) or is_installed_path(path)
 
 
 def is_below(modules: frozenset[str]) -> bool:
-    """Whether this thread is at work in a function of one of these modules."""
+    """Return whether a function of one of these modules is on this thread's stack."""
     return any(frame.f_globals.get("__name__") in modules for frame in frames())
 
 
 def frames() -> Iterator[FrameType]:
-    """Those of this thread, that of whoever asks first."""
+    """Iterate over this thread's frames, innermost first, starting with the caller's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         yield frame
@@ -64,17 +71,19 @@ def frames() -> Iterator[FrameType]:
 def _on_event(
     event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, asked: threading.local = reads
 ) -> None:
-    # Its own names, because a process that ends empties modules before the last files are opened.
+    # Parameters hold the names that the hook needs: at interpreter exit, modules are emptied before the last files are
+    # opened.
     if event not in events or getattr(asked, "noted", None) is None:
         return
-    with unnoted():  # to find out whether a file is an installed one opens files itself
+    # The check whether a file is an installed one opens files itself.
+    with unnoted():
         what = input_of(event, arguments)
     if what:
         note_read(message_of(what))
 
 
 def input_of(event: str, arguments: tuple[Any, ...]) -> str:
-    """What an event reads from outside; empty if it is nothing that may differ at the next run."""
+    """Return the ambient input that an audit event reads; empty if it cannot differ at the next run."""
     if event in _CALLS:
         return "" if _is_our_own() else event
     if event == "mmap.__new__":
@@ -84,7 +93,8 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
         return ""
     name = os.fsdecode(path)
     if event == "ctypes.dlopen" and os.sep not in name:
-        return ""  # a library of the system
+        # A bare name is a library of the system.
+        return ""
     if is_installation(name) or _is_our_own():
         return ""
     if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
