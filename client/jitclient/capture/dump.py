@@ -1,4 +1,4 @@
-"""The client's half: from a function to its capture."""
+"""Writer of captures (the client's half): turns a function into its capture."""
 
 import io
 import pickle
@@ -37,24 +37,25 @@ _OPTIONS = {
         }
     ),
 }
-"""What is captured only if some code in reach uses one of these words."""
+"""Parts of definitions that are captured only if reachable code uses one of the listed words."""
 
 
 _CALLS_BACK = frozenset({"callback", "io_callback", "pure_callback"})
-"""Words of code that has effects in the client's process."""
+"""Words of code with effects in the client's process."""
 
 
 class Capture(Numbering):
-    """A function as canonical bytes, with all the user code and values that it depends on.
+    """Function as canonical bytes, with all the user code and values that it depends on.
 
     Attributes:
-        payload: what is digested, and what is loaded.
-        key: the digest of the payload, in hex.
-        locations: file names, lines and local names, for people; no part of the key.
-        packages: the installed packages that the capture refers to, by import name, sorted.
-        unchanged: whether nothing that the capture went through has been rebound since.
-        set_order: how the function depends on the order of sets, which is no part of the key; None if it does not.
-        ambient: what the function reads from outside Python's objects, where that was allowed; None if nothing.
+        payload: the bytes that are digested and loaded.
+        key: digest of the payload, in hex.
+        locations: file names, lines and local names, for people; not part of the key.
+        packages: installed packages that the capture refers to, by import name, sorted.
+        watch: record of everything that the capture read, to detect changes.
+        unchanged: returns whether everything that the capture read is still bound to the same objects.
+        set_order: how the function depends on the order of sets, which is not part of the key; None if it does not.
+        ambient: the first ambient input that the function reads, where the caller allowed it; None if there is none.
     """
 
     def __init__(
@@ -77,15 +78,23 @@ class Capture(Numbering):
         self.ambient = ambient
 
     def is_current(self) -> bool:
-        """Whether a new trace of the function would be one of this capture."""
+        """Return whether a new capture of the function would equal this one and no captured object holds a tracer."""
         return self.unchanged() and not self.watch.met_tracer and not any(map(_has_tracer, self._instances))
 
     def made_at(self, number: int) -> Any:
-        """A captured object by the number that a load gives it; LookupError if it has no identity that counts."""
+        """Return the captured object with the number that a load gives it.
+
+        Raises:
+            LookupError: there is no such object, or its identity does not matter.
+        """
         return self._shared[number]
 
     def code_at(self, owner: int, part: int) -> tuple[CodeType, dict[str, Any]]:
-        """A code object by its place, and the names that it reads; LookupError if there is none."""
+        """Return the code object at a place, and the globals that it reads.
+
+        Raises:
+            LookupError: there is no such place.
+        """
         func = self._located[owner]
         if min(owner, part) < 0 or not isinstance(func, FunctionType):
             raise LookupError(owner)
@@ -93,18 +102,18 @@ class Capture(Numbering):
 
 
 def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) -> Capture:
-    """Capture a function together with values that both sides must mean alike.
+    """Capture a function together with values that must mean the same on both sides.
 
     Args:
         fn: any callable.
-        extras: classes of arguments, values of static arguments, and the like.
-        allow_ambient: the key stands for the function all the same, though no daemon can run it: whoever asks has
-            other means to know what it reads.
+        extras: classes of arguments, values of static arguments, and similar values.
+        allow_ambient: allow ambient inputs. The key then identifies the function although no daemon can run it; the
+            caller must track the inputs by other means.
 
     Raises:
-        AmbientInput: it reads something outside Python's objects.
-        CaptureError: it depends on something that cannot be captured; the message names the
-            object and how it is reached.
+        AmbientInput: the function reads an ambient input.
+        CaptureError: the function depends on an object that cannot be captured. The message names the object and the
+            path to it.
     """
     try:
         walker, roots = _walk(fn, extras)
@@ -117,7 +126,8 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         raise CaptureError("it is nested too deeply to be captured") from error
     except CaptureError:
         raise
-    except Exception as error:  # whatever it is, the function still runs without a daemon
+    # The function can run without a daemon, whatever the error is.
+    except Exception as error:
         raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
 
 
@@ -126,7 +136,7 @@ def _has_tracer(instance: Any) -> bool:
 
 
 def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[Value]]]:
-    """Walk again while code turns up that reads what was left out."""
+    """Walk the function's dependencies, again if reachable code reads parts that the walk left out."""
     options: frozenset[str] = frozenset()
     while True:
         walker = Walker(options)
@@ -140,7 +150,7 @@ def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[V
 
 
 def _pickled(steps: list[Step], roots: tuple[Value, list[Value]], has_classes: bool) -> bytes:
-    """Three pickles: of what wrote them, of the steps, and of what these were made for."""
+    """Write three pickles: the head with the format, the steps, and the roots (function and extras)."""
     file = io.BytesIO()
     pickler = Pickler(file)
     pickler.dump(tuple(Head(has_classes=has_classes)))
@@ -157,7 +167,7 @@ def _reduced(step: Step) -> Reduced:
 
 
 def _locations(located: list[Any], namespaces: list[dict[str, Any]]) -> bytes:
-    """Where the code of each function and module was written, in the order of the program."""
+    """Return where each function and module was written, in the order of the program."""
     codes = [canonical_code(getattr(obj, "__code__", obj)).locations for obj in located]
     modules = [(names.get("__name__"), names.get("__file__")) for names in namespaces]
     return pickle.dumps((codes, modules), protocol=5)

@@ -1,4 +1,4 @@
-"""The daemon's half: run a capture's program in a private namespace."""
+"""Loader of captures (the daemon's half): runs a capture's program in a private namespace."""
 
 from types import CodeType
 from typing import Any
@@ -13,7 +13,13 @@ from jitclient.errors import CaptureError, Incompatible
 
 
 class Loaded(Numbering):
-    """A capture made anew: its function, its extras, and every object that was `made` for it, with its step."""
+    """Loaded capture: its function, its extras, and every object made for it.
+
+    Attributes:
+        made: pairs of the step's name and the object that it made, in the order of the program.
+        fn: the function.
+        extras: the values captured with the function.
+    """
 
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...]) -> None:
         self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
@@ -30,21 +36,28 @@ class Loaded(Numbering):
         }
 
     def number_of(self, obj: object) -> int | None:
-        """The number of an object of the capture whose identity counts; `Capture.made_at` finds it."""
+        """Return the number of a captured object whose identity matters, for `Capture.made_at`; None if it has none."""
         return self._numbers.get(id(obj))
 
     def place_of(self, code: CodeType) -> tuple[int, int] | None:
-        """Which piece of the capture's code holds a code object, and its number there; `Capture.code_at` finds it."""
+        """Return the place of a captured code object, for `Capture.code_at`; None if the capture does not hold it.
+
+        The place is the number of the function or module that owns the code, and the number of the code object in it.
+        """
         found = self._places.get(id(code))
         return None if found is None else found[1:]
 
 
 def load(payload: bytes, locations: bytes = b"") -> Loaded:
-    """Make a captured function anew, in a namespace of its own.
+    """Rebuild a captured function in a private namespace.
+
+    Args:
+        payload: bytes of the capture.
+        locations: file names, lines and local names of its code; empty to leave them out.
 
     Raises:
-        CaptureError: the payload is not one of this format, or what it needs is missing here.
-        Incompatible: it refers to more devices than there are.
+        CaptureError: the payload has another format, or an object that it needs is missing here.
+        Incompatible: the capture refers to more devices than this process has.
     """
     try:
         codes, _ = from_bytes(locations) if locations else ((), ())

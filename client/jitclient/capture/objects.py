@@ -1,4 +1,4 @@
-"""Objects of a capture by number: those that both sides can name."""
+"""Numbers for the objects of a capture that both sides can name."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from jitclient.capture.codec.plain import is_plain
 
 
 class Numbering:
-    """Extras come first, then every object that the program makes and that can be named.
+    """Index of a capture's objects: first the extras, then every nameable object that the program makes.
 
-    Objects are found by identity; plain values among the extras, which have none, by value.
+    Objects are found by identity. Plain values among the extras, which have no identity, are found by value.
     """
 
     def __init__(self, extras: tuple[Any, ...], named: list[Any]) -> None:
@@ -20,12 +20,12 @@ class Numbering:
             self._indices.setdefault(key, index)
 
     def index_of(self, obj: object) -> int | None:
-        """The index of a captured object that both sides can name, or None."""
+        """Return the index of a captured object, or None if it has none."""
         index = self._indices.get(id(obj))
         return index if index is not None else self._indices.get(_key(obj))
 
     def object_at(self, index: int) -> Any:
-        """The object with this index; IndexError if there is none."""
+        """Return the object with this index; raise IndexError if there is none."""
         if index < 0:
             raise IndexError(index)
         return self._objects[index]

@@ -87,8 +87,7 @@ OF_NO_CONSEQUENCE = frozenset(
     {"hash", "id", "__import__"}
     | {f"{module}.{name}" for module in _INTERPRETER.split() for name in NAMED[module].split()}
 )
-"""Names of interpreter state that installed packages read only to find their way or to inform users.
-"""
+"""Names of interpreter state that installed packages read only to find their way or to inform users."""
 
 DIFFERENT_IN_EACH_PROCESS = frozenset({"hash", "id"})
 """Builtins that are ambient only for some arguments or in some places.

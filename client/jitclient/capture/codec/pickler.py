@@ -1,7 +1,7 @@
-"""How values are written: as pickles that never remember what they wrote.
+"""Writer of values: pickles without a memo.
 
-So the bytes depend on values, not on which of them are one object in this process. What has an identity that counts
-has a number.
+The bytes depend only on values, not on which of them are the same object in this process. An object whose identity
+matters is written as a number.
 """
 
 import functools
@@ -16,24 +16,29 @@ VERSION: str = cloudpickle.__version__
 
 
 class _Maker:
-    """Stands for what is called to make something: a pickle has its name, and its reader knows what that means."""
+    """Stand-in for a function that makes an object: the pickle holds its name, which the reader resolves."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __call__(self) -> None:
-        raise NotImplementedError("it is named only")  # pickle wants what it names to be callable
+        # Pickle requires that an object it names is callable.
+        raise NotImplementedError("it is named only")
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Writes plain values, and what stands for others."""
+    """Pickler of plain values and of stand-ins for other objects."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
         self.fast = True
 
     def persistent_id(self, obj: Any) -> Any:
-        """An int for an object by its number, a list of the bytes of what a frozenset holds, a str for a maker."""
+        """Return the persistent id of a stand-in; None for values that are pickled normally.
+
+        The id is the number of a numbered object (int), the sorted bytes of a frozenset's items (list), or the name
+        of a maker (str).
+        """
         kind = type(obj)
         if kind in ATOMS:
             return None
@@ -46,7 +51,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return obj.name if kind is _Maker else None
 
     def reducer_override(self, obj: Any) -> Any:
-        """Says of a `Reduced` how it is made; other plain values are cloudpickle's, and all else is a TypeError."""
+        """Reduce a `Reduced` to its maker and arguments; raise TypeError for values that are not plain."""
         if type(obj) is Reduced:
             return _maker(obj.maker), obj.args
         if type(obj) not in _SIMPLE and not (type(obj) is type and obj in _SIMPLE):
@@ -60,7 +65,7 @@ _maker = functools.cache(_Maker)
 
 
 def to_bytes(value: Any) -> bytes:
-    """The canonical bytes of a value."""
+    """Return the canonical bytes of a value."""
     file = io.BytesIO()
     Pickler(file).dump(value)
     return file.getvalue()

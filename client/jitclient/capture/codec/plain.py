@@ -1,5 +1,6 @@
-"""What a value consists of as it is written: plain values, which are the same wherever they are equal and of one type,
-and what stands for all others.
+"""Plain values, and stand-ins for all others in written values.
+
+Plain values of one type are interchangeable wherever they are equal.
 """
 
 from typing import Any, NamedTuple
@@ -7,11 +8,11 @@ from typing import Any, NamedTuple
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
 PLAIN = frozenset({*ATOMS, complex, tuple, frozenset, range, type(...), type(NotImplemented)})
-"""Types whose values are plain, if what they hold is."""
+"""Types whose values are plain if all values inside are plain."""
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is made of plain types all the way down."""
+    """Return whether a value consists only of plain types, at all levels."""
     kind = type(value)
     if kind in ATOMS:
         return True
@@ -21,29 +22,29 @@ def is_plain(value: Any) -> bool:
 
 
 class Reduced(NamedTuple):
-    """A value without an identity that counts: what a maker gives for these arguments, as pickles have it."""
+    """Value whose identity does not matter: the result of a named maker for these arguments."""
 
     maker: str
     args: tuple[Any, ...]
 
 
 class Reference(int):
-    """The number of an object that both sides know."""
+    """Number of an object that both sides know."""
 
 
 class Numbered:
-    """Base of what stands for an object that has a number by the time it is written."""
+    """Base class of stand-ins for objects, which must have a number before they are written."""
 
     __slots__ = ("index",)
     index: int | None
 
 
 COMPOUND = frozenset({tuple, list, Reduced})
-"""What a value may be that has values inside."""
+"""Types of values that may hold other values."""
 
 
 def held_in(value: Any, kind: type) -> list[Any]:
-    """What a value is or has inside that is of one type."""
+    """Return a value and the values inside it that have exactly one type."""
     if type(value) is kind:
         return [value]
     found: list[Any] = []

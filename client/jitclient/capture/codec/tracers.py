@@ -1,4 +1,4 @@
-"""Values of traces, which may lie wherever traced code can keep a value."""
+"""Detection of JAX tracers, which traced code may store in any object."""
 
 import sys
 from collections.abc import Iterable
@@ -10,13 +10,16 @@ _DEEPEST = 3
 
 
 def is_tracer(value: Any) -> bool:
-    """Whether a value is a tracer. Never asks the value itself: to what did not travel, that is a use."""
+    """Return whether a value is a tracer, without calling the value's own code.
+
+    A trap (a stand-in for an object that cannot be captured) treats every call as a use.
+    """
     jax = sys.modules.get("jax")
     return hasattr(jax, "core") and issubclass(type(value), jax.core.Tracer)  # type: ignore[union-attr]
 
 
 def holds_tracer(value: Any, depth: int = _DEEPEST) -> bool:
-    """Whether a value is a tracer, or a container with one in it."""
+    """Return whether a value is a tracer, or a container nested at most `depth` levels with a tracer in it."""
     kind = type(value)
     if kind in ATOMS:
         return False

@@ -1,7 +1,7 @@
-"""How values are read: as data, which calls nothing. `steps/builder.py` runs what it reads.
+"""Reader of values as data: it calls nothing. `steps/builder.py` subclasses it to run a capture's program.
 
-The opcodes of a peer's pickles are looked at before they are run: others than ours could fill the memory (a memo's
-index), or overflow the stack of C (the hash of a tuple that is nested deeply).
+`refuse_others` checks the opcodes of a peer's pickle before it is read. Other opcodes could fill the memory (a memo
+index) or overflow the C stack (the hash of a deeply nested tuple).
 """
 
 import builtins
@@ -12,20 +12,20 @@ from typing import Any
 from .plain import Reduced, Reference, held_in
 
 _WORDS = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
-"""What plain values are pickled with."""
+"""Builtins in the pickles of plain values."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Reads a pickle as data: what it makes stands there as `Reduced`, and objects as `Reference`."""
+    """Unpickler that yields data: made values become `Reduced`, numbered objects become `Reference`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Of what is named by its module, plain values only."""
+        """Return a builtin that plain values need; raise UnpicklingError for any other name."""
         if module != "builtins" or name not in _WORDS:
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return getattr(builtins, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        """What `Pickler.persistent_id` stands for."""
+        """Return the value for a persistent id of `Pickler`."""
         kind = type(pid)
         if kind is int:
             return self.object_at(pid)
@@ -36,21 +36,21 @@ class Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it names {pid!r:.80}")
 
     def object_at(self, number: int) -> Any:
-        """What an object that was made before is."""
+        """Return the stand-in for the object with this number; subclasses may return the object."""
         return Reference(number)
 
     def maker(self, name: str) -> Any:
-        """What a maker is."""
+        """Return the function that the pickle calls for a maker; subclasses may return the real maker."""
         return lambda *args: Reduced(name, args)
 
 
 def from_bytes(data: bytes) -> Any:
-    """The inverse of `to_bytes`."""
+    """Return the value of such bytes (the inverse of `to_bytes`)."""
     return Unpickler(io.BytesIO(data)).load()
 
 
 def references(value: Any) -> list[int]:
-    """The numbers of the objects that a value mentions."""
+    """Return the numbers of the objects that a value mentions."""
     return [int(found) for found in held_in(value, Reference)]
 
 
@@ -74,7 +74,11 @@ _COUNTED = {
 
 
 def refuse_others(data: bytes) -> None:
-    """Look through a pickle; ValueError if it has opcodes that no value of ours is written with."""
+    """Check that a pickle has only the opcodes that `Pickler` writes.
+
+    Raises:
+        ValueError: the pickle has another opcode, or is cut off.
+    """
     at = 0
     while at < len(data):
         opcode = data[at]

@@ -1,8 +1,8 @@
-"""Values that cross between the two sides in messages: static arguments, options, metadata of trees, exceptions.
+"""Values in messages: static arguments, options, tree metadata, exceptions.
 
-A value is written by itself where it is plain, as its number where both sides hold it in a capture, or by its name
-where an installed module holds it. To read one calls nothing that its bytes name, and imports no package that is not
-in use.
+A value is written by itself if it is plain, as its number if both sides hold it in a capture, or by name if an
+installed module holds it. Reading a value calls nothing that its bytes name, and imports no package that is not in
+use.
 """
 
 import contextlib
@@ -18,48 +18,59 @@ from jitclient.capture.codec.unpickler import Unpickler, refuse_others
 from jitclient.errors import CaptureError, ProtocolError
 
 Ref = Callable[[Any], int | None]
+"""Look-up of an object's number in a capture; None if the capture does not hold the object."""
 Deref = Callable[[int], Any]
+"""Look-up of the captured object with a number."""
 Data = Any
-"""A value as it is written: plain values, `Reference` and `Reduced`, and tuples and lists of such."""
+"""Value in its written form: plain values, `Reference`, `Reduced`, and tuples and lists of these."""
 Rest = Callable[[Any], Data]
+"""Function that returns the written form of a value without one of its own, or raises."""
 
 AS_THEY_ARE = PLAIN - {tuple, frozenset}
-"""Types whose values are written by themselves."""
+"""Types whose values are their own written form."""
+"""Types whose values are their own written form."""
 
 
 def nowhere(_: Any) -> int | None:
-    """A `Ref` for where there is no capture."""
+    """Return None: a `Ref` for use without a capture."""
     return None
 
 
 def nothing(index: int) -> Any:
-    """A `Deref` for where there is no capture."""
+    """Raise ProtocolError: a `Deref` for use without a capture."""
     raise ProtocolError(f"position {index} of a capture, where there is none")
 
 
 def refuse(value: Any) -> Data:
-    """A `Rest` that takes nothing."""
+    """Raise CaptureError: a `Rest` that accepts no value."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise CaptureError(f"{kind} has no form that can be sent: {value!r:.80}")
 
 
 def to_bytes(data: Data) -> bytes:
-    """The bytes of a value as it is written."""
-    from jitclient.capture.codec import pickler  # with cloudpickle, which is of no use to who only reads
+    """Return the bytes of a written form."""
+    # Processes that only read values do not need cloudpickle, which this module imports.
+    from jitclient.capture.codec import pickler
 
     return pickler.to_bytes(data)
 
 
 def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> bytes:
-    """The bytes of a value. `rest` says what stands for one that has no form of its own, or that is changeable.
+    """Return the bytes of a value.
 
-    By default that is a CaptureError: it is neither plain, nor in the capture, nor held by an installed module.
+    Args:
+        value: any value.
+        ref: returns the number of an object that the capture holds, or None.
+        rest: returns the written form of a value that has none of its own, and of a list, set or dict.
+
+    Raises:
+        CaptureError: by default, if a value is neither plain, nor in the capture, nor held by an installed module.
     """
     return to_bytes(data_of(value, ref, rest))
 
 
 def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
-    """A value as it is written. Takes and raises what `encode` does."""
+    """Return the written form of a value; arguments and errors are those of `encode`."""
     kind = type(value)
     if kind in AS_THEY_ARE:
         return value
@@ -78,20 +89,24 @@ def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
 
 
 def encode_class(cls: type, ref: Ref = nowhere) -> bytes:
-    """The bytes of a class, be it held by a module or not."""
+    """Return the bytes of a class: its number in a capture, or its name even if no module holds it."""
     index = ref(cls)
     return to_bytes(Reduced("named", (cls.__module__, cls.__qualname__)) if index is None else Reference(index))
 
 
 def decode(data: bytes, deref: Deref) -> Any:
-    """The value of such bytes; ProtocolError if they are none of ours, or name what this process does not hold."""
+    """Return the value of such bytes.
+
+    Raises:
+        ProtocolError: `encode` did not write the bytes, or they name an object that this process does not hold.
+    """
     with refusing_depth():
         return value_of(read(data), deref)
 
 
 @contextlib.contextmanager
 def refusing_depth() -> Iterator[None]:
-    """Has what is nested more deeply than can be read raise ProtocolError."""
+    """Raise ProtocolError if the block reads a value that is nested too deeply."""
     try:
         yield
     except RecursionError as error:
@@ -99,23 +114,25 @@ def refusing_depth() -> Iterator[None]:
 
 
 def read(data: bytes) -> Data:
-    """The value as it was written; ProtocolError if the bytes are none of ours."""
+    """Return the written form of a value; raise ProtocolError if `encode` did not write the bytes."""
     try:
         refuse_others(data)
         return _Reader(io.BytesIO(data)).load()
-    except Exception as error:  # they may be anything
+    # The bytes of a peer may raise any exception.
+    except Exception as error:
         raise ProtocolError(f"no value: {type(error).__name__}: {error}") from error
 
 
 class _Reader(Unpickler):
     def persistent_load(self, pid: Any) -> Any:
-        if type(pid) is list:  # a frozenset, which is a `Reduced` here
+        # A frozenset is written as a `Reduced` here, not as a persistent id.
+        if type(pid) is list:
             raise ProtocolError("a set that is none of ours")
         return super().persistent_load(pid)
 
 
 def value_of(data: Data, deref: Deref) -> Any:
-    """The value that was written so. Raises what `decode` does."""
+    """Return the value of a written form; errors are those of `decode`."""
     kind = type(data)
     if kind in AS_THEY_ARE:
         return data
@@ -132,7 +149,7 @@ def value_of(data: Data, deref: Deref) -> Any:
 
 
 def text_of(data: Data) -> str:
-    """A value as it was written, for people."""
+    """Return the written form of a value as text for people."""
     if type(data) is Reference or (type(data) is Reduced and data.maker not in ("named", "member", "dtype")):
         return "<object>"
     if type(data) in (tuple, list):
@@ -141,13 +158,13 @@ def text_of(data: Data) -> str:
 
 
 def name_of(data: bytes) -> str:
-    """The name by which a value was written; empty for one that was written otherwise."""
+    """Return the name by which a value was written; empty if it was written otherwise."""
     found = read(data)
     return str(found.args[1]) if type(found) is Reduced and found.maker == "named" else ""
 
 
 def is_self_contained(value: Any) -> bool:
-    """Whether a value can be written with no capture and no name, and has no order that another process lacks."""
+    """Return whether a value can be written without a capture or a name and has no process-specific order."""
     kind = type(value)
     if kind in ATOMS or kind is complex:
         return True
@@ -159,11 +176,12 @@ def is_self_contained(value: Any) -> bool:
 
 
 def resolve(module: str, name: str) -> Any:
-    """What a module holds under a dotted name. Submodules of packages already in use may be imported, nothing else."""
+    """Return the object at a dotted name in a module; import only submodules of packages already in use."""
     if type(module) is not str or type(name) is not str:
         raise ProtocolError("a name is no text")
     if module not in sys.modules and module.partition(".")[0] in sys.modules:
-        with contextlib.suppress(Exception):  # what a module raises is its author's
+        # A module may raise any exception at import.
+        with contextlib.suppress(Exception):
             importlib.import_module(module)
     found = _held(module, name)
     if found is None:
@@ -178,8 +196,9 @@ def _member(kind: Any, name: str) -> Any:
 
 
 def dtype(name: str) -> Any:
-    """A dtype of numpy, by name."""
-    import ml_dtypes  # with numpy, which the command line can do without
+    """Return the numpy dtype with this name."""
+    # ml_dtypes imports numpy, which the command line does not load.
+    import ml_dtypes
     import numpy
 
     return numpy.dtype(getattr(ml_dtypes, name, name))
@@ -202,7 +221,8 @@ def _named(value: Any, ref: Ref) -> Reduced | None:
     name = getattr(value, "__qualname__", None)
     if isinstance(home, str) and isinstance(name, str) and _held(home, name) is value:
         return Reduced("named", (home, name))
-    home = type(value).__module__  # a constant such as a library's own "missing", of a class beside it
+    # The value may be a constant, such as a library's sentinel, held by the module of its class.
+    home = type(value).__module__
     for name, held in list(vars(sys.modules[home]).items()) if home in sys.modules else ():
         if held is value:
             return Reduced("named", (home, name))
