@@ -126,8 +126,8 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         raise CaptureError("it is nested too deeply to be captured") from error
     except CaptureError:
         raise
-    # The function can run without a daemon, whatever the error is.
     except Exception as error:
+        # The function can run without a daemon, whatever the error is.
         raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
 
 

@@ -118,8 +118,8 @@ def read(data: bytes) -> Data:
     try:
         refuse_others(data)
         return _Reader(io.BytesIO(data)).load()
-    # The bytes of a peer may raise any exception.
     except Exception as error:
+        # The bytes of a peer may raise any exception.
         raise ProtocolError(f"no value: {type(error).__name__}: {error}") from error
 
 

@@ -1,8 +1,10 @@
-"""What is the user's own and travels by value, what is installed and travels by name, and what code says that it reads.
+"""Separation of user code, captured by value, from installed code, captured by name; analysis of what code reads.
 
-- which is which: `installed.py`, `ownership.py`; where an installed object lives: `names.py`
-- code: what of it is only its location: `code.py`
-- what it reads by name: `bytecode.py`; what the statements of a module bind: `outline.py`, `module_sources.py`,
-  `source_values.py`; what the body of a class defined: `class_body.py`
-- what JAX's registry of pytrees says: `registry.py`; what absl and beartype make: `libraries.py`
+- `installed.py`, `ownership.py`: which modules, classes and functions are the user's; `names.py`: names of installed
+  objects
+- `code.py`: canonical form of a code object, apart from its location
+- `bytecode.py`: names that code reads; `outline.py`, `module_sources.py`, `source_values.py`: values that a module's
+  statements bind; `class_body.py`: definition of a class
+- `handed_over.py`: functions that code only passes to JAX as callbacks
+- `registry.py`: JAX's registry of pytrees; `libraries.py`: objects of absl, attrs, beartype, omegaconf and wandb
 """

@@ -1,4 +1,4 @@
-"""What a code object reads by name: globals, attributes of them, imports."""
+"""Names that a code object reads: globals, attributes of globals, and imports."""
 
 import dis
 from collections.abc import Iterator
@@ -19,26 +19,26 @@ _IGNORED = frozenset({"CACHE", "PRECALL", "EXTENDED_ARG"})
 
 @dataclass
 class Refs:
-    """What a code object reads by name."""
+    """Names that a code object reads, and its writes to globals and cells."""
 
     globals: dict[str, set[Chain]] = field(default_factory=dict)
-    """Global name -> the chains of attributes read from it; an empty chain: it escapes."""
+    """Global name -> chains of attributes read from it. An empty chain means that the value itself escapes."""
     imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)
-    """(name, level, names wanted from it)"""
+    """Imports as (name, level, imported names)."""
     words: set[str] = field(default_factory=set)
-    """Every name it reads, and every string constant that could be one."""
+    """Every name that the code reads, and every string constant that could be a name."""
     dynamic: bool = False
-    """It may read its whole namespace."""
+    """Whether the code may read its whole namespace."""
     writes_globals: bool = False
     writes_cells: bool = False
 
     @property
     def relative(self) -> bool:
-        """Whether it imports relatively, and so depends on the name of its package."""
+        """Whether the code imports relatively, and so depends on its package's name."""
         return any(level for _, level, _ in self.imports)
 
     def add(self, other: "Refs") -> None:
-        """Read what `other` reads, too."""
+        """Add the reads and writes of `other` to these."""
         for name, chains in other.globals.items():
             self.globals.setdefault(name, set()).update(chains)
         self.imports += other.imports
@@ -48,14 +48,15 @@ class Refs:
         self.writes_cells |= other.writes_cells
 
 
-_Known = dict[int, tuple[CodeType, Refs]]  # keeps the code alive, so that no other comes to have its id
+# Each entry keeps its code alive, so that no other code object gets the same id.
+_Known = dict[int, tuple[CodeType, Refs]]
 
 _known: _Known = {}
 _known_own: _Known = {}
 
 
 def refs_of(code: CodeType) -> Refs:
-    """What `code` reads by name; worked out once per code object."""
+    """Return the names that `code` and its nested code read; computed once per code object."""
     if id(code) not in _known:
         refs = Refs()
         for inner in nested(code):
@@ -65,7 +66,7 @@ def refs_of(code: CodeType) -> Refs:
 
 
 def own_refs_of(code: CodeType) -> Refs:
-    """What `code` reads by name without those nested in it, which may never run."""
+    """Return the names that `code` itself reads, without nested code, which may never run."""
     if id(code) not in _known_own:
         refs = Refs()
         _read(code, refs)
@@ -74,12 +75,12 @@ def own_refs_of(code: CodeType) -> Refs:
 
 
 def instructions(code: CodeType) -> list[dis.Instruction]:
-    """The instructions of `code`, without those that only serve the interpreter."""
+    """Return the instructions of `code`, without those that serve only the interpreter."""
     return [step for step in dis.get_instructions(code) if step.opname not in _IGNORED]
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those nested in it, in the order of their locations."""
+    """Iterate over a code object and all nested ones, in the order of their locations."""
     yield code
     for const in code.co_consts:
         if isinstance(const, CodeType):
@@ -91,7 +92,7 @@ def _read(code: CodeType, refs: Refs) -> None:
     paths = (const.replace(":", ".") for const in code.co_consts if type(const) is str)
     texts = (part for path in paths for part in path.split("."))
     refs.words.update(part for part in texts if part.isidentifier())
-    # a dataclass shows its own qualified name, which travels with it
+    # The `__repr__` of a dataclass shows the class's qualified name, which is captured with the class.
     ignored = {"__qualname__"} if code.co_filename == "<string>" and code.co_name == "__repr__" else set()
     steps = instructions(code)
     for at, step in enumerate(steps):
@@ -109,7 +110,7 @@ def _read(code: CodeType, refs: Refs) -> None:
 
 
 def _is_preamble(steps: list[dis.Instruction], at: int) -> bool:
-    """Whether this is the `__module__ = __name__` with which every body of a class begins."""
+    """Return whether an instruction belongs to `__module__ = __name__`, which starts every class body."""
     after = steps[at + 1] if at + 1 < len(steps) else steps[at]
     return bool(steps[at].argval == "__name__" and after.argval == "__module__")
 

@@ -1,4 +1,4 @@
-"""What the body of a class defined, told apart from what Python and decorators added."""
+"""Definition of a class, without the attributes that Python and decorators added."""
 
 import abc
 import dataclasses
@@ -26,15 +26,21 @@ MADE_BY_PYTHON = frozenset(
     }
 )
 _OF_PYDANTIC = ("__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__")
-"""What pydantic compiles a model into, with the addresses of classes in it. Without it, to make an instance fails."""
+"""Attributes into which pydantic compiles a model, with the addresses of classes.
+
+A class without them fails when an instance is made.
+"""
 
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
 
 class Body(NamedTuple):
-    """`namespace`: what the class is made from. `imposed`: what decorators made of it later.
+    """Definition of a class, split by origin.
 
-    `members`: of an enum whose own code makes its members, what it made of each.
+    Attributes:
+        namespace: the attributes that the class is made from.
+        imposed: attributes that decorators added or changed later.
+        members: for an enum whose own code initializes its members, the attributes of each member; otherwise None.
     """
 
     namespace: dict[str, Any]
@@ -43,7 +49,7 @@ class Body(NamedTuple):
 
 
 def body_of(cls: type, keep_docs: bool) -> Body:
-    """The namespace from which a class can be made again."""
+    """Return the namespace from which a class can be made again."""
     if issubclass(cls, enum.Enum):
         return _enum_body(cls)
     names = {
@@ -52,7 +58,8 @@ def body_of(cls: type, keep_docs: bool) -> Body:
         if name not in MADE_BY_PYTHON
         and name not in _OF_PYDANTIC
         and (keep_docs or name != "__doc__")
-        and not (name == "__annotations__" and not value)  # Python adds it when it is looked at
+        # Python adds an empty `__annotations__` when it is read.
+        and not (name == "__annotations__" and not value)
         and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     }
     if "__dataclass_fields__" not in names or type(cls) in (type, abc.ABCMeta):
@@ -61,7 +68,10 @@ def body_of(cls: type, keep_docs: bool) -> Body:
 
 
 def _undo_dataclass(names: dict[str, Any]) -> Body:
-    """A metaclass may want to make the dataclass itself: give it back the fields."""
+    """Separate the attributes that `dataclasses` generated, and put the fields back into the namespace.
+
+    A metaclass may make the dataclass itself.
+    """
     generated = {name for name, value in names.items() if is_generated(name, value)}
     annotations = names.get("__annotations__", {})
     fields: dict[str, Any] = {
@@ -75,15 +85,19 @@ def _undo_dataclass(names: dict[str, Any]) -> Body:
 
 
 def is_generated(name: str, value: Any) -> bool:
-    """Whether `dataclasses` made an attribute of a class."""
+    """Return whether `dataclasses` made an attribute of a class."""
     code = getattr(value, "__code__", None)
     return name in _OF_DATACLASSES or getattr(code, "co_filename", "") == "<string>"
 
 
 def _enum_body(cls: type[enum.Enum]) -> Body:
-    """An enum is made from the values of its members; what its own code made of them is restored.
+    """Return the definition of an enum, made from its members' values.
 
-    That code (`__new__`, `__init__`) does not run again: it wants arguments that are not kept.
+    The enum's own `__new__` and `__init__` do not run again, because their arguments are not kept. Attributes that they
+    set on members are restored.
+
+    Raises:
+        CaptureError: the enum has a data type and its own `__new__`.
     """
     values = {name: member._value_ for name, member in cls.__members__.items()}
     own = {
@@ -116,7 +130,7 @@ def _hooks_of(cls: type) -> list[str]:
 
 
 def _is_own(name: str, value: Any) -> bool:
-    """Whether the author of an enum wrote this, and not its metaclass."""
+    """Return whether the author of an enum wrote an attribute, rather than its metaclass."""
     if name[0] != "_" or name[-1] != "_":
         return True
     is_sunder = not name.startswith("__")

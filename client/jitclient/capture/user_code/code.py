@@ -1,4 +1,4 @@
-"""The canonical form of a code object, with what only describes it set apart as its location; and code made of both."""
+"""Canonical form of a code object, kept apart from its location, and code objects made from both."""
 
 import dis
 import inspect
@@ -17,7 +17,8 @@ _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING of Python 3.14
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
 _STORE_NAME = dis.opmap["STORE_NAME"]
 _CONST_OPS = frozenset(dis.hasconst)
-_MAX_RENUMBERED = 255  # beyond, an argument needs a prefix, and lengths would change
+# A larger number needs a prefix instruction, which would change lengths.
+_MAX_RENUMBERED = 255
 
 Location = tuple[str, int, bytes, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _location = operator.attrgetter(
@@ -26,30 +27,41 @@ _location = operator.attrgetter(
 
 
 class Canonical(NamedTuple):
-    """`blob`: what a capture holds. `codes`: the code object, then those nested in it, in the order of the bytes."""
+    """Canonical form of a code object.
+
+    Attributes:
+        blob: the bytes that a capture holds.
+        codes: the code object and its nested ones, in the order of the bytes.
+    """
 
     blob: bytes
     codes: tuple[CodeType, ...]
 
     @property
     def locations(self) -> tuple[Location, ...]:
-        """Where each of them was written."""
+        """Locations of the code object and its nested ones, in the order of `codes`."""
         return tuple(_location(lasting(code)) for code in self.codes)
 
 
 class Kept(NamedTuple):
-    """What people wrote for people that stays in a canonical form, because some code may read it."""
+    """Descriptive parts that stay in the canonical form, because some code may read them.
+
+    Attributes:
+        docs: docstrings.
+        locals: names of local variables.
+    """
 
     docs: bool = False
-    locals: bool = False  # the names of local variables
+    locals: bool = False
 
 
 _NOTHING = Kept()
-_known: dict[tuple[int, Kept], Canonical] = {}  # each keeps its code alive, so that no other comes to have its id
+# Each entry keeps its code alive, so that no other code object gets the same id.
+_known: dict[tuple[int, Kept], Canonical] = {}
 
 
 def canonical_code(code: CodeType, kept: Kept = _NOTHING) -> Canonical:
-    """The canonical form of `code`; depends on nothing else, so it is made once per process."""
+    """Return the canonical form of `code`; computed once per process, since it depends on nothing else."""
     known = _known.get((id(code), kept))
     if known is None:
         codes: list[CodeType] = []
@@ -93,10 +105,10 @@ def _body(code: CodeType, kept: Kept, codes: list[CodeType]) -> list[Any]:
 
 
 def _renamed_locals(code: CodeType) -> dict[str, str]:
-    """New names for local variables; arguments keep theirs.
+    """Return new names for local variables; arguments keep theirs.
 
-    Bodies of classes and modules look names up at run time, and `super()` looks for a free
-    variable called `__class__`.
+    Bodies of classes and modules keep all names, because they look names up at run time. `__class__` keeps its name,
+    because `super()` looks for a free variable of that name.
     """
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return {}
@@ -110,9 +122,9 @@ def _renamed_locals(code: CodeType) -> dict[str, str]:
 
 
 def _numbered_constants(code: CodeType, keep_docs: bool) -> tuple[bytes, list[Any]]:
-    """Bytecode and constants, these in order of first use after the docstring's place.
+    """Return the bytecode and its constants, numbered in the order of first use after the docstring's place.
 
-    So neither an added nor an edited docstring shows, nor do constants that nothing loads.
+    Added or edited docstrings then do not change the form, and neither do constants that no instruction loads.
     """
     doc = code.co_consts[0] if keep_docs and code.co_consts else None
     first = doc if isinstance(doc, str) else None
@@ -138,7 +150,7 @@ def _numbered_constants(code: CodeType, keep_docs: bool) -> tuple[bytes, list[An
 
 
 def _name_stored(code: CodeType, bytecode: bytearray, at: int) -> str | None:
-    """The name that the constant loaded at `at` is stored under right away, if it is."""
+    """Return the name under which the next instruction stores the constant loaded at `at`; None if it stores none."""
     if bytecode[at] != _LOAD_CONST or at + 3 >= len(bytecode) or bytecode[at + 2] != _STORE_NAME:
         return None
     return code.co_names[bytecode[at + 3]]
@@ -148,14 +160,14 @@ _DESCRIBING: dict[str | None, Any] = {
     "__doc__": lambda value: None,
     "__firstlineno__": lambda value: 0,
     "__qualname__": lambda value: value.rpartition(".")[2] if isinstance(value, str) else value,
-    # a set's order decides the order of these in Python 3.13.0
+    # In Python 3.13.0, the order of a set determines the order of these attributes.
     "__static_attributes__": lambda value: tuple(sorted(value)) if isinstance(value, tuple) else value,
 }
-"""What the body of a class says of itself: no code of the user's computes with it."""
+"""Name in a class body that only describes the class -> function that removes its description from the value."""
 
 
 def build_code(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
-    """Make a code object, with those nested in it; `locations` are in the order of the bytes."""
+    """Make a code object and its nested ones; `locations` are in the order of the bytes."""
     argcount, posonly, kwonly, n_locals, stacksize, flags, *rest = body
     bytecode, consts, names, varnames, name, exceptions, freevars, cellvars = rest
     file, first_line, lines = _NOWHERE, 1, b""
@@ -175,7 +187,8 @@ def build_code(body: Sequence[Any], locations: Iterator[Location]) -> CodeType:
         tuple(varnames),
         file,
         name,
-        name,  # the qualified name is a location; what a key does not hold must not show
+        # The qualified name is part of the location; a captured code object must not show what its key does not hold.
+        name,
         first_line,
         lines,
         exceptions,

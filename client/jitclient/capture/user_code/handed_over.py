@@ -1,8 +1,8 @@
-"""What code only hands over to JAX, to be called back in the client: nothing of it is part of the program.
+"""Functions that code only passes to JAX as callbacks for the client; they are not part of the program.
 
-In `jax.debug.callback(note, x)`, the trace loads `note` and looks at it no further. So neither what `note` does nor
-what it reads decides the program. The same holds for a lambda in that place, and for a function that is defined and
-used in such places only.
+In `jax.debug.callback(note, x)`, the trace loads `note` but does not look inside it, so the code and the reads of
+`note` do not affect the program. This also holds for a lambda in that position, and for a function that is defined in
+the code and used only in such positions.
 """
 
 import dis
@@ -24,14 +24,14 @@ _MAKES = frozenset({"MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"})
 
 
 class HandedOver(NamedTuple):
-    """Names that a function and the code nested in it use in no other way: globals, and variables of its closure."""
+    """Names that a function and its nested code use only as callbacks: globals, and variables of its closure."""
 
     names: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()
 
 
 def handed_over(func: FunctionType) -> HandedOver:
-    """What a function only hands over."""
+    """Return the names that a function uses only as callbacks."""
     code = func.__code__
     if _WORDS.isdisjoint(refs_of(code).words) or refs_of(code).dynamic:
         return HandedOver()
@@ -51,18 +51,18 @@ def handed_over(func: FunctionType) -> HandedOver:
 
 
 _Name = tuple[str, str]
-"""A kind, "global" or "variable", and a name."""
+"""Kind of name ("global" or "variable"), and the name."""
 
 
 class _Uses:
-    """Which names code hands over, and which it uses in other ways."""
+    """Names that code passes as callbacks, and names that it uses in other ways."""
 
     def __init__(self, code: CodeType, calls_back: Callable[[tuple[str, ...]], bool]) -> None:
         self.handed: set[_Name] = set()
         self.others: set[_Name] = set()
         self._calls_back = calls_back
         self._steps = [step for step in instructions(code) if step.opname not in _NO_VALUE]
-        self._made: dict[CodeType, str | None] = {}  # code of functions -> the variable that alone holds them
+        self._made: dict[CodeType, str | None] = {}  # code of a function -> the only variable that holds it
         self._stored: dict[str, int] = {}
         for at, step in enumerate(self._steps):
             self._look(at, step)
@@ -92,7 +92,7 @@ class _Uses:
         (self.handed if is_handed else self.others).add(name)
 
     def _is_first_argument(self, at: int) -> bool:
-        """Whether what is pushed from `at` on is the first argument of a call that calls it back."""
+        """Return whether the value pushed from `at` on is the first argument of a call to a JAX callback function."""
         chain: list[str] = []
         before = at - 1
         while before >= 0 and self._steps[before].opname in ATTRIBUTE_READS:
@@ -103,7 +103,10 @@ class _Uses:
         return self._calls_back((self._steps[before].argval, *chain))
 
     def _builds_closure(self, at: int) -> bool:
-        """Whether a variable is loaded for the closure of a nested function, which says itself what it does with it."""
+        """Return whether a variable is loaded for the closure of a nested function.
+
+        The uses of the nested function itself count then.
+        """
         while self._steps[at].opname.startswith("LOAD_FAST"):
             at += 1
         return self._steps[at].opname == "BUILD_TUPLE" and isinstance(self._steps[at + 1].argval, CodeType)
@@ -113,7 +116,8 @@ class _Uses:
         while self._steps[end + 1].opname in _MAKES:
             end += 1
         depth, start = 0, end
-        while start >= 0:  # from its last step back to the first one that belongs to it
+        # Walk back from the function's last instruction to its first.
+        while start >= 0:
             step = self._steps[start]
             depth += dis.stack_effect(step.opcode, step.arg, jump=False)
             if depth == 1:
@@ -126,7 +130,10 @@ class _Uses:
             self._made[code] = after.argval if after.opname in _STORES else None
 
     def _resolve(self, inner: "dict[CodeType, _Uses]", own: set[_Name]) -> None:
-        """Take over what nested code uses; of what is handed over, nothing is used here."""
+        """Add the uses of nested code. Code that is only passed as a callback contributes its uses as callbacks.
+
+        `own` are the variables of the code itself, which no outer code sees.
+        """
         handed = {code for code in inner if self._made.get(code) is not None}
         while True:
             others = self.others.union(*(uses.others for code, uses in inner.items() if code not in handed))

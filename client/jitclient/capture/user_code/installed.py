@@ -1,7 +1,6 @@
-"""What is installed, and therefore captured by reference; everything else is user code.
+"""Installed modules, which are captured by name; all other modules are user code.
 
-Where a module's file lies decides, not its name: a user's own `code.py` hides the one of the
-standard library.
+The location of a module's file decides, not its name: a user's `code.py` hides the one of the standard library.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 OURS = frozenset({"jitclient", "jitserver"})
-"""Installed wherever they lie: the daemon has the same version, or the handshake failed."""
+"""Packages that count as installed wherever they lie: the handshake has checked that the daemon's version is equal."""
 
 _FOLDER_NAMES = ("site-packages", "dist-packages")
 
@@ -32,7 +31,7 @@ _ROOTS = _roots()
 
 @functools.cache
 def is_user_module(name: object) -> bool:
-    """Whether a module is user code: outside the standard library and every place for packages."""
+    """Return whether a module is user code: outside the standard library and all package directories."""
     if not isinstance(name, str) or name in ("", "__main__", "__mp_main__"):
         return True
     if name.partition(".")[0] in OURS:
@@ -47,7 +46,7 @@ def is_user_module(name: object) -> bool:
 
 @functools.cache
 def package_of(name: str) -> str | None:
-    """The top-level import name of an installed package outside the standard library, or None."""
+    """Return the top-level import name of an installed package outside the standard library, or None."""
     top = name.partition(".")[0]
     where = None if top in OURS or is_user_module(top) else _place_of(top)
     if where is None or (top in sys.stdlib_module_names and not _in_package_folder(where)):
@@ -56,7 +55,7 @@ def package_of(name: str) -> str | None:
 
 
 def find_source(name: str) -> ModuleSpec | None:
-    """The spec of a module, found without importing it or its parents."""
+    """Return the spec of a module without importing the module or its parents; None if it is not found."""
     parent = name.rpartition(".")[0]
     path: list[str] | None = None
     if parent:
@@ -68,7 +67,8 @@ def find_source(name: str) -> ModuleSpec | None:
         with contextlib.suppress(ImportError, ValueError, AttributeError):
             try:
                 spec = finder.find_spec(name, path)
-            except KeyError:  # of a namespace package inside another one, which is not imported
+            except KeyError:
+                # A namespace package inside another one that is not imported raises this.
                 spec = _of_namespace_package(name, path or [])
             if spec is not None:
                 return spec
@@ -83,7 +83,7 @@ def _of_namespace_package(name: str, path: list[str]) -> ModuleSpec | None:
 
 
 def _place_of(name: str) -> str | None:
-    """The file or folder of a module; None for what is built in, made at run time or missing."""
+    """Return the file or directory of a module; None if it is built in, made at run time or missing."""
     module: Any = sys.modules.get(name)
     if module is None:
         spec = find_source(name)
@@ -101,13 +101,13 @@ def _place_of(name: str) -> str | None:
 
 
 def is_installed_path(path: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
+    """Return whether a file belongs to Python or to an installed package."""
     real = _real_path(path)
     return real.startswith(_ROOTS) or _in_package_folder(real) or _beside_metadata(real)
 
 
 def _real_path(path: str) -> str:
-    """As `os.path.realpath` has it, and faster where many files lie in few folders, as modules do."""
+    """Return `os.path.realpath(path)`, faster for many files in few directories, as modules are."""
     folder, name = os.path.split(path)
     if not os.path.isabs(path) or name in ("", os.curdir, os.pardir):
         return os.path.realpath(path)
@@ -123,7 +123,7 @@ def _in_package_folder(path: str) -> bool:
 
 
 def _beside_metadata(path: str) -> bool:
-    """Whether a file lies in an entry of `sys.path` that pip filled (`pip install --target`)."""
+    """Return whether a file lies in an entry of `sys.path` that pip filled (`pip install --target`)."""
     entries = {os.path.realpath(entry) for entry in sys.path if entry}
     return any(path.startswith(e + os.sep) and _holds_metadata(e) for e in entries)
 

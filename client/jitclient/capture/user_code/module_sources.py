@@ -1,4 +1,4 @@
-"""The sources of user modules: their code, what its statements show, and which modules it is sure to import."""
+"""Sources of user modules: their code, their outlines, and the modules that they surely import."""
 
 import ast
 import contextlib
@@ -13,7 +13,10 @@ from jitclient.errors import CaptureError
 
 
 def source_of(name: str) -> ModuleSpec | None:
-    """The spec of a module, if its source can travel: it is a file of Python's, or a folder without `__init__`."""
+    """Return the spec of a module whose source can be captured; otherwise None.
+
+    The source is a Python file, or a directory without `__init__` (a namespace package).
+    """
     spec = find_source(name) if name != "__main__" else None
     if spec is None or not ((spec.origin or "").endswith(".py") or _is_namespace_package(spec)):
         return None
@@ -25,20 +28,27 @@ def _is_namespace_package(spec: ModuleSpec) -> bool:
 
 
 def code_of(spec: ModuleSpec, keep_docs: bool) -> tuple[CodeType, Outline]:
-    """The code of a module, and its outline, without docstrings that nothing reads."""
+    """Return a module's code and outline.
+
+    Docstrings stay if `keep_docs` is set or the source mentions `__doc__`.
+
+    Raises:
+        CaptureError: the source cannot be read or parsed.
+    """
     if _is_namespace_package(spec):
         return compile("", "", "exec"), Outline()
     return _code_of_file(spec.origin or "", keep_docs)
 
 
 def _imported_by(name: str) -> set[str]:
-    """The user modules that the import statements of a module name: those that run whatever happens."""
+    """Return the user modules that a module's unconditional import statements name."""
     spec = source_of(name)
     if spec is None:
         return set()
     package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
     found: set[str] = set()
-    with contextlib.suppress(CaptureError, ImportError):  # it cannot be read, or cannot be imported
+    # The source cannot be read, or a relative import cannot be resolved.
+    with contextlib.suppress(CaptureError, ImportError):
         for inner, level, wanted in code_of(spec, keep_docs=False)[1].imports:
             full = importlib.util.resolve_name("." * level + inner, package) if level else inner
             if is_user_module(full):
@@ -51,7 +61,10 @@ _MOST_LOOKED_INTO = 64
 
 
 def is_surely_imported(wanted: str, by: str) -> bool:
-    """Whether a user module is imported whenever another one is, as far as a look into a few sources tells."""
+    """Return whether importing the user module `by` surely imports `wanted`.
+
+    The search reads at most `_MOST_LOOKED_INTO` sources.
+    """
     found = [by]
     for number, name in enumerate(found):  # grows while it is read
         if name == wanted:
@@ -82,7 +95,7 @@ def _code_of_file(path: str, keep_docs: bool) -> tuple[CodeType, Outline]:
 
 
 def _leave_out_docs(tree: ast.Module) -> None:
-    """Those of functions are no part of their code."""
+    """Remove the docstrings of modules and classes; those of functions are not part of their code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]

@@ -1,4 +1,4 @@
-"""Where an installed object lives: the module and the name that stand for it in a capture, and the way back."""
+"""Names of installed objects: look-up of the module and name that identify an object, and of the object."""
 
 import functools
 import importlib
@@ -15,11 +15,11 @@ MISSING: Any = object()
 Home = tuple[str, str]
 
 _IN_TYPES: dict[int, Home] = {id(v): ("types", name) for name, v in reversed(vars(types).items()) if type(v) is type}
-"""The classes of what the interpreter makes, which say that they live in `builtins`."""
+"""Classes of interpreter objects, whose `__module__` is `builtins` although `types` holds them."""
 
 
 def content_of(cell: CellType) -> Any:
-    """What the cell of a closure holds, or MISSING."""
+    """Return the content of a closure's cell, or MISSING if it is empty."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -27,7 +27,7 @@ def content_of(cell: CellType) -> Any:
 
 
 def lookup(module: str, dotted: str) -> Any:
-    """What a loaded module holds under a dotted name, or MISSING."""
+    """Return the object at a dotted name in a loaded module, or MISSING."""
     try:
         return functools.reduce(getattr, dotted.split("."), sys.modules[module])
     except (AttributeError, KeyError):
@@ -35,7 +35,7 @@ def lookup(module: str, dotted: str) -> Any:
 
 
 def home_of(obj: Any) -> Home | None:
-    """The installed module and name under which an object says that it lives, checked."""
+    """Return the installed module and name that an object claims, if they lead back to it; otherwise None."""
     module = _text(obj, "__module__")
     if module is None:
         module = _text(_attribute(obj, "__self__"), "__name__")
@@ -56,12 +56,13 @@ def _text(obj: Any, attribute: str) -> str | None:
 def _attribute(obj: Any, name: str) -> Any:
     try:
         return getattr(obj, name, None)
-    except Exception:  # a proxy's own __getattr__ may raise anything
+    except Exception:
+        # The `__getattr__` of a proxy may raise any exception.
         return None
 
 
 def constant_home(obj: Any) -> Home | None:
-    """The home of a sentinel or singleton: an instance that the module of its class holds."""
+    """Return the home of a sentinel or singleton: an instance that the module of its class holds."""
     if type(obj) is object:
         home = _bare_objects(len(sys.modules)).get(id(obj))
     else:
@@ -80,7 +81,10 @@ def _constants(module: str) -> dict[int, str]:
 
 @functools.lru_cache(maxsize=1)
 def _bare_objects(n_modules: int) -> dict[int, Home]:
-    """`object()` says nothing of its home: look everywhere, first in alphabetical order wins."""
+    """Map the ids of bare `object()` instances in installed modules to their homes.
+
+    Such an instance does not name its home, so every module is searched; the first home in alphabetical order wins.
+    """
     found = [(name, *bare) for name, names in _namespaces() for bare in _bare_objects_in(name, len(names))]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}
 
@@ -91,25 +95,25 @@ def _bare_objects_in(module: str, n_names: int) -> list[tuple[str, int]]:
 
 
 def holder_of(obj: Any) -> Home | None:
-    """Any installed module that holds an object which does not say where it lives."""
+    """Return the first installed module and name that hold an object which does not name its home, or None."""
     held = ((module, name) for module, names in _namespaces() for name, value in list(names.items()) if value is obj)
     return min(held, default=None)
 
 
 def _namespaces() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the installed modules hold."""
+    """Iterate over the installed modules' names and namespaces."""
     for name, module in list(sys.modules.items()):
         if hasattr(module, "__dict__") and not is_user_module(name):
             yield name, vars(module)
 
 
 def installed_attribute(module: str, dotted: str) -> Any:
-    """An object of an installed module, by name."""
+    """Return an object of an installed module by its dotted name."""
     return functools.reduce(getattr, dotted.split("."), installed_module(module))
 
 
 def installed_module(name: str) -> Any:
-    """An installed module; a capture has no business with any other."""
+    """Import and return an installed module; raise ImportError for a user module."""
     if is_user_module(name):
         raise ImportError(f"{name} is not installed here")
     return importlib.import_module(name)
@@ -122,4 +126,4 @@ VALUES: dict[str, Callable[..., Any]] = {
     "module": installed_module,
     "slice": slice,
 }
-"""What gives the values that a capture has by name, and no objects of its own."""
+"""Maker -> function for values that a capture holds by name and that are not objects of its own."""

@@ -1,4 +1,4 @@
-"""What the statements of a module or of a class bind, as far as its source shows it without being run."""
+"""Outline of a module or class body: the names that its statements bind, as far as its source shows."""
 
 import ast
 import contextlib
@@ -13,26 +13,26 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Signature:
-    """How a function is defined, besides its code."""
+    """Definition of a function, apart from its code."""
 
-    decorator: str  # one of the descriptors that Python has built in, or empty
+    decorator: str  # "property", "staticmethod", "classmethod" or empty
     defaults: tuple[Any, ...] | None
     kwdefaults: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
 class Outline:
-    """Names that a body binds once, by statements that run whatever happens, and never deletes."""
+    """Names that a body binds exactly once, by unconditional statements, and never deletes."""
 
     names: set[str] = field(default_factory=set)
-    literals: dict[str, Any] = field(default_factory=dict)  # displays of constants
-    functions: dict[str, Signature] = field(default_factory=dict)  # those whose defaults are such
+    literals: dict[str, Any] = field(default_factory=dict)  # literals made of constants
+    functions: dict[str, Signature] = field(default_factory=dict)  # functions whose defaults are literals
     classes: dict[str, "Outline"] = field(default_factory=dict)
-    imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # (name, level, names wanted from it)
+    imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # (name, level, imported names)
 
 
 def outline_of(body: list[ast.stmt]) -> Outline:
-    """The outline of a body."""
+    """Return the outline of a module or class body."""
     times = Counter(name for statement in body for name in _bound_by(statement))
     outline = Outline()
     for statement in body:
@@ -40,7 +40,8 @@ def outline_of(body: list[ast.stmt]) -> Outline:
         for name in _bound_by(statement) if isinstance(statement, _SURE) else ():
             if times[name] == 1:
                 outline.names.add(name)
-                with contextlib.suppress(ValueError, TypeError, RecursionError):  # it is no display of constants
+                # The error means that the statement binds no literal.
+                with contextlib.suppress(ValueError, TypeError, RecursionError):
                     _add(outline, name, statement)
     return outline
 
@@ -61,7 +62,8 @@ def _add(outline: Outline, name: str, statement: ast.stmt) -> None:
     elif isinstance(statement, _Function):
         outline.functions[name] = _signature(statement)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        if len(statement.targets) == 1:  # two names would share one list
+        # With two targets, both names would share one list.
+        if len(statement.targets) == 1:
             outline.literals[name] = ast.literal_eval(statement.value)
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         outline.literals[name] = ast.literal_eval(statement.value)
@@ -82,7 +84,7 @@ def _signature(function: _Function) -> Signature:
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
-    """Every name that a statement binds or deletes in the scope it stands in, each as often as it does."""
+    """Iterate over the names that a statement binds or deletes in its own scope, once per occurrence."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
         return

@@ -1,4 +1,4 @@
-"""Which objects are the user's own: classes and functions that must travel by value."""
+"""Tests for the user's own objects: classes and functions that must be captured by value."""
 
 import functools
 import sys
@@ -15,20 +15,24 @@ _EXTENSION_METACLASSES = ("nb_type", "pybind11_type")
 
 
 def is_made_in_c(cls: type) -> bool:
-    """Whether a class comes from an extension module, and so has no definition to capture."""
+    """Return whether a class comes from an extension module, and so has no definition to capture."""
     names = (type(cls).__name__, cls.__name__)
     return not cls.__flags__ & _HEAP_TYPE or any(n.startswith(_EXTENSION_METACLASSES) for n in names)
 
 
 def is_user_class(cls: type) -> bool:
-    """Whether a class is captured by its definition."""
+    """Return whether a class is captured by its definition."""
     if is_made_in_c(cls):
         return False
     return is_user_module(cls.__dict__.get("__module__")) or home_of(cls) is None
 
 
 def refuse_patched(cls: type) -> None:
-    """Raise if the program put something on an installed class: the daemon's has none of it."""
+    """Check that an installed class holds no functions of the user's, since the daemon's class has none of them.
+
+    Raises:
+        CaptureError: the program put user code on the class.
+    """
     if is_made_in_c(cls):
         return
     for name, value in vars(cls).items():
@@ -38,7 +42,7 @@ def refuse_patched(cls: type) -> None:
 
 
 _TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
-"""Types of functions that something was made of: they keep it where `functools.wraps` does."""
+"""Types made from a function, which they keep where `functools.wraps` keeps it."""
 
 _WRAPPERS: dict[type, tuple[str, ...]] = {
     FunctionType: ("__wrapped__",),
@@ -50,17 +54,17 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
     functools.cached_property: ("func",),
     property: ("fget", "fset", "fdel"),
 }
-"""Where wrappers of functions keep them."""
+"""Type of wrapper -> attributes that hold the wrapped functions."""
 
 
 def wraps_functions(obj: Any) -> bool:
-    """Whether an object is a function, or of a type that wraps functions."""
+    """Return whether an object is a function, or of a type that wraps functions."""
     kind = type(obj)
     return kind in _WRAPPERS or kind.__name__ in _TRANSFORMED
 
 
 def functions_in(obj: Any) -> Iterator[FunctionType]:
-    """A function, or those inside what wraps functions."""
+    """Iterate over the functions that an object is or wraps."""
     kind = type(obj)
     if kind is FunctionType:
         yield obj
@@ -69,7 +73,7 @@ def functions_in(obj: Any) -> Iterator[FunctionType]:
 
 
 def is_user_function(obj: Any) -> bool:
-    """Whether an object is a function of the user's, also inside bound methods and partials."""
+    """Return whether an object is a user function, possibly inside bound methods and partials."""
     while not isinstance(obj, FunctionType):
         inner = getattr(obj, "__func__" if isinstance(obj, MethodType) else "func", None)
         if inner is None or isinstance(obj, type):
@@ -79,25 +83,31 @@ def is_user_function(obj: Any) -> bool:
 
 
 def is_users_top(top: str) -> bool:
-    """By the top-level name alone: thousands of modules would each be looked for on disk."""
+    """Return whether a top-level name is a loaded module of the user's.
+
+    Callers pass top-level names only, because a test of every submodule would search the disk thousands of times.
+    """
     return top in sys.modules and is_user_module(top)
 
 
 def is_of_user_module(func: FunctionType) -> bool:
-    """Whether a loaded module of the user's has a function: libraries generate functions in namespaces of no module."""
+    """Return whether a function belongs to a loaded module of the user's.
+
+    Libraries generate functions in namespaces that belong to no module.
+    """
     home: Any = func.__globals__.get("__name__")
     return type(home) is str and home in sys.modules and is_user_module(home)
 
 
 def has_private_globals(func: FunctionType) -> bool:
-    """Whether a function's globals travel; those of an installed module are the daemon's own."""
+    """Return whether a function's globals are captured; globals of an installed module are the daemon's own."""
     home = func.__globals__.get("__name__")
     live = sys.modules.get(home) if isinstance(home, str) else None
     return live is None or is_user_module(home) or vars(live) is not func.__globals__
 
 
 def is_user_made(obj: Any) -> bool:
-    """Whether an object is a function or a class of the user's."""
+    """Return whether an object is a function or a class of the user's."""
     if isinstance(obj, type):
         return is_user_class(obj)
     return callable(obj) and is_user_function(obj)

@@ -1,8 +1,7 @@
-"""How a class is registered with JAX as a pytree. The one file that reads JAX's own registry.
+"""Registration of classes with JAX as pytrees. Only this module reads JAX's own registry.
 
-JAX has no public way to ask which functions flatten a class, and the daemon must register its
-copy alike. Where the registry does not say how a class is registered, the class cannot be
-captured.
+JAX has no public way to find the functions that flatten a class, and the daemon must register its copy in the same
+way. A class cannot be captured if the registry does not show how it is registered.
 """
 
 import dataclasses
@@ -19,9 +18,16 @@ Registration = tuple[str, tuple[Any, ...]]
 
 
 def registration_of(cls: type) -> Registration | None:
-    """How to register a class again: a kind of `_REGISTER` and its arguments; None if it is not."""
+    """Return how to register a class again; None if it is not registered.
+
+    The result is a kind of `_REGISTER` or "chex", and the arguments.
+
+    Raises:
+        CaptureError: this version of JAX does not show how the class is registered.
+    """
     if _is_of_chex(cls):
-        return "chex", ()  # chex registers when the first instance is made: before and after differ
+        # chex registers a class when its first instance is made, so the state before and after would differ.
+        return "chex", ()
     entry = _registry().get(cls)
     if entry is None:
         if is_registered(cls):
@@ -31,13 +37,19 @@ def registration_of(cls: type) -> Registration | None:
 
 
 def refuse_registered(cls: type) -> None:
-    """Raise if the program registered an installed class as a pytree: that of another process is none."""
+    """Check that the program did not register an installed class as a pytree; other processes lack the registration.
+
+    Raises:
+        CaptureError: user code registered the class.
+    """
     entry = _registry().get(cls)
     if entry is None or cls.__module__ == "builtins":
-        return  # JAX lets nobody register those of its own again
+        # JAX does not allow a second registration of its built-in types.
+        return
     try:
         kind, given = _kind_of(cls, entry.to_iter, entry.from_iter)
-    except CaptureError:  # JAX registers those itself
+    except CaptureError:
+        # Classes that JAX registers itself do not show how.
         return
     by_hand = any(is_of_user_module(func) for each in given for func in functions_in(each))
     if by_hand or (kind in ("dataclass", "static") and cls.__module__.partition(".")[0] in sys.stdlib_module_names):
@@ -70,7 +82,7 @@ def _closed_over(func: Any, name: str) -> Any:
 
 
 def register(cls: type, kind: str, arguments: tuple[Any, ...]) -> None:
-    """Register a class again, unless making it has done so."""
+    """Register a class again, unless making the class has registered it."""
     if kind == "chex":
         _register_with_chex(cls)
     elif not is_registered(cls):
@@ -90,7 +102,7 @@ _REGISTER = {
 
 
 def register_late(cls: type) -> None:
-    """Register a class of a library that does so when the first object is made, which may not have been here."""
+    """Register a class whose library does so at its first instance, which this process may not have made."""
     base: Any
     for base in cls.__mro__:
         if base.__module__ == "distrax._src.utils.jittable" and base.__name__ == "Jittable":
@@ -111,11 +123,12 @@ def _register_with_chex(cls: type) -> None:
 
 
 def is_registered(cls: type) -> bool:
-    """Whether a class was registered with JAX as a pytree."""
+    """Return whether a class is registered with JAX as a pytree."""
     tree_util = sys.modules.get("jax.tree_util")
     if tree_util is None:
         return False
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):  # JAX calls those nodes in any case
+    # JAX calls every named tuple a node.
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return cls in _registry()
     try:
         return bool(tree_util.default_registry.is_node(cls))
@@ -124,6 +137,6 @@ def is_registered(cls: type) -> bool:
 
 
 def _registry() -> dict[Any, Any]:
-    """JAX's table of classes; empty where this JAX has none of that name."""
+    """Return JAX's table of registered classes; empty if this JAX has no such table."""
     table = getattr(sys.modules.get("jax._src.tree_util"), "_registry", None)
     return table if isinstance(table, dict) else {}

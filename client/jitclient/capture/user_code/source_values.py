@@ -1,6 +1,6 @@
-"""Which values of a live module its own source would give it: those need not travel beside it.
+"""Comparison of a live module with its source: values that the source surely gives need not be captured.
 
-What the bytecode of the source does not show counts as different, so that it travels.
+A value counts as different, and is captured, if the bytecode of the source does not prove it.
 """
 
 import builtins
@@ -22,19 +22,25 @@ _MADE_BY = {"": FunctionType, "classmethod": classmethod, "property": property, 
 
 
 def unproved(code: CodeType, outline: Outline, live: dict[str, Any], package: str) -> list[str]:
-    """Names of a live module whose values its source may not give them, by the code of its body and what that shows.
-    Its relative imports are relative to `package`.
+    """Return the names of a live module whose values its source may not give.
+
+    Args:
+        code: code of the module's body.
+        outline: outline of the module's body.
+        live: namespace of the live module.
+        package: package that relative imports refer to.
     """
     source = _Source(code, outline, live, package, live)
     names = [name for name in live if not name.startswith("__")]
     found = [name for name in names if not source.gives(name)]
-    if found:  # what travels may be made of the module's classes: they must be the same ones
+    # Captured values may be instances of the module's classes, which must then be the same classes.
+    if found:
         found += [name for name in names if name in source.classes and name not in found]
     return sorted(found)
 
 
 class _Source:
-    """A module or a class, by what its body shows."""
+    """Module or class body, with a proof for each name that its bytecode binds."""
 
     def __init__(
         self, code: CodeType, outline: Outline, live: Mapping[str, Any], package: str, module: dict[str, Any]
@@ -53,7 +59,7 @@ class _Source:
                 self._proofs[name] = lambda value, literal=literal: _is_same(value, literal)  # type: ignore[misc]
 
     def gives(self, name: str) -> bool:
-        """Whether the source is sure to give a name the value that it has."""
+        """Return whether the source surely gives a name its live value."""
         value = self._live[name]
         if name not in self._proofs:
             is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self._module['__name__']}.{name}"
@@ -62,7 +68,7 @@ class _Source:
         return (proof is not None and proof(value)) or self._is_function(name, value) or self._is_class(name, value)
 
     def _is_function(self, name: str, value: Any) -> bool:
-        """Whether a value is the function that a `def` makes, with its defaults, and nothing set on it."""
+        """Return whether a value is the function that a `def` statement makes, with its defaults and no attributes."""
         signature = self._outline.functions.get(name)
         if signature is None or type(value) is not _MADE_BY[signature.decorator]:
             return False
@@ -80,7 +86,7 @@ class _Source:
         )
 
     def _is_class(self, name: str, value: Any) -> bool:
-        """Whether a value is the class that a `class` statement makes, all its attributes included."""
+        """Return whether a value is the class that a `class` statement makes, including all its attributes."""
         outline, codes = self._outline.classes.get(name), self._codes_of(name)
         if outline is None or len(codes) != 1 or not isinstance(value, type):
             return False
@@ -110,7 +116,8 @@ class _Source:
         for at, step in enumerate(steps):
             if step.opname == "IMPORT_NAME":
                 imported = self._resolved(step.argval, steps[at - 2].argval or 0)
-                whole = "" if steps[at - 1].argval else imported  # `import a.b`, and the same `as c`
+                # Empty for `from a import b`; the full name for `import a.b` and `import a.b as c`.
+                whole = "" if steps[at - 1].argval else imported
             elif step.opname == "IMPORT_STAR" or step.argrepr == "INTRINSIC_IMPORT_STAR":
                 self._stars.append(imported)
             elif step.opname == "LOAD_BUILD_CLASS":
@@ -126,7 +133,7 @@ class _Source:
         return importlib.util.resolve_name("." * level + name, self._package) if level else name
 
     def _proof(self, steps: list[Any], at: int, imported: str, whole: str) -> _Proof | None:
-        """What shows that a value is the one that has just been made."""
+        """Return a test for the value that the instructions up to `at` produce; None if they do not show it."""
         last = steps[at]
         if last.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
             return lambda value: _is_same(value, last.argval)
@@ -145,13 +152,14 @@ class _Source:
         return None
 
     def _followed(self, base: str, chain: list[str]) -> Any:
-        """What the source reads under a dotted name, or MISSING."""
+        """Return the object that the source reads at a dotted name, or MISSING."""
         if base in self._live:
             value = self._live[base] if self.gives(base) else MISSING
         elif self._live is self._module:
             value = getattr(builtins, base, MISSING)
         else:
-            value = MISSING  # a class reads it of the module, as that was then
+            # A class body reads the name from the module as the module was at that time.
+            value = MISSING
         for part in chain:
             if not isinstance(value, ModuleType | type):
                 return MISSING
@@ -160,13 +168,13 @@ class _Source:
 
 
 def _holds(module: str, name: str, value: Any) -> bool:
-    """Whether an import of a name from a module gives a value, in the daemon too."""
+    """Return whether importing a name from a module gives this value, also in the daemon."""
     held = vars(sys.modules[module]).get(name, MISSING) if module in sys.modules else MISSING
     return held is value and (is_user_module(module) or not is_user_made(value))
 
 
 def _is_same(value: Any, literal: Any) -> bool:
-    """Whether two plain values are alike in everything, types and order included."""
+    """Return whether two plain values are equal, including types and order."""
     if type(value) is not type(literal):
         return False
     if type(literal) in (list, tuple):
