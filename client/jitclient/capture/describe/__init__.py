@@ -1,8 +1,7 @@
-"""How each kind of object is described, as what makes it and what completes it.
+"""Describers: how each kind of object is captured, as one step that makes it and steps that complete it.
 
-- in which order an object is asked what it is: `others.py`
-- `functions.py`, `classes.py`, `containers.py`, `wrappers.py`, `instances.py`, `arrays.py`, `jitted.py`
-- the names that functions read: `namespaces.py`; what they import as they run: `body_imports.py`
-- what of an object its pickle forgets: `own_pickles.py`, with `unharmed.py` for what a copy may touch; what an object
-  is then described by: `attributes.py`
+- `others.py`: order of the tests for objects whose type has no describer
+- `functions.py`, `classes.py`, `containers.py`, `wrappers.py`, `arrays.py`, `jitted.py`, `shard_maps.py`: describers
+- `namespaces.py`: names that functions read; `body_imports.py`: imports inside functions
+- `instances.py`: instances of any class, by their pickling or by their state; `attributes.py`: the state
 """

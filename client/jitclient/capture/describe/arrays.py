@@ -1,6 +1,6 @@
-"""Arrays of numpy and JAX, and the other objects of theirs: dtypes, keys, jitted functions, tree definitions, devices.
+"""Describers for numpy and JAX: arrays, dtypes, random keys, jitted functions, tree definitions, devices.
 
-jax is never imported here: a program that holds such an object has imported it.
+This module imports jax only for objects of JAX, so the program has already imported it.
 """
 
 import sys
@@ -33,9 +33,10 @@ def _array(walker: Walker, array: np.ndarray[Any, Any]) -> Value:
 
 
 def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, tuple[int, ...]]:
-    """The bytes of an array row by row, whether it can be written to, and its strides if it lies in memory otherwise.
+    """Return the content of an array: bytes in row-major order, writability and strides (in bytes).
 
-    What numpy computes may depend on them, in the last bit.
+    The strides are empty for a C-contiguous array. They matter because the last bits of numpy's results may depend on
+    the layout in memory.
     """
     return array.tobytes(), bool(array.flags.writeable), _strides_of(array)
 
@@ -52,7 +53,7 @@ def _object_array(walker: Walker, node: Node, array: np.ndarray[Any, Any]) -> No
 
 
 def describe_dtype(walker: Walker, dtype: Any) -> Value:
-    """A dtype by name; a structured one, or one with parameters, by its parts."""
+    """Describe a dtype by name, or by its parts if it is structured or has parameters."""
     walker.uses_package("numpy")
     name = name_of_dtype(dtype)
     if name is None:
@@ -62,7 +63,7 @@ def describe_dtype(walker: Walker, dtype: Any) -> Value:
 
 
 def name_of_dtype(dtype: Any) -> str | None:
-    """The name from which `values.dtype` makes a dtype, or None."""
+    """Return the name from which `values.dtype` makes a dtype, or None."""
     if dtype.names is not None or dtype.subdtype is not None or dtype.metadata or dtype.kind == "T":
         return None
     name: str = dtype.name if dtype.type.__module__ == "ml_dtypes" else dtype.str
@@ -70,7 +71,7 @@ def name_of_dtype(dtype: Any) -> str | None:
 
 
 def describe_ufunc(walker: Walker, ufunc: Any) -> Value:
-    """A universal function, which does not say which module it lives in."""
+    """Describe a numpy universal function, which does not record its module."""
     if lookup("numpy", ufunc.__name__) is ufunc:
         return walker.installed(("numpy", ufunc.__name__))
     return walker.by_reference(ufunc)
@@ -78,7 +79,8 @@ def describe_ufunc(walker: Walker, ufunc: Any) -> Value:
 
 def _primitive(walker: Walker, primitive: Any) -> Value:
     home = holder_of(primitive)
-    if home is None:  # its rules are in JAX's tables
+    if home is None:
+        # Its rules are in JAX's tables, which are not captured.
         raise CaptureError(f"a primitive of the program's own cannot be captured: {primitive}")
     return walker.installed(home)
 
@@ -97,7 +99,8 @@ def _array_of_jax(walker: Walker, array: Any) -> Value:
         raise CaptureError("an array that is spread over several processes cannot be captured")
     weak = bool(getattr(array, "weak_type", False))
     parts = [walker.value(np.asarray(array)), weak]
-    if jax.sharding.AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types:  # its place is part of its type
+    if jax.sharding.AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types:
+        # The sharding is part of the array's type.
         parts.append(walker.value(array.sharding))
     return Node("jax_array", array, parts)
 
@@ -119,7 +122,7 @@ def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
 
 
 def _device(walker: Walker, device: Any) -> Value:
-    """By its position, as the daemon's devices may be of another platform."""
+    """Describe a device by its position, since the daemon's devices may belong to another platform."""
     import jax
 
     alike = jax.devices(device.platform)
@@ -128,13 +131,14 @@ def _device(walker: Walker, device: Any) -> Value:
 
 
 def describer_of_jax(obj: Any) -> Describer | None:
-    """What describes an object of JAX's, or None."""
+    """Return the describer for an object of JAX, or None."""
     jax = sys.modules.get("jax")
     if jax is None:
         return None
     if is_primitive(obj):
         return _primitive
-    if type(obj).__module__.partition(".")[0] in OURS:  # an array of the daemon's, which says itself how it travels
+    if type(obj).__module__.partition(".")[0] in OURS:
+        # An array on the daemon defines its own pickling.
         return None
     if isinstance(obj, jax.Array):
         return _array_of_jax
@@ -146,12 +150,12 @@ def describer_of_jax(obj: Any) -> Describer | None:
 
 
 def _traceback(walker: Walker, traceback: Any) -> Value:
-    """JAX's own form of a traceback says where something was made, which is no part of what it is."""
+    """Describe a JAX traceback: its content is left out, because it only records where an object was made."""
     return Node("traceback", traceback, [])
 
 
 def jit_options(info: Any) -> dict[str, Any]:
-    """The keywords of `jax.jit` that made a jitted function, where they are not the defaults."""
+    """Return the keywords of `jax.jit` that made a jitted function, without those at their defaults."""
     given = {name: getattr(info, name, None) for name in _JIT_OPTIONS}
     options = {name: value for name, value in given.items() if value not in ((), None, False)}
     if info.compiler_options_kvs:

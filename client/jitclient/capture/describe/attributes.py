@@ -1,5 +1,6 @@
-"""What an object is made of, read with nothing of the user's run: its `__dict__`, its slots, and its layout, which is
-the part that a class made in C keeps.
+"""State of an object, read without running user code: its `__dict__`, its slots, and the part that its layout keeps.
+
+The layout is the nearest base class made in C.
 """
 
 import builtins
@@ -21,7 +22,8 @@ from jitclient.capture.user_code.ownership import is_made_in_c, is_user_class, i
 from jitclient.errors import CaptureError
 
 NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: what extension modules make may be heap types too
+# Heap types made by extension modules also have this flag.
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _VALUES = (int, float, complex, str, bytes, tuple)
 _PURE = (
     "abs all any bool bytes chr complex dict divmod enumerate filter float frozenset hex int isinstance len list map "
@@ -31,7 +33,7 @@ _PURE_BUILTINS = {name: getattr(builtins, name) for name in _PURE.split()}
 
 
 def dict_of(obj: Any) -> dict[str, Any]:
-    """The `__dict__` of an object, whatever its class says; an empty one if there is none."""
+    """Return the `__dict__` of an object, bypassing overrides of its class; empty if there is none."""
     try:
         held = object.__getattribute__(obj, "__dict__")
     except AttributeError:
@@ -40,12 +42,12 @@ def dict_of(obj: Any) -> dict[str, Any]:
 
 
 def attributes_of(obj: Any) -> dict[str, Any]:
-    """The `__dict__` of an object, as far as it is part of it; without slots."""
+    """Return the `__dict__` of an object without cached values that are not part of it; slots are not included."""
     return without_caches(obj, dict_of(obj))
 
 
 def slots_of(obj: Any) -> dict[str, Any]:
-    """What the slots of an object hold."""
+    """Return the values in an object's slots, sorted by name."""
     found: dict[str, Any] = {}
     for cls in type(obj).__mro__:
         for name, slot in vars(cls).items() if not is_made_in_c(cls) else ():
@@ -58,11 +60,12 @@ def slots_of(obj: Any) -> dict[str, Any]:
 
 
 def without_caches(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """The state without what cached properties hold that a copy would work out alike.
+    """Return the state without values of cached properties that a copy would compute equally.
 
-    Whether a property was looked at before is no part of an object, unless a look would give something else now: it
-    may count, draw random numbers, or be older than what it was made from. To find out by running it would be a second
-    run of code that was meant to run once, so only where all that it can see are plain values is it tried.
+    A cached value is part of the object only if a new computation would give another value: the property may count,
+    draw random numbers, or have read attributes that changed since. A new computation runs the user's code twice, so it
+    is tried only on plain values. If it fails, or if the cached value is not plain, the value is kept. Tracers, and
+    values of properties that are not the user's, are always left out.
     """
     return {name: value for name, value in state.items() if not _is_mere_cache(obj, name, value, state)}
 
@@ -71,7 +74,8 @@ def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bo
     prop = next((vars(base)[name] for base in type(obj).__mro__ if name in vars(base)), None)
     if not isinstance(prop, functools.cached_property):
         return False
-    if not is_user_function(prop.func) or is_tracer(value):  # that is of no use outside of its trace
+    if not is_user_function(prop.func) or is_tracer(value):
+        # A tracer is useless outside its trace.
         return True
     if not is_plain(value):
         return False
@@ -80,14 +84,15 @@ def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bo
 
 
 def _from_plain_values(func: Any, cls: type, state: dict[str, Any]) -> Any:
-    """What a function of an object gives that sees plain values only, or MISSING if it asks for anything else."""
+    """Return the result of a property that reads only plain values; MISSING if it needs anything else."""
     if type(func) is not FunctionType or func.__closure__ or func.__defaults__:
         return MISSING
     shared = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
     alone = FunctionType(func.__code__, {**_plain_ones(func.__globals__), "__builtins__": _PURE_BUILTINS})
     try:
         return alone(_Seen(_plain_ones(shared | state)))
-    except Exception:  # it asked for more, or is of no use on these values
+    except Exception:
+        # The function read something else, or failed on these values.
         return MISSING
 
 
@@ -96,7 +101,7 @@ def _plain_ones(names: dict[Any, Any]) -> dict[str, Any]:
 
 
 class _Seen:
-    """Stands for an object, of which only plain values are seen."""
+    """Stand-in for an object, with only its plain values as attributes."""
 
     __slots__ = ("_values",)
 
@@ -111,19 +116,28 @@ class _Seen:
 
 
 def layout_of(cls: type) -> type:
-    """The nearest class made in C, which says how instances lie in memory."""
+    """Return the nearest base class made in C, which determines the layout of instances in memory."""
     return next(base for base in cls.__mro__ if is_made_in_c(base) or base.__flags__ & _IMMUTABLE)
 
 
 class Base(NamedTuple):
-    """How the layout's part of an object is made: by its `__new__`, then by calls of its methods on the object."""
+    """Construction of the layout's part of an object.
+
+    Attributes:
+        new: arguments of the layout's `__new__`.
+        calls: methods of the layout, with their arguments, called on the object afterwards.
+    """
 
     new: tuple[Any, ...]
     calls: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = ()
 
 
 def base_of(obj: Any) -> Base:
-    """The layout's part of an object; CaptureError if its class has no way to say what that is."""
+    """Return how to construct the layout's part of an object.
+
+    Raises:
+        CaptureError: the layout class has no way to read or restore its part.
+    """
     layout: Any = layout_of(type(obj))
     if layout is object:
         return Base(())
@@ -145,11 +159,11 @@ _CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[..., Any] | None]] = {
     list: (lambda obj: list.__getitem__(obj, slice(None)), list.extend),
     set: (set, set.update),
 }
-"""Containers -> what reads their content, and what gives it to an empty one; None if they are made with it."""
+"""Container type -> function that reads its content, and method that fills an empty one; None if made with it."""
 
 
 def is_known_by_its_base(cls: type) -> bool:
-    """Whether the content of an object can be had without what its class makes of iteration and assignment."""
+    """Return whether an object's content can be read and restored without its class's iteration and assignment."""
     layout = layout_of(cls)
     return _is_kd_tree(layout) or (layout in _CONTENT and is_user_class(cls))
 
@@ -169,7 +183,7 @@ def make_base(walker: Walker, node: Node, obj: Any) -> None:
 
 
 def _as_reduced(obj: Any, layout: Any) -> Base:
-    """What the layout's own pickling says, whatever a subclass made of that."""
+    """Return the layout's part according to the layout's own pickling, bypassing overrides of subclasses."""
     make, args, state, items, pairs = (*_reduction(obj, layout), None, None, None)[:5]
     if make not in (type(obj), layout, NEW):
         raise CaptureError(f"{type_name(obj)} cannot be captured: nothing says what its {layout.__name__} part is")
@@ -201,14 +215,15 @@ def _reduction(obj: Any, layout: Any) -> tuple[Any, ...]:
 
 
 def _is_kd_tree(layout: type) -> bool:
-    """Whether this is scipy's k-d tree."""
+    """Return whether a class is scipy's k-d tree."""
     return layout.__name__ == "cKDTree" and layout.__module__.startswith("scipy.")
 
 
 def _without_pointers(layout: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The state of a k-d tree, whose nodes point at each other: a tree that takes it finds its own nodes again.
+    """Return the state of a k-d tree with zeros in place of pointers.
 
-    Pointers are the words in which a copy differs.
+    The nodes point at each other, and a tree that receives the state computes its own pointers. The pointers are the
+    words in which the state of a copy differs.
     """
     nodes, *rest = state
     copy = layout.__new__(layout)

@@ -1,8 +1,8 @@
-"""Imports inside functions: the source of a user module travels and runs when it is imported.
+"""Imports inside functions: the source of a user module is captured, and runs when it is imported.
 
-So the key is the same whether or not this process has imported the module yet, as far as its source
-shows what its values are. Of a live module, values that do not show so travel too, because they may
-have been rebound (`user_code/source_values.py`).
+The key is therefore the same whether or not this process has imported the module yet. If it has, values that the
+source does not surely give are captured too, because the program may have rebound them
+(`user_code/source_values.py`).
 """
 
 import importlib.util
@@ -24,9 +24,14 @@ from jitclient.capture.user_code.source_values import unproved
 
 
 def add_imports(walker: Walker, node: Node, refs: Refs, package: str, by: str | None = None) -> None:
-    """Make a node need what its code imports, as code of a package.
+    """Make a node need the modules that its code imports.
 
-    `by` is the module whose function that is: what it imports itself as it is loaded has been loaded.
+    Args:
+        walker: the walk that captures the node.
+        node: a function or a module's source.
+        refs: names that its code reads.
+        package: package that relative imports refer to.
+        by: module that holds the function, if it is one. Modules that `by` itself imports are already loaded.
     """
     for name, level, wanted in refs.imports:
         if level:
@@ -37,7 +42,7 @@ def add_imports(walker: Walker, node: Node, refs: Refs, package: str, by: str | 
 
 
 def _add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) -> None:
-    """Make a node need the source of a user module, of its parents, and of submodules wanted."""
+    """Make a node need the source of a user module, of its parents, and of the submodules in `wanted`."""
     if not is_user_module(name):
         return
     for full in (name, *(f"{name}.{submodule}" for submodule in wanted if submodule != "*")):
@@ -49,7 +54,7 @@ def _add_source(walker: Walker, node: Node, name: str, wanted: tuple[str, ...]) 
 
 
 def _add_names(walker: Walker, node: Node, by: str, name: str, wanted: tuple[str, ...]) -> bool:
-    """Make a node need names of a user module, and no more, if that is sure to be loaded; whether that was done."""
+    """Make a node need only the `wanted` names of a user module that is surely loaded; return whether it does."""
     live = sys.modules.get(name)
     if live is None or not wanted or not is_user_module(name) or name == "__main__":
         return False
@@ -106,7 +111,10 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
 
 
 def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
-    """Submodules that something else has imported, and that code may read as attributes of their package."""
+    """Make a node need submodules that other code has imported.
+
+    Captured code may read them as attributes of their package.
+    """
     for name in sorted(walker.words & vars(package).keys()):
         held, full = vars(package)[name], f"{package.__name__}.{name}"
         if not isinstance(held, ModuleType) or held.__name__ != full or ("source", full) in walker.bindings:
@@ -118,7 +126,7 @@ def _add_submodules(walker: Walker, node: Node, package: ModuleType) -> None:
 def _values_beside(
     walker: Walker, code: CodeType, outline: Outline, live: ModuleType, package: str
 ) -> Iterator[tuple[Node, bool]]:
-    """What a live module holds that its source may not give it."""
+    """Iterate over bindings of a live module's values that its source may not give."""
     names = vars(live)
     for each in outline.names - names.keys():
         walker.watch.name(names, each, MISSING)
@@ -131,7 +139,7 @@ def _values_beside(
 
 
 def _bind_what_is_made(walker: Walker, node: Node, names: dict[str, Any]) -> None:
-    """What the capture holds anyway must be the same object for whoever imports it."""
+    """Bind names whose values the capture makes anyway, so that importing code gets the same objects."""
     for each in [each for each in names if not each.startswith("__")]:
         if (id(names), each) not in walker.bindings and walker.made(names[each]):
             node.needs += [(bound, True) for bound in bind(walker, names, each, ())]

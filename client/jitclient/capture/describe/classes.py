@@ -1,4 +1,4 @@
-"""Classes: installed ones by name, the user's by their definition."""
+"""Describers for classes: installed classes by name, user classes by their definition."""
 
 import abc
 import enum
@@ -15,14 +15,14 @@ from jitclient.capture.user_code.ownership import is_user_class, refuse_patched
 from jitclient.capture.user_code.registry import refuse_registered, registration_of
 
 _SILENT_HOOKS = (object, typing.Generic)
-"""Installed classes whose `__init_subclass__` leaves nothing but attributes behind."""
+"""Installed classes whose `__init_subclass__` only sets attributes."""
 
 _IS_PYTREE = "_pytree__is_pytree"
-"""The attribute in which flax.nnx remembers the keyword `pytree` of a class statement."""
+"""Attribute in which flax.nnx stores the keyword `pytree` of a class statement."""
 
 
 def describe_class(walker: Walker, cls: type) -> Value:
-    """A class."""
+    """Describe a class by name if it is installed, by its definition otherwise."""
     if is_user_class(cls):
         return (_typed_dict if typing.is_typeddict(cls) else _user_class)(walker, cls)
     refuse_registered(cls)
@@ -71,16 +71,17 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
 
 
 def _registers_itself(cls: type) -> bool:
-    """Whether making a class registers it with JAX, by functions generated for it."""
+    """Return whether making a class registers it with JAX, by functions generated for it."""
     makers = (*inspect.getmro(type(cls)), *cls.__mro__)
     return any(maker.__module__.startswith(("equinox.", "flax.nnx.")) for maker in makers)
 
 
 def _how_to_make(cls: type) -> str:
-    """How a class is made again.
+    """Return the mode in which a class is made again.
 
-    "exact": what the class holds is all there is, so nothing of the user's needs to run;
-    "replay": installed code takes part, and keeps records of its own.
+    - "exact": the class's namespace is complete, so no user code needs to run.
+    - "replay": installed code takes part in making the class, and keeps its own records.
+    - "enum": the class is an enum.
     """
     if issubclass(cls, enum.Enum):
         return "enum"

@@ -1,4 +1,4 @@
-"""Lists, dictionaries, sets: made empty and filled when what they hold exists."""
+"""Describers for lists, dictionaries and sets: made empty, and filled when their items exist."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def _dict(walker: Walker, node: Node, mapping: dict[Any, Any]) -> None:
         node.fill("update", dict(mapping) if has_atoms else walker.pairs(mapping))
 
 
-_LOWEST = 2**32  # of all addresses that `id` gives
+_LOWEST = 2**32  # lower bound of the addresses that `id` returns
 
 
 def _by_address(walker: Walker, key: Any) -> Value:
@@ -54,7 +54,7 @@ def _frozenset(walker: Walker, node: Node, items: frozenset[Any]) -> None:
 
 
 def _in_canonical_order(walker: Walker, node: Node, items: Any) -> list[Value]:
-    """Values of a set; objects with an identity come last, put in order once all is described."""
+    """Return a set's values in canonical order; those that are not plain come last and are ordered after the walk."""
     in_order = sorted((walker.value(item) for item in items if is_plain(item)), key=to_bytes)
     others = [walker.value(item) for item in items if not is_plain(item)]
     if others:

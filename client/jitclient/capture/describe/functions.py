@@ -1,4 +1,4 @@
-"""Functions: code, namespace, closure; then defaults, attributes, and the globals they read."""
+"""Describer for functions: code, namespace and closure, then defaults, attributes and the globals that they read."""
 
 from collections.abc import Collection
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
@@ -62,7 +62,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
 
 
 def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str]) -> None:
-    """Make a node need all that its code reads from `names`, but for what is only `handed` over to the client."""
+    """Make a node need all that its code reads from `names`, except the names only `handed` to callbacks."""
     walker.words |= refs.words
     if refs.words & _READERS_OF_PLACES:
         raise AmbientInput("it reads where code was written, which is no part of a key")
@@ -83,7 +83,7 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a function or an object without those that wrappers copy to describe it."""
+    """Return the attributes of a function or an object without those that wrappers copy to describe it."""
     is_wrapper = "__wrapped__" in attributes
     return {
         name: value
@@ -104,7 +104,7 @@ def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Va
 
 
 def _held_by_client(walker: Walker, cell: CellType, name: str) -> Node:
-    """A cell whose content is for callbacks, unless other code uses it."""
+    """Return the node of a cell whose content is only for callbacks, unless other code uses it."""
     node = walker.cell_of_client(cell)
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Instances: rebuilt as their class says, through `copyreg`, `__reduce__` or their attributes."""
+"""Describers for instances: rebuilt through `copyreg`, `__reduce__` or their attributes."""
 
 import copyreg
 import pickle
@@ -26,11 +26,14 @@ from jitclient.errors import CaptureError
 
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
 _TRUSTED = frozenset({*sys.stdlib_module_names, *OURS, "flax", "jax", "jaxlib", "ml_dtypes", "numpy"})
-"""Packages whose objects come back as they were, though what they keep for speed comes and goes."""
+"""Packages whose own pickling restores their objects.
+
+The attributes of these objects include caches, which come and go.
+"""
 
 
 class Parts(NamedTuple):
-    """What `__reduce_ex__` gives, with nothing left out."""
+    """Complete result of `__reduce_ex__`, with the iterators read into lists."""
 
     make: Any
     args: tuple[Any, ...]
@@ -41,11 +44,16 @@ class Parts(NamedTuple):
 
 
 def reduced(obj: Any) -> Parts | str:
-    """Return how an object says that it is made again: what it is made of, or its name."""
+    """Return the parts from which an object's class makes it again, or the object's name.
+
+    Raises:
+        CaptureError: `__reduce__` returned neither a string nor a tuple.
+    """
     reducer = copyreg.dispatch_table.get(type(obj))
     if reducer is not None:
         parts: Any = reducer(obj)
-    elif type(obj).__module__ == "itertools":  # these warn of their end in Python 3.14
+    elif type(obj).__module__ == "itertools":
+        # Pickling of itertools objects is deprecated, and ends in Python 3.14.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             parts = obj.__reduce_ex__(5)
@@ -62,9 +70,9 @@ def reduced(obj: Any) -> Parts | str:
 
 
 def says_itself(cls: type) -> bool:
-    """Whether a class written in Python says itself how its objects are pickled, and is not known to do that well.
+    """Return whether a Python class defines its own pickling and is not known to pickle its objects completely.
 
-    What it leaves out may be needed, and to ask it may take long: such objects are taken as they are.
+    Such pickling may leave out needed state and may be slow, so these objects are captured by their state instead.
     """
     if is_made_in_c(cls):
         return False
@@ -75,22 +83,28 @@ def says_itself(cls: type) -> bool:
 
 
 def maker_of(cls: type) -> type:
-    """Whose `__new__` makes an instance: the one of a user class would have to make sense of another's arguments."""
+    """Return the class whose `__new__` makes an instance of `cls`.
+
+    The `__new__` of a user class is used only if a user class provides its arguments (`__getnewargs__`). Otherwise the
+    nearest installed class makes the instance, because the arguments are meant for that class.
+    """
     asks = [k for k in cls.__mro__ if {"__getnewargs__", "__getnewargs_ex__"} & vars(k).keys()]
     if asks and is_user_class(asks[0]):
         return cls
     return next(k for k in cls.__mro__ if "__new__" in vars(k) and not is_user_class(k))
 
 
-_SMALL = 2**32  # a number that is its own hash
+# A smaller number may equal the hash because the class hashes an object by that number, which is its own hash.
+_SMALL = 2**32
 
 _ORDERLESS = "flax.nnx."
-"""A library that puts the attributes of its objects in order whenever it touches them."""
+"""Prefix of the modules of flax.nnx, which sorts the attributes of its objects whenever it accesses them."""
 
 
 def describe_instance(walker: Walker, obj: Any) -> Node:
-    """An instance of any class."""
-    if type(obj).__module__ == "flax.ids":  # a counter of the process
+    """Describe an instance of any class."""
+    if type(obj).__module__ == "flax.ids":
+        # The object is a value of flax's process-wide counter.
         walker.uses_package("flax")
         return Node("fresh", obj, ["flax.ids", "uuid"])
     if is_settings(obj):
@@ -120,19 +134,24 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
 
 
 def _keeps_its_hash(obj: Any) -> bool:
-    """Whether an object keeps its hash, which is another one in the next process: only its class can make it again."""
+    """Return whether an object stores its hash, which differs in the next process.
+
+    Only its class can make such an object again.
+    """
     numbers = [value for value in {**attributes_of(obj), **slots_of(obj)}.values() if type(value) is int]
     try:
         return any(abs(value) > _SMALL and value == hash(obj) for value in numbers)
-    except Exception:  # it is the user's code: what it may raise is anything
+    except Exception:
+        # The user's `__hash__` may raise any exception.
         return False
 
 
 def _describe_by_state(walker: Walker, node: Node, obj: Any, *, lenient: bool) -> None:
-    """An object by what it is: what its class made in C keeps, and its attributes.
+    """Describe an object by its state: the part that its layout keeps, and its attributes.
 
-    Where its class says how it is pickled, some may be of no use elsewhere: what cannot be captured of these (they are
-    `lenient`) fails when it is used. What the class leaves out of its pickles may be needed, and is part of the key.
+    State that the class leaves out of its pickles may be needed, and is part of the key. If the class defines its own
+    pickling, some state may be useless in another process. The state is then `lenient`: a part that cannot be captured
+    fails only when it is used.
     """
     make_base(walker, node, obj)
     attributes, slots = _in_order(obj, state_of(attributes_of(obj))), slots_of(obj)
@@ -145,12 +164,14 @@ def _describe_by_state(walker: Walker, node: Node, obj: Any, *, lenient: bool) -
 def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> None:
     make, args, state, items, pairs, setter = parts
     if type(obj).__module__.startswith("jax._src.custom"):
-        # their __new__ wants the function, which their state holds
+        # Their `__new__` requires the function, which is part of their state.
         node.op, node.args = "bare", [walker.value(type(obj))]
     elif make is NEW:
-        cls, maker = args[0], maker_of(args[0])  # whose `__new__` is called
+        # Python calls the `__new__` of `maker`, not of `cls`.
+        cls, maker = args[0], maker_of(args[0])
         is_other = maker is not cls and "__new__" in vars(maker) and cls.__new__ is not maker.__new__
-        given = walker.value(maker) if is_other else None  # a base made in C may have no name
+        # A base class made in C may have no name to capture.
+        given = walker.value(maker) if is_other else None
         node.args = [walker.value(cls), [walker.value(argument) for argument in args[1:]], given]
     else:
         node.op, node.args = "call", [walker.value(make), walker.value(tuple(args))]

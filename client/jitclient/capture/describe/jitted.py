@@ -1,4 +1,4 @@
-"""Jitted functions in captures: what the daemon makes of one, and what a program put on one itself."""
+"""Jitted functions in captures: their reconstruction in the daemon, and attributes that a program set on them."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def rebuild_jit(fn: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """What a `jitclient.jit` function becomes in the daemon: a function jitted by JAX itself."""
+    """Return a function jitted by JAX itself, which a `jitclient.jit` function becomes when it is loaded."""
     import jax
 
     return jax.jit(fn, **options)
 
 
 def own_attributes(jitted: Any, fn: Any) -> dict[str, Any]:
-    """The attributes that a program gave a jitted function, without those that come with the function itself."""
+    """Return the attributes that a program set on a jitted function, without those copied from its function."""
     copied = getattr(fn, "__dict__", {})
     return {
         name: value

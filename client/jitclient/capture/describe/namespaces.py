@@ -1,8 +1,7 @@
-"""Names: the globals that functions read, and what they read of modules.
+"""Bindings of names: the globals that functions read, and the attributes of modules that they read.
 
-Of a user module only what is read by name is bound. A module that escapes, or whose names may be
-read in ways that the bytecode does not show, is bound whole, and what cannot be captured in it
-fails only when it is used.
+Only the names that code reads are bound from a user module. A module is bound whole if it escapes, or if code may
+read it in ways that the bytecode does not show. An object in it that cannot be captured then fails only when used.
 """
 
 import builtins
@@ -29,16 +28,17 @@ from jitclient.capture.user_code.ownership import (
 )
 from jitclient.capture.user_code.registry import refuse_registered
 
-_LARGE = 100  # containers of installed modules with more items are not the user's settings
+# Larger containers of installed modules are not the user's settings.
+_LARGE = 100
 
 
 def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
-    """The node of a namespace; it becomes a module of the capture's own."""
+    """Return the node of a namespace, which becomes a module private to the capture."""
     return walker.namespaces.setdefault(id(names), Node("namespace", names))
 
 
 def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:
-    """The binding of a name, and what is read of its value if that is a module."""
+    """Return the nodes that bind a name, and that bind the attributes read of its value if it is a module or class."""
     value = names.get(name, MISSING)
     walker.watch.name(names, name, value)
     if value is MISSING:
@@ -61,7 +61,7 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
 
 
 def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
-    """The binding of a name for callbacks, unless other code reads it."""
+    """Bind a name that only callbacks use, unless other code reads it."""
     value, at = names.get(name, MISSING), (id(names), name)
     walker.watch.name(names, name, value)
 
@@ -77,23 +77,23 @@ def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str
 
 
 def of_client(value: Any) -> Node:
-    """What stands for an object that only the client's callbacks use: it can be handed over, and no more."""
+    """Return the stand-in for an object that only the client's callbacks use: it can be passed on, but not used."""
     return Node("of_client", value, [callable(value)])
 
 
 def is_of_client(value: Value) -> bool:
-    """Whether this is what `of_client` returned."""
+    """Return whether a value was made by `of_client`."""
     return type(value) is Node and value.op == "of_client"
 
 
 def bind_builtins(walker: Walker, names: dict[str, Any], read: dict[str, set[Chain]]) -> list[Node]:
-    """The bindings of names that code reads, and that something has put on `builtins`."""
+    """Return the bindings of names that code reads and that the program has put on `builtins`."""
     put = [name for name in sorted(read) if name not in names and _from_builtins(name) is not MISSING]
     return [bound for name in put for bound in bind(walker, names, name, read[name])]
 
 
 def _from_builtins(name: str) -> Any:
-    """What a name means that no module binds, if that is not the same everywhere."""
+    """Return the builtin with a name that no module binds, if it may differ between processes; otherwise MISSING."""
     value = getattr(builtins, name, MISSING)
     if value is MISSING or name in DIFFERENT_IN_EACH_PROCESS:
         return MISSING
@@ -101,7 +101,7 @@ def _from_builtins(name: str) -> Any:
 
 
 def _is_builtin(name: str, value: Any) -> bool:
-    """Whether Python itself has put an object on `builtins`."""
+    """Return whether Python itself put an object on `builtins`."""
     if isinstance(value, type | BuiltinFunctionType) and value.__module__ == "builtins":
         return name in (value.__name__, "EnvironmentError", "IOError")
     is_constant = name in ("None", "True", "False", "Ellipsis", "NotImplemented") or name.startswith("__")
@@ -113,16 +113,15 @@ def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> No
     node = walker.bindings.get(at)
     if node is None or is_of_client(node.args[2]):
         node = walker.bindings.setdefault(at, Node("bind", None))
-        is_module = isinstance(value, ModuleType) and is_user_module(
-            value.__name__
-        )  # what is read of it is bound apart
+        # Names read of a user module are bound separately.
+        is_module = isinstance(value, ModuleType) and is_user_module(value.__name__)
         described = namespace_of(walker, vars(value)) if is_module else walker.value(value)
         node.args = [namespace_of(walker, names), name, described]
     return node
 
 
 def whole(walker: Walker, names: dict[str, Any]) -> Node:
-    """The node that stands for every name of a namespace."""
+    """Return the node that binds every name of a namespace."""
     at = (id(names), None)
     node = walker.bindings.get(at)
     if node is None:
@@ -148,7 +147,10 @@ def _module(walker: Walker, module: ModuleType) -> Value:
 
 
 def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleType, chain: Chain) -> list[Node]:
-    """What user code put on an installed module, or plain data there that it may have changed."""
+    """Return the bindings of names of an installed module that user code may have changed.
+
+    These are ambient inputs, user code, absl's flags, plain settings, and objects that another process may lack.
+    """
     value: Any = module
     bound: list[Node] = []
     for depth, part in enumerate(chain):
@@ -158,7 +160,8 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
             break
         if is_user_module(value.__name__):
             return bound + bind(walker, vars(value), part, {chain[depth + 1 :]})
-        held = vars(value).get(part, MISSING)  # never getattr: modules import lazily
+        # `getattr` could import a submodule, because modules import lazily.
+        held = vars(value).get(part, MISSING)
         if held is MISSING and f"{value.__name__}.{part}" in AMBIENT_MODULES:
             held = importlib.import_module(f"{value.__name__}.{part}")
         walker.watch.name(vars(value), part, held)
@@ -181,7 +184,11 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
 
 
 def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
-    """What reading an attribute of a class by name leads to, beyond the class: `datetime.now`."""
+    """Return the traps for ambient methods among the attributes read of a class, such as `datetime.now`.
+
+    Raises:
+        CaptureError: user code was put on the class or on an installed base, or registered one of them as a pytree.
+    """
     for base in cls.__mro__:
         if not is_user_class(base):
             refuse_patched(base)
@@ -194,10 +201,14 @@ def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
 
 
 def _may_be_other(module: ModuleType, name: str, held: Any) -> bool:
-    """Whether another process may have something else there, or nothing: what is held travels by its own name."""
+    """Return whether another process may hold a different object, or none, under a name in an installed module.
+
+    The object is then captured by its own name.
+    """
     if module is builtins and not _is_builtin(name, held):
         return True
-    if isinstance(held, ModuleType):  # a submodule may be there only because something imported it
+    if isinstance(held, ModuleType):
+        # A submodule may be present only because the program imported it.
         return held.__name__ == f"{module.__name__}.{name}" and "__getattr__" not in vars(module)
     if isinstance(held, functools.partial) or any(map(is_user_function, functions_in(held))):
         return True

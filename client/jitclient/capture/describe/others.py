@@ -1,4 +1,4 @@
-"""What no type claims: in which order to ask what an object is."""
+"""Order of the tests that find the describer of an object whose type has none registered."""
 
 import enum
 import functools
@@ -41,12 +41,13 @@ def _other(walker: Walker, obj: Any) -> Value:
         if isinstance(obj, kind):
             return describe(walker, obj)
     if is_flag_holder(obj):
-        walker.words.add(obj.name)  # it reads the flag of that name
+        # The holder reads the flag of that name.
+        walker.words.add(obj.name)
     return describe_instance(walker, obj)
 
 
 def _flags(walker: Walker, flags: Any) -> Node:
-    """Absl's flags: the values whose names some code mentions, and a trap for any other use."""
+    """Describe absl's flags: values of the flags that code names, and a trap for any other use."""
     message = message_of("absl's flags, other than those that code names")
     node = Node("flags", flags, [message, []])
     walker.uses_package("absl")
@@ -59,7 +60,8 @@ def _values_read(walker: Walker, flags: Any) -> list[Any]:
     for name in sorted(each for each in walker.words if each in flags):
         try:
             value = getattr(flags, name)
-        except Exception:  # not parsed yet: whoever reads it must see that
+        except Exception:
+            # The flags are not parsed yet, and the code that reads one must get this error.
             continue
         attributes = vars(flags[name])
         if "_value" in attributes:

@@ -1,4 +1,4 @@
-"""Functions under `jax.shard_map`, which note their mesh and their axes when they are first traced."""
+"""Functions made by `jax.shard_map`, which store their mesh and axes in their cells when they are first traced."""
 
 import sys
 from collections.abc import Mapping
@@ -11,9 +11,10 @@ _HOME = "jax._src.shard_map"
 
 
 def noted_later(func: FunctionType) -> Mapping[str, Any]:
-    """Return what a trace of such a function under the current settings would leave in its cells, by their names.
+    """Return the cell contents that a trace under the current settings would store, by cell name.
 
-    A capture describes the function so from the beginning: it is the same before and after the trace.
+    A capture always holds these contents, so it is the same before and after the trace. The result is empty for other
+    functions.
     """
     if func.__globals__.get("__name__") != _HOME or not {"mesh", "axis_names"} <= {*func.__code__.co_freevars}:
         return {}

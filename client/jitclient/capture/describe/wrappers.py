@@ -1,4 +1,4 @@
-"""Small standard objects that wrap functions or other objects."""
+"""Describers for small standard objects that wrap functions or other objects."""
 
 import collections
 import enum
@@ -28,7 +28,7 @@ _VIEWS = {type({}.keys()): dict.keys, type({}.values()): dict.values, type({}.it
 _AS_CLOUDPICKLE = (classmethod, staticmethod, logging.Logger, logging.RootLogger)
 
 _Call = tuple[Any, ...]
-"""A function, and what it is called with."""
+"""Function, followed by its arguments."""
 
 
 def _as_cloudpickle_does(obj: Any) -> _Call:
@@ -50,17 +50,18 @@ _CALLS: dict[type, Callable[[Any], _Call]] = {
     property: lambda prop: (property, prop.fget, prop.fset, prop.fdel),
     types.GenericAlias: lambda alias: (types.GenericAlias, alias.__origin__, alias.__args__),
     types.MappingProxyType: lambda view: (types.MappingProxyType, *gc.get_referents(view)),
+    # The evaluated form of a reference is left out, since it is computed again on demand.
     typing.ForwardRef: lambda ref: (
         functools.partial(typing.ForwardRef, is_class=ref.__forward_is_class__),
         ref.__forward_arg__,
         ref.__forward_is_argument__,
         ref.__forward_module__,
-    ),  # what it was evaluated to, it is again where that is asked for
+    ),
     typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
     typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
     typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
 }
-"""Type -> the call that makes an object of it."""
+"""Type -> function that returns the call which makes an equal object."""
 
 if sys.version_info >= (3, 12):
     _CALLS[typing.TypeAliasType] = lambda alias: (typing.TypeAliasType, alias.__name__, alias.__value__)
@@ -79,7 +80,7 @@ describes_as("call", *_HELD_BY_MODULES, by_name=True)(_called)
 
 @describes_as("call", functools.cached_property)
 def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
-    # the rest of its state is a lock and a docstring
+    # The rest of its state is a lock and a docstring.
     node.args = [walker.value(functools.cached_property), (walker.value(prop.func),)]
     if prop.attrname is not None:
         node.fill("state", [["attrname", prop.attrname]], [])
@@ -87,7 +88,7 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
 
 @describes_as("partial", functools.partial)
 def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
-    """A partial: its function and arguments; its `__dict__` changes when it is looked at."""
+    """Describe a partial by its function and arguments; its `__dict__` changes when it is read."""
     node.args = [
         walker.value(type(partial)),
         walker.value(partial.func),
@@ -98,26 +99,30 @@ def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
 
 @describes_as("call", functools.singledispatchmethod)
 def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
-    # since Python 3.13 it has a cache, which is None or not by what it was called with
+    # Since Python 3.13 it has a cache, which is None or not depending on the calls made so far.
     node.args = [walker.value(type(method)), (walker.value(method.func),)]
     node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
 
 
 @describes_as("cached", functools._lru_cache_wrapper, by_name=True)
 def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
-    """A function with a cache: made anew with an empty one, but what the cache holds decides what it returns."""
+    """Describe a function with a cache: it is made with an empty cache.
+
+    A digest of the cached results is captured too, because they determine the results of calls.
+    """
     parameters = cached.cache_parameters()
     maker = Node("call", None, [walker.value(functools.lru_cache), (parameters["maxsize"], parameters["typed"])])
     node.args = [maker, (walker.value(cached.__wrapped__),), _digest_of_results(walker, cached)]
 
 
 _describing: list[Any] = []
-"""Caches whose results are being described: a result may lead back to the cache."""
+"""Caches whose results are being described; a result may lead back to its cache."""
 
 
 def _digest_of_results(walker: Walker, cached: Any) -> bytes:
-    """Return a digest of the arguments and results in a cache, whatever their order; empty if there are none."""
-    is_of_user = is_user_module(cached.__wrapped__.__module__)  # a package's caches are the package's business
+    """Return a digest of a user function's cached arguments and results, in any order; empty if there are none."""
+    # The caches of packages are not captured.
+    is_of_user = is_user_module(cached.__wrapped__.__module__)
     if not (is_of_user and cached.cache_info().currsize) or any(cached is other for other in _describing):
         return b""
     _describing.append(cached)
@@ -131,12 +136,13 @@ def _digest_of_results(walker: Walker, cached: Any) -> bytes:
 
 
 def _results_in(cached: Any) -> list[tuple[Any, Any]]:
-    """Return what a cache holds: the key that Python makes of the arguments, and the result."""
+    """Return the entries of a cache: the key that Python made from the arguments, and the result."""
     held = gc.get_referents(cached)
     by_key: dict[Any, Any] = next(each for each in held if type(each) is dict)
     found = []
     for key, result in by_key.items():
-        if type(result).__name__ == "_lru_list_elem":  # of a bounded cache, whose entries follow each other
+        if type(result).__name__ == "_lru_list_elem":
+            # The cache is bounded, and its entries form a linked list.
             at = next(n for n, each in enumerate(held) if each is key and held[n + 2] is type(result))
             result = held[at + 1]
         parts = tuple("a keyword follows" if type(part) is object else part for part in key) if _is_made(key) else key
@@ -145,7 +151,7 @@ def _results_in(cached: Any) -> list[tuple[Any, Any]]:
 
 
 def _is_made(key: Any) -> bool:
-    """Whether Python made a key of several arguments."""
+    """Return whether Python made a key from several arguments."""
     return type(key) is tuple or type(key).__name__ == "_HashedSeq"
 
 
@@ -174,7 +180,10 @@ def _weak_reference(walker: Walker, node: Node, reference: Any) -> None:
 
 @describes_as("call", weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 def _weak_container(walker: Walker, node: Node, container: Any) -> None:
-    """What it holds lives as long as the capture does, even where nothing else there holds it."""
+    """Describe a weak container.
+
+    In the daemon, its items live as long as the capture, even if nothing else there holds them.
+    """
     node.args = [walker.value(type(container)), ()]
     if id(container) in walker.caches:
         return
@@ -202,7 +211,7 @@ def _member_of_no_name(walker: Walker, node: Node, member: enum.Enum) -> None:
 
 
 def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:
-    """A member by its name; a combination of flags has none."""
+    """Describe an enum member by its name, or by its value if it is a combination of flags, which has no name."""
     kind = type(member)
     if member._name_ in kind.__members__:
         return Reduced("attribute", (walker.value(kind), member._name_))
