@@ -1,6 +1,7 @@
-"""The program that a capture is: steps, each of which makes one object or completes one.
+"""The program that a capture contains: steps, each of which makes one object or completes one.
 
-- `format.py`: what its pickles hold, read as data
-- run: `builder.py`, with `make_classes.py` and `make_values.py`; which loads share classes: `sharing.py`
-- what captured code sees of the world, and its imports give: `sandbox.py`; where it says that it lives: `captured.py`
+- `format.py`: contents of the pickles, read as data
+- `builder.py`: the interpreter of a program, with steps in `make_classes.py` and `make_values.py`
+- `sharing.py`: classes that several loads share
+- `sandbox.py`: builtins and imports of captured code; `captured.py`: its nominal module
 """

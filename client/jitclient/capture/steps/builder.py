@@ -1,7 +1,7 @@
-"""Runs a capture's program: what its pickle calls makes one object each, or completes one made before.
+"""Interpreter of a capture's program: each call in its pickle makes one object or completes one.
 
-Steps that need nothing but their arguments are in `make_classes.py` and `make_values.py`; the others, which make
-functions and bind the names that these read, are here.
+Steps that need only their arguments are in `make_classes.py` and `make_values.py`. Steps that make functions and bind
+the names that functions read are in this module.
 """
 
 import io
@@ -21,7 +21,7 @@ from jitclient.capture.user_code.names import VALUES, installed_attribute, insta
 
 
 class Builder(Unpickler):
-    """Runs one program."""
+    """Unpickler that runs one program."""
 
     def __init__(self, payload: bytes, codes: list[Any]) -> None:
         super().__init__(io.BytesIO(payload))
@@ -31,14 +31,18 @@ class Builder(Unpickler):
         self._payload = payload
         self._codes = iter(codes)
         self._sandbox = Sandbox()
-        self._numbers: dict[int, int] = {}  # of namespaces
+        self._numbers: dict[int, int] = {}  # number of each namespace, by its id
         self._ran_user_code = False
-        self._again: list[Callable[[], Any]] = []  # completions that user code may undo
-        self._at_end: list[Callable[[], None]] = []  # what is to be done when all objects are made
+        # User code may undo these completions, so they run again at the end if user code ran.
+        self._again: list[Callable[[], Any]] = []
+        self._at_end: list[Callable[[], None]] = []  # runs when all objects are made
         self._callables: dict[str, Callable[..., Any]] = {}
 
     def run(self) -> tuple[Any, list[Any]]:
-        """Run all steps; the function and its extras. Values that user code changed meanwhile are put back."""
+        """Run all steps and return the function and its extras.
+
+        Contents of containers and bindings that user code changed meanwhile are restored.
+        """
         head = head_of(self.load())
         self.plan = Plan(read(self._payload).items if head.has_classes else [])
         try:
@@ -52,19 +56,20 @@ class Builder(Unpickler):
                 finish()
             fn, extras = self.load()
         finally:
-            self._callables.clear()  # they hold the builder, and with it all that it made
+            # The callables refer to the builder, and so would keep all its objects alive.
+            self._callables.clear()
         return fn, extras
 
     def object_at(self, number: int) -> Any:
-        """The object with that number."""
+        """Return the object with this number."""
         return self.objects[number]
 
     def maker(self, name: str) -> Callable[..., Any]:
-        """What a step or a value is made by."""
+        """Return the function that runs a step or makes a value, by name."""
         return self._callables[name]
 
     def _makers(self) -> dict[str, Callable[..., Any]]:
-        """What makes an object, by the name of its step."""
+        """Return the functions that make objects, by the name of their step."""
         return {
             **make_values.MAKERS,
             "alias": self._sandbox.add_alias,
@@ -80,7 +85,10 @@ class Builder(Unpickler):
         }
 
     def _fillers(self) -> dict[str, Callable[..., None]]:
-        """What completes an object, by the name of its step: called with the object and the step's arguments."""
+        """Return the functions that complete objects, by the name of their step.
+
+        Each is called with the object and the step's arguments.
+        """
         containers = dict.fromkeys(("add", "extend", "update"), self._hold)
         return {**make_values.FILLERS, **make_classes.FILLERS, **containers}
 
@@ -126,7 +134,7 @@ class Builder(Unpickler):
         return body
 
     def _placed(self, body: Any) -> CodeType:
-        """A code object, at the next of the places in the user's files."""
+        """Make a code object at the next location in the user's files."""
         return build_code(body, iter(next(self._codes, ())))
 
     def _namespace(self) -> ModuleType:
@@ -155,7 +163,7 @@ class Builder(Unpickler):
             vars(view)[dotted[-1]] = value
 
     def _views(self, home: ModuleType, value: Any) -> Iterator[tuple[ModuleType, Any]]:
-        """The namespaces in which the name that is being bound is read, each with the value that it has there.
+        """Iterate over the namespaces in which code reads the name being bound, with its value in each.
 
         A group of shared classes has modules of its own.
         """
@@ -181,10 +189,11 @@ class Builder(Unpickler):
 
 
 def _is_as_installed(module: Any, dotted: list[str], value: Any) -> bool:
-    """Whether a module has this value anyway: then code sees the module itself."""
+    """Return whether an installed module already holds this value; captured code then sees the module itself."""
     real = vars(module)["_real"] if isinstance(module, ModuleView) else module
     try:
         held = installed_attribute(real.__name__, ".".join(dotted))
         return type(held) is type(value) and bool(held == value)
-    except Exception:  # it may be missing here, or compare in any way it likes
+    except Exception:
+        # The attribute may be missing here, or its comparison may raise any exception.
         return False

@@ -1,4 +1,4 @@
-"""The module in which captured functions and classes say that they live.
+"""Module that captured functions and classes name as their own (`__module__`).
 
-Dataclasses and others look a class's module up in `sys.modules`; the user's own are never there.
+Dataclasses and others look up a class's module in `sys.modules`, which never contains the user's modules.
 """

@@ -1,4 +1,7 @@
-"""What a capture holds: three pickles, which are read here as data, to tell about a program and not to run it."""
+"""Format of a capture: three pickles, read here as data.
+
+A reading describes a program without running it.
+"""
 
 import dataclasses
 import io
@@ -13,24 +16,24 @@ from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 
 FORMAT = 10
-"""Part of the context of every key: raise it whenever the same function gets other bytes."""
+"""Part of the context of every key; increase it whenever the bytes of the same function change."""
 
 COMPLETES = "+"
-"""In front of the name of a step that completes an object made before."""
+"""Prefix in the name of a step that completes an object made before."""
 
 NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "cached", "jit", "partial", "treedef", "of_client"})
-"""Objects that get an index that both sides know, after the extras."""
+"""Steps whose objects get an index that both sides know, after the extras."""
 
 SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap"}
 SHARED |= {"array", "object_array", "jax_array", "prng_key"}
-"""Objects that are the same one wherever a result holds them."""
+"""Steps whose objects keep their identity wherever a result holds them."""
 
 LOCATED = ("function", "source")
-"""Functions and bodies of modules, whose places travel beside the program, in its order."""
+"""Steps for functions and module bodies, whose locations are sent beside the program, in its order."""
 
 
 class Head(NamedTuple):
-    """The first pickle of a capture; then come its steps, and what these were made for."""
+    """First pickle of a capture; the steps and then the roots (function and extras) follow."""
 
     format: int = FORMAT
     cloudpickle: str = VERSION
@@ -38,7 +41,11 @@ class Head(NamedTuple):
 
 
 def head_of(found: Any) -> Head:
-    """What the first pickle of a capture says; CaptureError if the rest is of another format."""
+    """Return the head of a capture from its first pickle.
+
+    Raises:
+        CaptureError: the capture has another format.
+    """
     if found[0] != FORMAT:
         raise CaptureError(f"the capture has format {found[0]}, not {FORMAT}")
     return Head(*found)
@@ -46,19 +53,28 @@ def head_of(found: Any) -> Head:
 
 @dataclasses.dataclass
 class Item:
-    """One object of a program: how it is made, what completes it, and what is known of it beside the bytes."""
+    """Object of a program: the step that makes it, and the steps that complete it.
+
+    Attributes:
+        op: name of the step that makes it.
+        needs: objects that must exist before it is used, without being part of it.
+        args: arguments of the step that makes it.
+        fills: steps that complete it, as [op, *args].
+        places: locations of a function's or module's code, then of its nested code; not part of the payload.
+        module: original module name of a namespace; not part of the payload.
+    """
 
     op: str
     needs: list[Reference]
     args: list[Any]
-    fills: list[list[Any]] = dataclasses.field(default_factory=list)  # [op, *args]
-    places: tuple[Location, ...] = ()  # of the code of a function or module, then of those nested in it
-    module: str = ""  # of a namespace: the name of the module that it was
+    fills: list[list[Any]] = dataclasses.field(default_factory=list)
+    places: tuple[Location, ...] = ()
+    module: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A program: its objects by number, the captured function, and the values captured together with it."""
+    """Program of a capture: its objects by number, the captured function (`root`), and the extras captured with it."""
 
     items: list[Item]
     root: Any
@@ -66,14 +82,18 @@ class Reading:
     _digests: dict[int, tuple[bytes, bytes]] = dataclasses.field(default_factory=dict)
 
     def digest(self, data: bytes) -> bytes:
-        """The digest of bytes that an object of the program holds; worked out once, as they may be large."""
-        if id(data) not in self._digests:  # the data stays with it: ids are only unique among living objects
+        """Return the digest of bytes that an object of the program holds.
+
+        The digest is computed once, because the bytes may be large.
+        """
+        if id(data) not in self._digests:
+            # The entry keeps the data alive, since ids are unique only among living objects.
             self._digests[id(data)] = data, digest(data)
         return self._digests[id(data)][1]
 
 
 def read(payload: bytes, locations: bytes = b"") -> Reading:
-    """Read the program of a capture, with the places of its code where they are given."""
+    """Read the program of a capture, with the locations of its code if they are given."""
     reader = _Reader(io.BytesIO(payload))
     head_of(reader.load())
     reader.load()

@@ -1,4 +1,4 @@
-"""Steps of a program that make classes: each in one call of its metaclass."""
+"""Steps of a program that make classes, each in one call of its metaclass."""
 
 import abc
 import contextlib
@@ -12,11 +12,11 @@ from jitclient.capture.user_code.ownership import is_user_class
 from jitclient.capture.user_code.registry import register
 
 EXACT = "exact"
-"""How a class is made whose namespace says all there is; other ways run code of the user's."""
+"""Mode for a class whose namespace is complete; other modes run user code."""
 
 
 def make_class(mode: str, meta: Any, name: str, bases: Any, namespace: Any, keywords: Any) -> type:
-    """A class, as its step says."""
+    """Make a class in the mode that its step gives."""
     parents = tuple(bases)
     names = {"__module__": captured.__name__, "__qualname__": name, **dict(namespace)}
     if mode == EXACT:
@@ -38,9 +38,9 @@ def _plain_member(cls: type, *value: Any) -> Any:
 
 
 def _make_exactly(meta: Any, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> type:
-    """Make a class without running anything of the user's: its namespace says all there is.
+    """Make a class without running user code, from its complete namespace.
 
-    Attributes whose type has `__set_name__` are set afterwards, where Python does not call it.
+    Attributes whose type has `__set_name__` are set afterwards, because Python then does not call `__set_name__`.
     """
     later = {k: v for k, v in names.items() if _is_told_its_name(v)}
     maker: Any = next(m for m in meta.__mro__ if m in (abc.ABCMeta, type))
@@ -59,7 +59,7 @@ def _is_told_its_name(value: Any) -> bool:
 
 @contextlib.contextmanager
 def _silent_subclassing(bases: tuple[type, ...]) -> Iterator[None]:
-    """Keep `__init_subclass__` of captured classes from running: it ran in the client."""
+    """Prevent `__init_subclass__` of captured classes from running, since it ran in the client."""
     hooked = [
         cls for base in bases for cls in base.__mro__ if "__init_subclass__" in vars(cls) and is_captured_class(cls)
     ]
@@ -80,7 +80,7 @@ def _do_nothing(owner: Any, /, *arguments: Any, **keywords: Any) -> None:
 def _make_as_stated(
     meta: Any, name: str, bases: tuple[type, ...], names: dict[str, Any], keywords: dict[str, Any]
 ) -> type:
-    """Make a class as its class statement did, for the sake of the records that libraries keep."""
+    """Make a class as its class statement did, so that libraries record it."""
     prepared = meta.__prepare__(name, bases, **keywords)
     for attribute, value in names.items():
         prepared[attribute] = value
@@ -89,13 +89,13 @@ def _make_as_stated(
 
 
 def _restore_members(cls: Any, members: Any) -> None:
-    """Give the members of an enum the attributes that its own code gave them."""
+    """Restore the attributes that an enum's own code set on its members."""
     for name, state in members:
         vars(cls.__members__[name]).update(dict(state))
 
 
 def _impose(cls: type, attributes: Any) -> None:
-    """Give a class what a decorator made of it, unless its metaclass has done so itself."""
+    """Set the attributes that a decorator added to a class, unless the metaclass made the dataclass itself."""
     imposed = dict(attributes)
     if "__dataclass_fields__" in imposed and "__dataclass_fields__" in vars(cls):
         return
@@ -118,4 +118,4 @@ FILLERS: dict[str, Callable[..., None]] = {
     "restore_members": _restore_members,
     "set_attribute": type.__setattr__,
 }
-"""What completes a class: called with it and the step's arguments."""
+"""Step name -> function that completes a class, called with the class and the step's arguments."""

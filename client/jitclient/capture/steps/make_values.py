@@ -1,4 +1,4 @@
-"""Steps of a program that need nothing but their arguments: containers, instances, objects of numpy and JAX."""
+"""Steps of a program that need only their arguments: containers, instances, objects of numpy and JAX."""
 
 import importlib
 import sys
@@ -14,12 +14,12 @@ from jitclient.capture.describe.jitted import rebuild_jit
 from jitclient.capture.user_code.registry import register_late
 from jitclient.errors import Incompatible
 
-_MOST_SPANNED = 16 << 20  # bytes of memory that an array with gaps may span
+_MOST_SPANNED = 16 << 20  # maximum memory span of an array with gaps, in bytes
 
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:
     if attributes:
-        # not getattr: a class may compute its attributes from the very ones that are restored
+        # Bypass the class's `__getattribute__`, which may read the attributes that are restored here.
         object.__getattribute__(target, "__dict__").update(attributes)
     for name, value in slots:
         object.__setattr__(target, name, value)
@@ -41,12 +41,12 @@ def _set_items(target: Any, pairs: Any) -> None:
 
 
 def weak_reference(target: Any) -> Callable[[], Any]:
-    """A weak reference; one to nothing if there is no target any more."""
+    """Return a weak reference to the target, or one to nothing if the target is None."""
     return (lambda: None) if target is None else weakref.ref(target)
 
 
 def _type_variable(name: str, bound: Any, constraints: Any, co: bool, contra: bool, infers_variance: bool) -> Any:
-    inferred = {"infer_variance": True} if infers_variance else {}  # since Python 3.12
+    inferred = {"infer_variance": True} if infers_variance else {}  # new in Python 3.12
     make: Any = typing.TypeVar
     return make(name, *constraints, bound=bound, covariant=co, contravariant=contra, **inferred)
 
@@ -58,7 +58,7 @@ def _typed_dict(name: str, fields: Any, required: list[str]) -> Any:
 
 
 def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: bool, strides: Sequence[int]) -> Any:
-    """An array of numpy's, out of its bytes; it lies in memory row by row if there are no strides."""
+    """Return a numpy array made from bytes; without strides it is C-contiguous."""
     import numpy as np
 
     array = _laid_out(np.frombuffer(data, dtype).reshape(shape), strides)
@@ -67,7 +67,7 @@ def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: boo
 
 
 def _laid_out(array: Any, strides: Sequence[int]) -> Any:
-    """A copy of an array with these strides, or in their order if there are large gaps."""
+    """Return a copy of an array with these strides (in bytes), or in their axis order if the gaps are too large."""
     import numpy as np
 
     if not strides:
@@ -92,11 +92,12 @@ def _object_array(shape: list[int], items: Any, strides: Sequence[int]) -> Any:
 
 
 def jax_array(numbers: Any, is_weak: bool, sharding: Any = None) -> Any:
-    """An array of JAX's, with the dtype of the one of numpy's, whatever the settings are."""
+    """Return a JAX array with the dtype of a numpy array, even if JAX's settings would change the dtype."""
     import jax
     import jax.numpy as jnp
 
-    with jax.enable_x64(True):  # an array keeps the type that it was made with
+    # An array keeps the dtype that it was made with.
+    with jax.enable_x64(True):
         array = jax.device_put(jnp.asarray(numbers), sharding)
         if not is_weak:
             return array
@@ -112,7 +113,7 @@ def _prng_key(implementation: str, data: Any) -> Any:
 
 
 def treedef(is_leaf: bool, node: tuple[Any, Any] | None, children: Any) -> Any:
-    """The definition of a tree, out of what `node_data` and `children` of another one gave."""
+    """Return the tree definition made from the `node_data` and `children` of another one."""
     from jax import tree_util
 
     if is_leaf:
@@ -133,7 +134,7 @@ def _device(platform: str, number: int) -> Any:
 
 
 def _traceback() -> Any:
-    """JAX's own form of a traceback, which only describes where something was made: that of this place."""
+    """Return a JAX traceback of this place; it replaces one that only records where an object was made."""
     return sys.modules["jaxlib._jax"].Traceback.get_traceback()
 
 
@@ -168,7 +169,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "weakref": weak_reference,
     "whole": lambda home: None,
 }
-"""What makes an object, by the name of its step."""
+"""Step name -> function that makes the object."""
 
 FILLERS: dict[str, Callable[..., None]] = {
     "annotations": lambda func, annotations: setattr(func, "__annotations__", dict(annotations)),
@@ -183,4 +184,4 @@ FILLERS: dict[str, Callable[..., None]] = {
     "setstate": lambda target, state: target.__setstate__(state),
     "state": _state,
 }
-"""What completes an object: called with it and the step's arguments."""
+"""Step name -> function that completes an object, called with the object and the step's arguments."""

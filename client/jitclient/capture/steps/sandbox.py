@@ -1,8 +1,8 @@
-"""What captured code sees in place of the world: its own builtins, and its own modules.
+"""Environment of captured code: its own builtins and its own user modules.
 
-User modules that travelled are imported in private; all others are those of this process. Nothing here is a security
-boundary: a capture is trusted code. It keeps user modules out of `sys.modules`, and makes a read of an ambient input
-an error at the moment it happens.
+User modules of the capture are imported in private; all other modules are those of this process. The sandbox is no
+security boundary, because a capture is trusted code. It keeps user modules out of `sys.modules`, and raises an error
+at each read of an ambient input.
 """
 
 import builtins
@@ -22,7 +22,7 @@ from jitclient.errors import AmbientInput
 
 
 class Sandbox:
-    """The builtins and the user modules of one load."""
+    """Builtins and user modules of one load."""
 
     def __init__(self) -> None:
         self._sources: dict[str, Source] = {}
@@ -31,13 +31,13 @@ class Sandbox:
         self._builtins.update((name, Trap(True, message_of(name))) for name in ("open", "input"))
 
     def new_module(self) -> ModuleType:
-        """An empty module that only this load knows."""
+        """Return an empty module that only this load knows."""
         module = ModuleType(captured.__name__)
         module.__dict__["__builtins__"] = self._builtins
         return module
 
     def add_source(self, source: "Source") -> None:
-        """Add a user module that captured code imports by name; it runs when it is first imported."""
+        """Add a user module that captured code imports by name; it runs at its first import."""
         self._sources[source.name] = source
         if source.is_package:
             source.module.__class__ = _Package
@@ -48,15 +48,16 @@ class Sandbox:
         self._aliases[name] = module
 
     def has(self, name: str) -> bool:
-        """Whether a user module of that name travelled."""
+        """Return whether the capture contains a user module of that name."""
         return name in self._sources or name in self._aliases
 
     def module(self, name: str) -> ModuleType:
-        """A user module that travelled, whether it has been imported or not."""
+        """Return a user module of the capture; run its source first if it has not run."""
         if name not in self._sources:
             return self._aliases[name]
         parent, _, leaf = name.rpartition(".")
-        above = self.module(parent) if parent in self._sources else None  # it may import this one
+        # The parent runs first, and may import this module.
+        above = self.module(parent) if parent in self._sources else None
         source = self._sources[name]
         if not source.has_begun:
             source.run()
@@ -78,7 +79,7 @@ class Sandbox:
             name = importlib.util.resolve_name("." * level + name, package)
         if not self.has(name):
             if is_user_module(name):
-                # it was not there either when the function was captured
+                # The module was not found when the function was captured, either.
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
             return guarded(builtins.__import__(name, globals, locals, fromlist or (), 0))
         module = self.module(name)
@@ -90,8 +91,10 @@ class Sandbox:
 
 
 class _Package(ModuleType):
-    """Has its submodules as attributes: something that did not travel may have imported them, and in a circle of
-    imports they are not bound before they have run.
+    """Package whose submodules are available as attributes.
+
+    Code outside the capture may have imported them in the client. In circular imports, Python binds a submodule only
+    after it has run.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -104,20 +107,20 @@ class _Package(ModuleType):
 
 @dataclass
 class Source:
-    """A user module that travels as code."""
+    """User module whose source is part of the capture."""
 
     name: str
     is_package: bool
     code: CodeType
     module: ModuleType
     gone: list[str]
-    """Names that the code binds, and that were deleted from the module afterwards."""
+    """Names that the source binds but that were deleted from the client's module afterwards."""
     has_begun: bool = False
     rebound: dict[str, Any] = field(default_factory=dict)
-    """What differed in the client from what the code gives."""
+    """Name -> value of the client's module, where it differs from the source's value."""
 
     def run(self) -> None:
-        """Run the module's body; what was rebound in the client stays."""
+        """Run the module's body, then restore the values that the client's module had."""
         names = vars(self.module)
         before = dict(names)
         self.has_begun = True
@@ -129,7 +132,8 @@ class Source:
             names.setdefault("__path__", [])
         try:
             exec(self.code, names)
-        except BaseException:  # the next import tries again
+        except BaseException:
+            # The next import runs the body again.
             names.clear()
             names.update(before)
             self.has_begun = False
@@ -143,7 +147,10 @@ _TELL_APART = frozenset({"__hash__", "__eq__", "__ne__"})
 
 
 def _hash(obj: object, /) -> int:
-    """The builtin. Where code uses hashes to tell things apart, it does the same in every process."""
+    """Replace the builtin `hash` in captured code; refuse hashes that differ between processes.
+
+    A hash is allowed where code uses it to compare objects, which has the same result in every process.
+    """
     if _has_seeded_hash(obj):
         _read("hash")
     return hash(obj)
@@ -155,14 +162,14 @@ def _id(obj: object, /) -> int:
 
 
 def _has_seeded_hash(obj: object) -> bool:
-    """Whether a hash differs between processes, or a user's class decides that."""
+    """Return whether a hash differs between processes, or a user's class may make it differ."""
     if isinstance(obj, tuple | frozenset):
         return any(map(_has_seeded_hash, obj))
     return not isinstance(obj, numbers.Number)
 
 
 def _read(name: str) -> None:
-    """Refuse a read during a trace, unless a method that says whether objects are the same is at work."""
+    """Raise if a trace is noting reads, unless a method that compares objects is on the stack."""
     if reads.noted is None or any(frame.f_code.co_name in _TELL_APART for frame in frames()):
         return
     note_read(message_of(name))

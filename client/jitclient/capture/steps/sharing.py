@@ -1,13 +1,12 @@
-"""Identical definitions of classes share one class.
+"""Sharing of classes: identical definitions give the same class.
 
-JAX's registry of pytrees never forgets a class, so a class that is loaded again must be the one
-that was loaded before. What is shared is a group: a class and everything that its definition
-reaches, so that identities within it hold. A group that holds anything mutable is not shared,
-because one capture could see what another one wrote. Several equal definitions in one program
-are several classes: the first is shared with the first, the second with the second.
+JAX's registry of pytrees never drops a class, so a class that is loaded again must be the class loaded before. The
+unit of sharing is a group: a class and everything that its definition reaches, so that identities within the group
+hold. A group with a mutable object is not shared, because one capture could see the changes made by another. Several
+equal definitions in one program are several classes: the first is shared with the first, the second with the second.
 
-The functions of a group get namespaces of their own, with no more in them than the group reads:
-a class that JAX keeps for ever must not keep the rest of a capture.
+The functions of a group get namespaces of their own, which hold only the names that the group reads: a class that JAX
+keeps forever must not keep the rest of a capture alive.
 """
 
 import threading
@@ -25,10 +24,10 @@ from jitclient.capture.steps.format import Item
 from jitclient.capture.user_code.registry import is_registered
 
 loading = threading.RLock()
-"""Held while a program runs: what it shares must not change meanwhile."""
+"""Lock held while a program runs, so that shared objects do not change meanwhile."""
 
 _living: "weakref.WeakValueDictionary[bytes, Group]" = weakref.WeakValueDictionary()
-_kept: dict[bytes, "Group"] = {}  # those whose class JAX keeps
+_kept: dict[bytes, "Group"] = {}  # groups with a class registered in JAX
 _classes: "weakref.WeakSet[type]" = weakref.WeakSet()
 
 _MUTABLE = frozenset(
@@ -39,7 +38,7 @@ _IMMUTABLE_MAKERS = (
     *("types", "typing", "jax", "jaxlib", "numpy._core", "chex", "equinox", "optax"),
     *("flax.core", "flax.linen", "flax.struct", "flax.typing"),
 )
-"""Modules and packages whose objects do not change once they are made, or only as caches do."""
+"""Modules and packages whose objects do not change after they are made, except for caches."""
 
 _CONTAINERS = frozenset({"dict", "list", "set"})
 _IMMUTABLE_BUILTINS = frozenset({"property", "staticmethod", "classmethod", "getattr", "object"})
@@ -48,7 +47,7 @@ _NOT_SUBSTITUTED = frozenset({"bind", "code", "flags", "namespace", "of_client",
 
 
 def class_count() -> int:
-    """How many distinct user classes this process has made from captures and still holds."""
+    """Return the number of user classes made from captures that this process still holds."""
     return len(_classes)
 
 
@@ -58,12 +57,12 @@ def note_class(cls: type) -> None:
 
 
 def is_captured_class(cls: type) -> bool:
-    """Whether a class was made from a capture."""
+    """Return whether a class was made from a capture."""
     return cls in _classes
 
 
 class Group:
-    """A class and all that its definition reaches, once made."""
+    """Class and all objects that its definition reaches, once made."""
 
     def __init__(self, key: bytes, numbers: list[int]) -> None:
         self.key = key
@@ -73,11 +72,11 @@ class Group:
         self._was: list[tuple[type | FunctionType, dict[str, Any]]] = []
 
     def module(self, number: int, new: Callable[[], ModuleType]) -> ModuleType:
-        """The group's own version of a namespace."""
+        """Return the group's own version of a namespace."""
         return self._modules.setdefault(number, new())
 
     def publish(self, objects: list[Any]) -> None:
-        """Offer the group to later loads."""
+        """Make the group available to later loads."""
         self.made = [objects[number] for number in self.numbers]
         self._modules = {}
         self._was = [(obj, _state(obj)) for obj in self.made if _can_be_set_on(obj)]
@@ -88,7 +87,7 @@ class Group:
             _kept.pop(self.key, None)
 
     def is_intact(self) -> bool:
-        """Whether nothing has set an attribute of a class or a function of it since it was made."""
+        """Return whether all attributes of the group's classes and functions are unchanged since it was made."""
         return all(_is_as_it_was(_state(obj), was) for obj, was in self._was)
 
 
@@ -103,20 +102,20 @@ def _state(obj: Any) -> dict[str, Any]:
 
 
 def _is_as_it_was(now: Any, was: dict[str, Any]) -> bool:
-    """Python itself adds attributes to classes that are looked at; their names are reserved."""
+    """Return whether all attributes are unchanged; new reserved names count as unchanged, because Python adds them."""
     if any(not _is_dunder(name) for name in now.keys() - was.keys()):
         return False
     return all(now.get(name) is value for name, value in was.items())
 
 
 class Plan:
-    """Which objects of a program exist already, and which are to be shared from now on.
+    """Assignment of a program's objects to shared groups.
 
     Attributes:
-        shared: objects of earlier loads, by the numbers that they have in this one.
-        groups: all groups that this load uses: they live as long as it does.
-        group_of: the new group of an object.
-        readers: the groups that read a name which is bound.
+        shared: objects of earlier loads, by their numbers in this load.
+        groups: all groups that this load uses; they live as long as the load.
+        group_of: the new group of an object, by the object's number.
+        readers: the new groups that read a name, by the number of the step that binds it.
     """
 
     def __init__(self, items: list[Item]) -> None:
@@ -133,7 +132,7 @@ class Plan:
                 self._plan_class(number)
 
     def publish(self, objects: list[Any]) -> None:
-        """Offer what this load made to later ones."""
+        """Make the groups of this load available to later loads."""
         for group in self.groups:
             if not group.made:
                 group.publish(objects)
@@ -142,7 +141,7 @@ class Plan:
         reached = self._reached(number)
         if reached is None:
             return
-        # which of several equal definitions it and those it reaches are
+        # The ranks distinguish equal definitions, of this class and of those it reaches.
         ranks = [(place, self._rank[n]) for place, n in enumerate(reached) if n in self._rank]
         key = fingerprint(number, self._parts, _reference) + to_bytes(ranks)
         numbers = [n for n in reached if self._items[n].op not in _NOT_SUBSTITUTED]
@@ -161,7 +160,7 @@ class Plan:
                 self.group_of.setdefault(n, group)
 
     def _ranks(self) -> dict[int, int]:
-        """For every class that has a namesake: how many earlier classes have the same definition."""
+        """Map each class with earlier equal definitions to the number of these."""
         named: dict[Any, list[int]] = {}
         for number, item in enumerate(self._items):
             if item.op == "class":
@@ -180,13 +179,13 @@ class Plan:
         return [item.op, item.needs, item.args, item.fills]
 
     def _references(self, number: int) -> list[int]:
-        """What the steps of an object mention."""
+        """Return the numbers of the objects that the steps of an object mention."""
         if number not in self._mentioned:
             self._mentioned[number] = references(self._parts(number))
         return self._mentioned[number]
 
     def _reached(self, start: int) -> list[int] | None:
-        """All that a definition reaches, in canonical order; None if some of it is mutable."""
+        """Return the numbers of all objects that a definition reaches, in canonical order; None if one is mutable."""
         order, seen = [start], {start}
         for number in order:  # grows while it is read
             if number not in self._inert and self._is_mutable(self._items[number]):
@@ -201,9 +200,11 @@ class Plan:
         if item.op in ("new", "call", "bare"):
             return not self._makes_immutable(item.args[0])
         if item.op == "function":
-            return bool(item.args[4])  # it rebinds names
+            # The function rebinds names.
+            return bool(item.args[4])
         if item.op == "array":
-            return bool(item.args[3])  # it can be written to
+            # The array is writable.
+            return bool(item.args[3])
         return item.op in _MUTABLE
 
     def _makes_immutable(self, maker: Any) -> bool:
@@ -217,7 +218,7 @@ class Plan:
         return not self._is_mutable(self._items[maker])
 
     def _parts_of_definitions(self) -> set[int]:
-        """Containers that only describe: of classes, of installed objects, of installed closures."""
+        """Return the containers that only describe a class, an installed object or an installed function's closure."""
         todo = [n for number in range(len(self._items)) for n in self._described_by(number)]
         inert: set[int] = set()
         for number in todo:  # grows while it is read
