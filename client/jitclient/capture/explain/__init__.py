@@ -1,4 +1,4 @@
-"""What a capture is made of, in words that its user knows.
+"""Contents of a capture as labelled parts, in the user's terms.
 
-- `parts.py`; what functions and values are called: `texts.py`
+- `parts.py`: the division into parts; `texts.py`: names of functions and texts of values
 """

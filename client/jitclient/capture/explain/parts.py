@@ -1,8 +1,8 @@
-"""What a capture is made of, in words that its user knows, so that two captures can be compared.
+"""Division of a capture into labelled parts, in the user's terms, so that two captures can be compared.
 
-A capture is taken apart into labelled parts: `code of step`, `global LR`, `helper um.scale: code`, `closure k of step`.
-References between parts are by label, so that an edit shows in the part where it was made, and in no other. Parts are
-read from the bytes of a capture; whoever needs none pays nothing.
+Labels are such as `code of step`, `global LR`, `helper um.scale: code` and `closure k of step`. Parts refer to each
+other by label, so an edit changes only the part where it was made. The parts are computed from a capture's bytes on
+demand and cost nothing otherwise.
 """
 
 import dataclasses
@@ -17,21 +17,22 @@ from jitclient.capture.explain.texts import Texts, place_of
 from jitclient.capture.steps.format import Item, Reading, read
 from jitclient.core.digests import digest
 
-_MOST_PARTS = 2000  # beyond, what containers hold is not told apart any more
+# Beyond this number, the contents of containers get no parts of their own.
+_MOST_PARTS = 2000
 _MOST_ITEMS = 200
 _LONGEST_LABEL = 120
 _LONG_BYTES = 256
-_CONSTANTS, _NAME = 7, 10  # where the form of a code object keeps them
+_CONSTANTS, _NAME = 7, 10  # positions in the form of a code object
 
 
 class Part(NamedTuple):
-    """One thing that a function depends on; parts with the same label and digest are the same.
+    """Part of what a function depends on; parts with equal label and digest are equal.
 
     Attributes:
-        label: what a user calls it.
-        digest: of what it is.
-        text: its value in a few words, empty for code.
-        where: file and line, where it has one.
+        label: name of the part in the user's terms.
+        digest: digest of the part's content.
+        text: short text of its value; empty for code.
+        where: file and line; empty if it has none.
     """
 
     label: str
@@ -41,12 +42,15 @@ class Part(NamedTuple):
 
 
 def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None) -> tuple[Part, ...]:
-    """Takes a capture apart.
+    """Divide a capture into parts.
 
     Args:
-        payload: the bytes of the capture.
-        locations: where its code is, and what its modules and variables are called.
-        extras: names for the values that were captured with the function, by position.
+        payload: bytes of the capture.
+        locations: locations of its code, with the names of its modules and variables.
+        extras: position -> name for the values that were captured with the function.
+
+    Returns:
+        The parts, in the order in which they are reached from the function.
 
     Example:
         >>> [part.label for part in parts_of(made.payload, made.locations)]
@@ -62,7 +66,7 @@ def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] |
 
 @dataclasses.dataclass
 class _Draft:
-    """A part that is not complete yet."""
+    """Part that is under construction."""
 
     content: list[Any] = dataclasses.field(default_factory=list)
     text: str = ""
@@ -70,10 +74,10 @@ class _Draft:
 
 
 class _Drafts:
-    """Every object of a program goes to one part: its own if it has a name, or the one by whose way it is met first.
+    """Parts under construction. Every object of a program belongs to one part.
 
-    What parts say of objects has labels where the program has numbers: so that a part stays the same when another
-    part grows.
+    A named object gets a part of its own; any other object belongs to the part from which it is reached first. The
+    content of a part refers to objects by label, not by number, so that a part stays the same when another part grows.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -83,11 +87,11 @@ class _Drafts:
         self._drafts: dict[str, _Draft] = {}
         self._handles: dict[int, str] = {}
         self._met: Counter[str] = Counter()
-        self._heads: set[int] = set()  # those that a slot holds directly
+        self._heads: set[int] = set()  # objects that a slot holds directly
         self._queue: deque[tuple[int, str]] = deque()
 
     def finished(self) -> tuple[Part, ...]:
-        """Take every object once, with all that it leads to; the parts, in the order in which they were met."""
+        """Assign every object to a part, and return the parts in the order in which they were reached."""
         while self._queue:
             number, label = self._queue.popleft()
             self._take(number, self._items[number], label)
@@ -111,7 +115,7 @@ class _Drafts:
             self._add(label, value)
 
     def _slots(self, pairs: Iterable[Any], label: Callable[[Any], str]) -> None:
-        """Make a part of each value, with a label made of its key."""
+        """Make a part of each value; its label is made from its key."""
         for key, value in pairs:
             self.slot(label(key), value)
 
@@ -119,7 +123,7 @@ class _Drafts:
         return self._drafts.setdefault(label, _Draft())
 
     def _add(self, label: str, *content: Any) -> None:
-        """Add values to a part."""
+        """Add values to the content of a part."""
         self._draft(label).content.append([self._told(label, value) for value in content])
 
     def _told(self, label: str, value: Any) -> Any:
@@ -135,7 +139,11 @@ class _Drafts:
         return value
 
     def _claim(self, number: int, label: str) -> str:
-        """What parts say of an object. If it is met for the first time and has no name, it goes to the part `label`."""
+        """Return the label by which parts refer to an object.
+
+        An object reached for the first time is queued for its own part if it has a name, otherwise for the part
+        `label`.
+        """
         if number not in self._handles:
             own = self._own_label(number, self._items[number], label)
             handle = own or label
@@ -186,7 +194,8 @@ class _Drafts:
                 self._add(label, function)
                 self.slot(f"self of {label}", owner)
             case "namespace" | "whole":
-                pass  # what is bound in it
+                # The names bound in it get parts of their own.
+                pass
             case "partial":
                 kind, function, arguments, keywords = item.args
                 self._add(label, kind, function, len(arguments))
@@ -236,10 +245,11 @@ class _Drafts:
                 self.slot(f"{label}: attribute {name}", value)
 
     def _take_source(self, item: Item, label: str) -> None:
-        """Take the body of a module, with the functions that it defines told apart."""
+        """Add the body of a module to a part; each function that it defines gets a part of its own."""
         name, is_package, code, home, gone = item.args
         body = from_bytes(self._items[code].args[0])
-        nested = 1  # places are in the order of the code objects, those nested in nested ones included
+        # Locations are in the order of the code objects, and nested code is counted at all levels.
+        nested = 1
         for n, constant in enumerate(body[_CONSTANTS]):
             if type(constant) is list:
                 helper = f"helper {name}.{constant[0][_NAME]}: code"
@@ -252,7 +262,10 @@ class _Drafts:
         self._draft(label).content.append(body)
 
     def _take_anything(self, number: int, item: Item, label: str) -> None:
-        """Take any other object; what it holds makes parts of its own if a slot holds it, and it is not too much."""
+        """Add any other object to a part.
+
+        Its contents get parts of their own if a slot holds the object directly and the limits allow it.
+        """
         size = sum(len(arg) for fill in item.fills for arg in fill[1:] if type(arg) is list)
         is_split = number in self._heads and self._has_room(label, size)
         self._add(label, item.op, item.args)
@@ -275,6 +288,6 @@ def _count(body: list[Any]) -> int:
 
 
 def _inside(label: str, step: str) -> str:
-    """The label of what a part holds: `global CONFIG['lr']`, `closure layers[0] of step`."""
+    """Return the label of a part's content: `global CONFIG['lr']`, `closure layers[0] of step`."""
     place, of, owner = label.partition(" of ")
     return f"{place}{step}{of}{owner}"

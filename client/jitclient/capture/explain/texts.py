@@ -1,4 +1,4 @@
-"""What a user calls the parts of a captured program, and its values in a few words: `float32[32,8] 5b1c0de3`."""
+"""Names of the parts of a captured program, and short texts of its values: `float32[32,8] 5b1c0de3`."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ _FILLED_BY = {"list": "extend", "set": "add", "dict": "update"}
 
 
 class Texts:
-    """Names as in the user's files, and texts of values; the module of the captured function goes without saying."""
+    """Names as in the user's files, and texts of values; names omit the module of the captured function."""
 
     def __init__(self, reading: Reading) -> None:
         self._items = reading.items
@@ -30,7 +30,7 @@ class Texts:
         self._home = self.main.args[1] if self.main is not None else None
 
     def name(self, number: int) -> str:
-        """The name of a function or class."""
+        """Return the name of a function or class."""
         item = self._items[number]
         if item.op == "class":
             return str(item.args[2])
@@ -38,21 +38,21 @@ class Texts:
         return self.name_in(item.args[1], name)
 
     def name_in(self, home: Any, name: str) -> str:
-        """A name in the namespace that `home` refers to: `um.scale`."""
+        """Return a name qualified by the namespace that `home` refers to: `um.scale`."""
         if type(home) is not Reference or home == self._home:
             return name
         module = self._items[home].module
         return f"{module}.{name}" if module else name
 
     def argument_names(self, item: Item) -> tuple[list[str], list[str]]:
-        """The positional arguments of a function, and what its closure holds."""
+        """Return the names of a function's positional arguments and of its closure's variables."""
         (blob,) = self._items[item.args[0]].args
         body = from_bytes(blob)
         variables, free = (item.places[0][4], item.places[0][5]) if item.places else (body[9], body[12])
         return list(variables[: body[0]]), list(free)
 
     def of(self, value: Any, depth: int = _DEEPEST) -> str:
-        """A short text for a value; values that differ may have the same one."""
+        """Return a short text for a value; different values may have the same text."""
         text = self._text(value, depth)
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -130,7 +130,7 @@ def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
 
 
 def _scalar_text(item: Item) -> str | None:
-    """The text of a numpy scalar, which reduces to its type and bytes."""
+    """Return the text of a numpy scalar, which reduces to its type and bytes; None for other objects."""
     import numpy as np
 
     match item.args:
@@ -141,7 +141,7 @@ def _scalar_text(item: Item) -> str | None:
 
 
 def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
-    """File and line: `um.py:12`."""
+    """Return the file and line of code: `um.py:12`."""
     if nested >= len(places):
         return ""
     file, line = places[nested][:2]
@@ -149,7 +149,7 @@ def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
 
 
 def _reached(reading: Reading) -> Iterator[Item]:
-    """The objects of a program, those nearest to its root first."""
+    """Iterate over the objects of a program, nearest to its root first."""
     queue = deque(references(reading.root))
     seen = set(queue)
     while queue:

@@ -1,9 +1,10 @@
-"""What a trace made on the daemon, as part of its results' trees: as bytes, and made again in the client.
+"""Static objects in results' trees that a trace made on the daemon: sent as bytes, made again in the client.
 
-No code travels. A function is the place of its code in what both sides have, and what its closure and defaults hold.
+No code is sent. A function is the place of its code, which both sides have, and the contents of its closure and
+defaults.
 
-- `places.py`: where code lies in installed modules
+- `places.py`: places of code in installed modules
 - `writer.py`: the daemon's half
-- `making.py`: what the bytes may do; `reader.py`: the client's half, which does nothing else
-- `called_back.py`: the same for functions that the daemon calls here
+- `reader.py`: the client's half, which calls only the functions of `making.py`; also for functions that the daemon
+  calls back
 """

@@ -1,7 +1,7 @@
-"""What the steps of a daemon's bytes may do: what stands in the tables here, and nothing else.
+"""Functions that the steps in a daemon's bytes may call; the tables here are complete.
 
-None of it calls what the bytes name. Of what it is given nothing may run: whatever is converted, iterated, hashed or
-looked into has a type of ours.
+None of them calls an object that the bytes name, and no code of their arguments runs: values that are converted,
+iterated, hashed or inspected must have exactly one of the types accepted here.
 """
 
 import collections
@@ -31,7 +31,7 @@ _Pairs = tuple[tuple[str, Any], ...]
 
 
 def _check(value: Any, *kinds: type) -> Any:
-    """The value, if it is of one of these very types."""
+    """Return the value if its type is exactly one of these; otherwise raise CaptureError."""
     if type(value) not in kinds:
         raise CaptureError(f"a {type(value).__qualname__} is where a {kinds[0].__qualname__} belongs")
     return value
@@ -50,7 +50,10 @@ def _check_dtype(kind: Any) -> np.dtype[Any]:
 
 
 def _pairs(value: Any, *kinds: type) -> dict[Any, Any]:
-    """The dict of such pairs, whose keys are of these types, or can be hashed without code of others."""
+    """Return a dict made from a tuple of pairs.
+
+    Keys must have exactly one of the given types or, if none is given, a hash that runs no other code.
+    """
     for pair in _check(value, tuple):
         key, _ = _check(pair, tuple)
         _check(key, *kinds) if kinds else _check_hashable(key)
@@ -58,7 +61,7 @@ def _pairs(value: Any, *kinds: type) -> dict[Any, Any]:
 
 
 def _items(value: Any) -> tuple[Any, ...]:
-    """Items of a set."""
+    """Return the items of a set after a check that their hashes run no other code."""
     for item in _check(value, tuple):
         _check_hashable(item)
     return value  # type: ignore[no-any-return]
@@ -85,7 +88,7 @@ _HASHES: tuple[Any, ...] = (
 )
 
 
-# ---- what gives a value that has no identity of its own, or is there already
+# ---- finders: values without an identity of their own, or that exist already
 
 
 def _module(name: str) -> types.ModuleType:
@@ -101,7 +104,7 @@ def _member(cls: Any, name: str) -> Any:
 
 
 def _abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, ...], memory: str | None) -> Any:
-    """A sharding over axes (name, size, type) of no devices, as JAX's types of arrays have one."""
+    """Make a sharding for abstract axes (name, size, type) without devices, as JAX's types of arrays have."""
     from jax import sharding
 
     if not is_plain((axes, spec, memory)):
@@ -112,7 +115,7 @@ def _abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, 
 
 
 PATH_ENTRIES = {"DictKey": "key", "FlattenedIndexKey": "key", "GetAttrKey": "name", "SequenceKey": "idx"}
-"""The parts of JAX's paths in trees, and what each holds."""
+"""Type of an entry in JAX's tree paths -> the attribute that it holds."""
 
 
 def _path_entry(kind: str, value: Any) -> Any:
@@ -135,7 +138,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
 }
 
 
-# ---- what makes a new object
+# ---- makers: new objects
 
 
 def _function(placed: Placed, name: str, cells: tuple[CellType, ...]) -> FunctionType:
@@ -152,7 +155,8 @@ def _partial(kind: str, func: Any, arguments: tuple[Any, ...], keywords: _Pairs)
 
 
 def _jit(func: Any, options: _Pairs) -> Any:
-    _check(func.__func__ if type(func) is MethodType else func, FunctionType)  # others JAX asks for their signature
+    # JAX asks other callables for their signature, which could run their code.
+    _check(func.__func__ if type(func) is MethodType else func, FunctionType)
     return rebuild_jit(func, _pairs(options, str))
 
 
@@ -164,7 +168,10 @@ def _treedef(is_leaf: bool, node: tuple[type, Any] | None, children: tuple[Any, 
 
 
 def _instance(cls: type) -> Any:
-    """An object without attributes; its class's own code does not run, not even when the object goes."""
+    """Make an object without attributes.
+
+    No code of its class runs, not even when the object is deleted.
+    """
     top = _check_class(cls).__module__.partition(".")[0]
     if layout_of(cls) is not object or hasattr(cls, "__del__"):
         raise CaptureError(f"{cls.__qualname__} cannot be made of its attributes")
@@ -174,7 +181,7 @@ def _instance(cls: type) -> Any:
 
 
 def _tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
-    """A named tuple, or another kind of tuple."""
+    """Make a named tuple, or an instance of another subclass of tuple."""
     if layout_of(_check_class(cls)) is not tuple:
         raise CaptureError(f"{cls.__qualname__} is no kind of tuple")
     return tuple.__new__(cls, _check(items, tuple))
@@ -189,7 +196,7 @@ def _array(
 
 
 def _fresh_id() -> Any:
-    """What flax counts its objects with: the process's next one."""
+    """Return the next value of the counter with which flax numbers its objects in this process."""
     return values.resolve("flax.ids", "uuid")()
 
 
@@ -210,7 +217,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "method": MethodType,
     "ordered_dict": lambda pairs: collections.OrderedDict(_pairs(pairs)),
     "partial": _partial,
-    # JAX's own form of one, which can only be had of the place where this is: the call
+    # A JAX traceback can only be made for the current place, which is this call.
     "traceback": lambda: values.resolve("jaxlib._jax", "Traceback").get_traceback(),
     "treedef": _treedef,
     "tuple_of": _tuple_of,
@@ -218,13 +225,14 @@ MAKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-# ---- what completes an object that was made so
+# ---- completers of objects made by the steps
 
 
 def _finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attributes: _Pairs) -> None:
-    """Gives a function its defaults and attributes."""
+    """Set the defaults and attributes of a function."""
     given, wrapped = _pairs(attributes, str), "__wrapped__"
-    if any(name.startswith("__") and name != wrapped for name in given):  # Python and others look there
+    if any(name.startswith("__") and name != wrapped for name in given):
+        # Python and other code read attributes with such names.
         raise CaptureError("a function has attributes with names of Python's own")
     _check(func, FunctionType).__defaults__ = _check(defaults, tuple, type(None))
     func.__kwdefaults__ = None if keywords is None else _pairs(keywords, str)
@@ -235,7 +243,7 @@ def _finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attribut
 
 
 def _restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
-    """Gives an object of `instance` its attributes, and what is in its slots."""
+    """Set the attributes and slots of an object made by `instance`."""
     if layout_of(type(obj)) is not object or isinstance(obj, type):
         raise CaptureError(f"{type(obj).__qualname__} cannot be made of its attributes")
     if attributes:

@@ -1,4 +1,4 @@
-"""Where code lies in installed modules, which are the same on both sides."""
+"""Places of code in installed modules, which are the same on both sides."""
 
 import functools
 import sys
@@ -11,14 +11,20 @@ from jitclient.errors import CaptureError
 
 
 class Placed(NamedTuple):
-    """A code object of this process, and the names that it reads."""
+    """Code object of this process, and the globals that it reads."""
 
     code: CodeType
     names: dict[str, Any]
 
 
 def place_of(func: FunctionType) -> tuple[str, int, int, str]:
-    """The place of an installed function's code: its module, zero, which code object of it that is, and its name."""
+    """Return the place of an installed function's code.
+
+    The place is the module, zero, the number of the code object in the module, and its qualified name.
+
+    Raises:
+        CaptureError: no installed module contains the code.
+    """
     module = func.__globals__.get("__name__")
     if isinstance(module, str) and not is_user_module(module) and _names_of(module) is func.__globals__:
         for part, code in enumerate(_codes_of(module)):
@@ -28,7 +34,11 @@ def place_of(func: FunctionType) -> tuple[str, int, int, str]:
 
 
 def code_at(module: str, part: int, qualname: str) -> Placed:
-    """The code at a place in an installed module that is loaded."""
+    """Return the code at a place in an installed module that is loaded.
+
+    Raises:
+        CaptureError: the module is not loaded or not installed, or has other code at the place.
+    """
     if module in sys.modules and not is_user_module(module):
         codes = _codes_of(module)
         if 0 <= part < len(codes) and codes[part].co_qualname == qualname:
@@ -42,10 +52,11 @@ def _names_of(module: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _codes_of(module: str) -> tuple[CodeType, ...]:
-    """The code objects of a module, as its loader has them."""
+    """Return the code objects of a module, in the order of their locations; raise CaptureError if the loader fails."""
     loader: Any = getattr(sys.modules[module].__spec__, "loader", None)
     try:
         code = loader.get_code(module)
-    except Exception as error:  # loaders are anybody's
+    except Exception as error:
+        # Third-party loaders may raise any exception.
         raise CaptureError(f"the code of {module} cannot be read") from error
     return tuple(nested(code)) if isinstance(code, CodeType) else ()

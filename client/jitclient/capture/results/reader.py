@@ -1,7 +1,7 @@
-"""The client's half: what a daemon's bytes say is made, step by step, and nothing else happens.
+"""Reader of the objects that a trace made on the daemon (the client's half).
 
-The bytes are read as data, which calls nothing. Whatever is installed can be named as a value; only the functions of
-`making` are ever called, and what they complete is only what these bytes made.
+The bytes are read as data, which calls nothing. They can name any installed object as a value, but only functions of
+`making.py` are called, and steps complete only objects made by the same bytes.
 """
 
 import pickle
@@ -19,9 +19,10 @@ from jitclient.errors import CaptureError, ProtocolError
 
 
 class Remade:
-    """A capture, and what a trace of it made: both by their numbers.
+    """Capture, together with the objects that a trace of it made, both by number.
 
-    CaptureError if this process cannot make it.
+    Raises:
+        CaptureError: this process cannot make one of the objects.
     """
 
     def __init__(self, capture: Capture, made: bytes) -> None:
@@ -42,11 +43,12 @@ class Remade:
                 self._made = self._value(roots)
         except CaptureError:
             raise
-        except Exception as error:  # these bytes may be anything
+        except Exception as error:
+            # The bytes may be malformed in any way.
             raise CaptureError(f"what the trace made cannot be made here: {type(error).__name__}: {error}") from error
 
     def object_at(self, index: int) -> Any:
-        """The object with that number; IndexError if there is none."""
+        """Return the object with this number (negative: made by the trace); raise IndexError if there is none."""
         return self._made[-1 - index] if index < 0 else self._capture.object_at(index)
 
     def _take(self, step: Reduced) -> None:
@@ -106,18 +108,23 @@ _PARTS_OF_JAX = frozenset(
         ("types", "NoneType"),
     }
 )
-"""What JAX's own callbacks hold, by names: nothing is imported."""
+"""Objects that JAX's own callbacks hold, by name; the names import nothing."""
 
 _HOMES_IN_JAX = frozenset({"jax._src.callback", "jax._src.checkify", "jax._src.debugging"})
 _NO_HOMES = frozenset({"jax", "jaxlib", "numpy", "cloudpickle", "jitclient", "jitserver", *sys.stdlib_module_names})
-"""Packages that make no callbacks. Others that the program has loaded may, for the functions that it calls."""
+"""Packages that make no callbacks.
+
+Other packages that the program has loaded may make callbacks of the functions that they call.
+"""
 
 
 class CalledBack(Remade):
-    """The functions of a program's slots, by their numbers.
+    """Functions of a program's callback slots, by number.
 
-    A daemon chooses what they are called with, so it must not choose what they are: CaptureError if the function that
-    was captured does not mention what one uses.
+    A daemon chooses the arguments of these functions, so it must not choose the functions.
+
+    Raises:
+        CaptureError: a function uses an object that the captured function does not mention.
     """
 
     def __init__(self, capture: Capture, made: bytes) -> None:
@@ -126,7 +133,8 @@ class CalledBack(Remade):
     def _named(self, module: str, name: str) -> Any:
         found = super()._named(module, name)
         is_mentioned = any(_pickled(part) in self._capture.payload for part in (name, name.rpartition(".")[2]))
-        is_node = isinstance(found, type) and module.partition(".")[0] not in _NO_HOMES  # of a library's trees
+        # Classes of libraries may be nodes of trees.
+        is_node = isinstance(found, type) and module.partition(".")[0] not in _NO_HOMES
         if callable(found) and not (is_mentioned or is_node or (module, name) in _PARTS_OF_JAX):
             raise CaptureError(f"a callback uses {module}.{name}, which the function does not mention")
         return found
@@ -141,6 +149,9 @@ class CalledBack(Remade):
 
 
 def _pickled(name: str) -> bytes:
-    """A name as captures have it, and not as a part of another, such as `call` in `pure_callback`."""
+    """Return the bytes of a name in a capture.
+
+    The length prefix prevents a match inside a longer name, such as `call` in `pure_callback`.
+    """
     data = name.encode()[:255]
     return pickle.SHORT_BINUNICODE + bytes((len(data),)) + data

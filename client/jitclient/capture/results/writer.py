@@ -1,7 +1,7 @@
-"""The daemon's half: what a trace made and its results' trees hold, as steps that make it again.
+"""Writer of the objects that a trace made and that results' trees hold, as steps (the daemon's half).
 
-A step makes one object, by what `making` calls it, or completes one. What has no identity that counts, or is there
-already, is a value in their arguments.
+A step calls a function of `making.py`, which makes one object or completes one. An object without an identity of its
+own, or that exists already, is a value in a step's arguments.
 """
 
 import collections
@@ -31,22 +31,23 @@ from jitclient.capture.user_code.names import MISSING, constant_home, content_of
 from jitclient.errors import CaptureError
 
 MOST_BYTES = 1 << 20
-"""Metadata beyond this is data, and should be a result."""
+"""Maximum size of this metadata; larger data should be a result."""
 
 
 class Made:
-    """What a trace made that is in nothing that both sides hold: messages name it by negative numbers."""
+    """Objects that a trace made and that both sides do not share; messages name them by negative numbers."""
 
     def __init__(self, holder: Loaded) -> None:
         self._holder = holder
         self._values: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._steps: list[Reduced] = []
-        self._count = 0  # of the objects that the steps make
-        self._known: dict[int, tuple[Any, values.Data]] = {}  # with the object: ids are only unique among living ones
+        self._count = 0  # number of objects that the steps make
+        # Each entry keeps its object alive, since ids are unique only among living objects.
+        self._known: dict[int, tuple[Any, values.Data]] = {}
 
     def add(self, value: Any) -> Reference:
-        """The number of a value, from now on."""
+        """Return the number of a value, after adding it if it is new."""
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._values)
@@ -54,10 +55,10 @@ class Made:
         return Reference(-1 - number)
 
     def to_bytes(self) -> bytes:
-        """All of them, for `reader.Remade`; nothing where there are none.
+        """Return all values as bytes for `reader.Remade`; empty if there are none.
 
         Raises:
-            CaptureError: one of them cannot be made again without its code or its trace.
+            CaptureError: a value cannot be made again without its code or its trace, or the bytes exceed `MOST_BYTES`.
         """
         if not self._values:
             return b""
@@ -71,7 +72,7 @@ class Made:
         return found
 
     def value(self, obj: Any) -> values.Data:
-        """What stands for an object."""
+        """Return the written form of an object, after adding the steps that make it."""
         kind = type(obj)
         if kind in values.AS_THEY_ARE or kind is Reduced:
             return obj
@@ -84,9 +85,10 @@ class Made:
         return self._known[id(obj)][1]
 
     def makes(self, obj: Any, name: str, *args: Any) -> values.Data:
-        """Add the step that makes an object."""
+        """Add the step that makes an object, and return the object's reference."""
         step = self.finds(name, *args)
-        if id(obj) not in self._known:  # else its arguments lead back to it
+        # If the arguments lead back to the object, it has been added meanwhile.
+        if id(obj) not in self._known:
             self._known[id(obj)] = obj, Reference(self._count)
             self._count += 1
             self._steps.append(step)
@@ -97,11 +99,11 @@ class Made:
         self._steps.append(self.finds(COMPLETES + name, int(number), *args))
 
     def finds(self, name: str, *args: Any) -> Reduced:
-        """What stands for a value without an identity, or for one that is there already."""
+        """Return the written form of a value without an identity, or of one that exists already."""
         return Reduced(name, tuple([self.value(arg) for arg in args]))
 
     def place_of(self, func: FunctionType) -> Reduced:
-        """Where the code of a function lies."""
+        """Return the place of a function's code, in the capture or in an installed module."""
         held = self._holder.place_of(func.__code__)
         return Reduced("place", places.place_of(func) if held is None else (None, *held, ""))
 
@@ -130,7 +132,8 @@ def _function(writer: Made, func: FunctionType) -> values.Data:
     number = writer.makes(func, "function", writer.place_of(func), func.__name__, cells)
     for cell in cells:
         made = writer.value(cell)
-        if type(made) is Reference and content_of(cell) is not MISSING:  # the others are the client's own
+        if type(made) is Reference and content_of(cell) is not MISSING:
+            # Other cells belong to the client.
             writer.completes(made, "set_cell", cell.cell_contents)
     keywords = func.__kwdefaults__
     attributes = tuple(_own_attributes(func).items())
@@ -148,12 +151,12 @@ _FILLED_BY: dict[type, str] = {list: "extend", dict: "set_items", set: "update"}
 
 
 def _is_opaque(obj: Any) -> bool:
-    """Whether only its trace knows what it is."""
+    """Return whether only the trace that made an object can interpret it."""
     return type(obj).__name__ in ("Jaxpr", "ClosedJaxpr") and type(obj).__module__.startswith(("jax.", "jaxlib."))
 
 
 def _own_attributes(func: FunctionType) -> dict[str, Any]:
-    """Without those that `functools.wraps` brings."""
+    """Return a function's attributes without those that `functools.wraps` copied."""
     brought = getattr(getattr(func, "__wrapped__", None), "__dict__", {})
     return {name: v for name, v in vars(func).items() if name == "__wrapped__" or brought.get(name, func) is not v}
 
@@ -252,7 +255,7 @@ _OF_JAX: dict[str, _Describer] = {
     "PyTreeDef": _treedef,
     "Traceback": lambda writer, tb: writer.makes(tb, "traceback"),
 }
-"""What describes JAX's own objects, by the names of their types."""
+"""Type name of an object of JAX -> function that describes it."""
 
 
 def _other(writer: Made, obj: Any) -> values.Data:
