@@ -53,7 +53,7 @@ class Capture(Numbering):
         locations: file names, lines and local names, for people; not part of the key.
         packages: installed packages that the capture refers to, by import name, sorted.
         watch: record of everything that the capture read, to detect changes.
-        unchanged: returns whether everything that the capture read is still bound to the same objects.
+        unchanged: returns whether no name, cell, definition or source file that the capture read has changed since.
         set_order: how the function depends on the order of sets, which is not part of the key; None if it does not.
         ambient: the first ambient input that the function reads, where the caller allowed it; None if there is none.
     """

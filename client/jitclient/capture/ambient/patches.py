@@ -2,7 +2,7 @@
 
 A capture carries what user code reads from a changed module (`describe/namespaces.py`). A replacement inside jax is
 also used by jax's own code: a capture cannot install it there, and manifests do not record what that code reads. The
-search is for the user's functions, bare or inside wrappers. For other packages, the manifest records replacements.
+search is for user functions, bare or inside wrappers. For other packages, the manifest records replacements.
 """
 
 import abc
@@ -131,7 +131,7 @@ def _is_made_in(module: str, value: Any) -> bool:
 
 
 def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
-    """Return whether an object in an installed module or class is or wraps a function of the user's."""
+    """Return whether an object in an installed module or class is or wraps a user function."""
     # Most functions wrap nothing.
     if type(value) is FunctionType and not value.__dict__:
         return _is_put_there(value, names, package)

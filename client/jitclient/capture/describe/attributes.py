@@ -22,7 +22,7 @@ from jitclient.capture.user_code.ownership import is_made_in_c, is_user_class, i
 from jitclient.errors import CaptureError
 
 NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]
-# Heap types made by extension modules also have this flag.
+# Extension modules may make heap types too; this flag identifies them.
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _VALUES = (int, float, complex, str, bytes, tuple)
 _PURE = (

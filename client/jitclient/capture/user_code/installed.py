@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 OURS = frozenset({"jitclient", "jitserver"})
-"""Packages that count as installed wherever they lie: the handshake has checked that the daemon's version is equal."""
+"""Packages that count as installed wherever they are: the handshake has checked that the daemon's version is equal."""
 
 _FOLDER_NAMES = ("site-packages", "dist-packages")
 

@@ -37,7 +37,7 @@ def lasting(code: CodeType) -> CodeType:
 
 
 def lasting_names(code: CodeType) -> dict[str, str]:
-    """Map each argument name that contains an id of beartype's to a stable name."""
+    """Map each argument name that contains a beartype id to a stable name."""
     if not code.co_filename.startswith("<@beartype("):
         return {}
     found = [name for name in code.co_varnames if _ID.fullmatch(name)]

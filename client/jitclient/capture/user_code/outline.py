@@ -25,8 +25,8 @@ class Outline:
     """Names that a body binds exactly once, by unconditional statements, and never deletes."""
 
     names: set[str] = field(default_factory=set)
-    literals: dict[str, Any] = field(default_factory=dict)  # literals made of constants
-    functions: dict[str, Signature] = field(default_factory=dict)  # functions whose defaults are literals
+    literals: dict[str, Any] = field(default_factory=dict)  # name -> value of the literal
+    functions: dict[str, Signature] = field(default_factory=dict)  # only those with literal defaults
     classes: dict[str, "Outline"] = field(default_factory=dict)
     imports: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # (name, level, imported names)
 

@@ -28,7 +28,7 @@ def is_user_class(cls: type) -> bool:
 
 
 def refuse_patched(cls: type) -> None:
-    """Check that an installed class holds no functions of the user's, since the daemon's class has none of them.
+    """Check that an installed class holds no user functions, since the daemon's class has none of them.
 
     Raises:
         CaptureError: the program put user code on the class.
@@ -83,7 +83,7 @@ def is_user_function(obj: Any) -> bool:
 
 
 def is_users_top(top: str) -> bool:
-    """Return whether a top-level name is a loaded module of the user's.
+    """Return whether a top-level name is a loaded user module.
 
     Callers pass top-level names only, because a test of every submodule would search the disk thousands of times.
     """
@@ -91,7 +91,7 @@ def is_users_top(top: str) -> bool:
 
 
 def is_of_user_module(func: FunctionType) -> bool:
-    """Return whether a function belongs to a loaded module of the user's.
+    """Return whether a function belongs to a loaded user module.
 
     Libraries generate functions in namespaces that belong to no module.
     """
@@ -107,7 +107,7 @@ def has_private_globals(func: FunctionType) -> bool:
 
 
 def is_user_made(obj: Any) -> bool:
-    """Return whether an object is a function or a class of the user's."""
+    """Return whether an object is a user function or a user class."""
     if isinstance(obj, type):
         return is_user_class(obj)
     return callable(obj) and is_user_function(obj)
