@@ -1,8 +1,8 @@
 """Environment of captured code: its own builtins and its own user modules.
 
 User modules of the capture are imported in private; all other modules are those of this process. The sandbox is no
-security boundary, because a capture is trusted code. It keeps user modules out of `sys.modules`, and raises an error
-at each read of an ambient input.
+security boundary, because a capture is trusted code. Its purpose is to keep user modules out of `sys.modules` and to
+raise an error at each read of an ambient input.
 """
 
 import builtins

@@ -83,7 +83,7 @@ def _constants(module: str) -> dict[int, str]:
 def _bare_objects(n_modules: int) -> dict[int, Home]:
     """Map the ids of bare `object()` instances in installed modules to their homes.
 
-    Such an instance does not name its home, so every module is searched; the first home in alphabetical order is chosen.
+    Such an instance does not name its home, so every module is searched; the alphabetically first home is chosen.
     """
     found = [(name, *bare) for name, names in _namespaces() for bare in _bare_objects_in(name, len(names))]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}
