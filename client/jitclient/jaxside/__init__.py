@@ -1,1 +1,1 @@
-"""The only contact of a client with jax: settings, trees, types, shardings, and what is not public."""
+"""The client's only contact with jax: settings, pytrees, types, shardings, and uses of jax's private modules."""

@@ -1,6 +1,6 @@
-"""Checks before each call that this process's own jax is as before: the same settings, and no trace in progress.
+"""Checks, made before each call, that jax's settings and trace state in this process have not changed.
 
-It must be fast.
+The checks run at every call, so they must be fast.
 """
 
 import sys
@@ -11,8 +11,9 @@ from jitclient.jaxside import context, internals, trace_state
 
 
 def check() -> Callable[[], bool]:
-    """A function that tells, in any thread, whether all of this is as now. It calls no Python functions if this version
-    of JAX allows that.
+    """Return a function that checks, in the thread that calls it, whether settings and trace state equal those of now.
+
+    The returned function calls no Python functions if this version of JAX allows that.
 
     Example:
         >>> as_before = check()
@@ -28,7 +29,9 @@ def check() -> Callable[[], bool]:
 
 
 def settings_here() -> context.Context | None:
-    """The current settings; None inside a trace or under `jax.disable_jit`. Fast if they are as at the last call.
+    """Return the current settings; None inside a trace or under `jax.disable_jit`.
+
+    The call is fast if nothing changed since the previous call.
 
     Example:
         >>> with jax.enable_x64(True):
@@ -43,7 +46,8 @@ def settings_here() -> context.Context | None:
     if trace_state.is_under_way() or context.jit_is_disabled():
         return None
     settings = context.current()
-    if is_as_before():  # otherwise another thread has changed them since
+    # If the check fails, another thread has changed the settings since: do not keep them.
+    if is_as_before():
         _last = is_as_before, settings
     return settings
 
@@ -56,7 +60,7 @@ _last: tuple[Callable[[], bool], context.Context] = _never, ()
 
 
 def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
-    """Without jax, the settings are those in the environment, which jax would read."""
+    """Return a check for a process without jax: its settings are the environment variables that jax would read."""
     loaded, environment = sys.modules, context.environment
 
     def as_before() -> bool:

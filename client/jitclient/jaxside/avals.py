@@ -1,4 +1,4 @@
-"""Converts between specs and JAX's abstract values. Imports jax when it is used."""
+"""Conversions between specs and JAX's abstract values. The functions import jax when they are called."""
 
 import functools
 from typing import Any
@@ -11,29 +11,30 @@ from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
 KEY_IMPLEMENTATIONS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
-"""The names of PRNG implementations in JAX, by the names of their key dtypes."""
+"""Names of JAX's PRNG implementations, by the names of their key dtypes."""
 
 WIDE = ("float64", "int64", "uint64", "complex128")
-"""The dtypes that new arrays have only if `jax_enable_x64` is on. Existing arrays keep them."""
+"""Dtypes that new arrays can have only if `jax_enable_x64` is on. Existing arrays keep them when it is off."""
 
 
 def abstract(spec: Spec) -> Any:
-    """The abstract array that jit traces."""
+    """Return the abstract array that `jit` traces in place of an array with this spec."""
     import jax
 
-    if is_wider_than_new(spec):  # lost in the other form
+    # A `ShapeDtypeStruct` would lose the 64-bit dtype.
+    if is_wider_than_new(spec):
         return aval_of(spec)
     sharding = None if spec.sharding is None else to_jax(spec.sharding)
     return jax.ShapeDtypeStruct(spec.shape, dtype_of(spec), weak_type=spec.weak_type, sharding=sharding)
 
 
 def is_wider_than_new(spec: Spec) -> bool:
-    """Whether the array has a dtype that new arrays cannot have with the current settings."""
+    """Return whether the array has a 64-bit dtype, which new arrays cannot have with the current settings."""
     return spec.dtype in WIDE and not keeps_64_bits()
 
 
 def aval_of(spec: Spec) -> Any:
-    """The JAX type of the array. 64-bit types stay, even if they are off."""
+    """Return the JAX type of the array. A 64-bit dtype is kept even if `jax_enable_x64` is off."""
     import jax
 
     place = sharding_of_type(spec.sharding)
@@ -42,7 +43,10 @@ def aval_of(spec: Spec) -> Any:
 
 
 def sharding_of_type(sharding: Sharding | None) -> Any:
-    """The sharding of an array if it is part of its type, as over explicit axes, and this process has such devices."""
+    """Return JAX's form of a sharding that is part of the array's type, as it is over explicit mesh axes.
+
+    Return None if the sharding is not part of the type, or if this process lacks the devices.
+    """
     if sharding is None or sharding.mesh is None or "Explicit" not in sharding.mesh.types:
         return None
     try:
@@ -52,15 +56,15 @@ def sharding_of_type(sharding: Sharding | None) -> Any:
 
 
 def dtype_of(spec: Spec) -> Any:
-    """The dtype in this process: numpy's, or jax's for keys."""
+    """Return the dtype of the array in this process: numpy's, or jax's for PRNG keys."""
     return key_dtype(spec.dtype) if is_key(spec) else dtype_named(spec.dtype)
 
 
 def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
-    """The spec of what a trace returned.
+    """Return the spec of a result of a trace, given its abstract value.
 
     Raises:
-        CaptureError: it is not an array, or cannot leave the process that made it.
+        CaptureError: The result is not an array, or is a `float0` array: it cannot leave the process that made it.
     """
     import jax
 
@@ -71,7 +75,7 @@ def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
 
 @functools.cache
 def key_dtype(name: str) -> Any:
-    """The dtype of typed PRNG keys by name. Does not initialize a device."""
+    """Return the dtype of typed PRNG keys by its name. Does not initialize a device."""
     import jax
 
     return jax.eval_shape(lambda: jax.random.key(0, impl=KEY_IMPLEMENTATIONS[name])).dtype

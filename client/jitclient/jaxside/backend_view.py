@@ -1,8 +1,9 @@
-"""Makes traces in this process see the daemon's backend, for which the program is made.
+"""Stand-ins that show traces in this process the daemon's backend, for which the program is compiled.
 
-Code branches on `jax.default_backend()` and on the platforms of `jax.devices()`, while this process's own jax computes
-on the CPU. All public functions for this call one internal function, which returns a stand-in to a thread that is
-tracing. When jax itself calls it to compute something now, it returns the real backend.
+User code branches on `jax.default_backend()` and on the platforms of `jax.devices()`, but this process's own jax
+computes on the CPU. All public functions that report backends call one internal function of jax. Here it is replaced:
+for a thread that is tracing, it returns a view of the daemon's backend. When jax itself calls it to compute something
+immediately, it returns the real backend.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ _here = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class DeviceView:
-    """Stands for a device of the daemon."""
+    """Stand-in for a device of the daemon."""
 
     id: int
     platform: str
@@ -30,32 +31,32 @@ class DeviceView:
 
 
 class BackendView:
-    """Stands for the daemon's backend."""
+    """Stand-in for the daemon's backend."""
 
     def __init__(self, infos: Sequence[DeviceInfo]) -> None:
         self._devices = [DeviceView(n, info.platform, info.kind) for n, info in enumerate(infos)]
         self.platform = infos[0].platform
 
     def devices(self) -> list[DeviceView]:
-        """All devices."""
+        """Return views of all the daemon's devices."""
         return list(self._devices)
 
     local_devices = devices
 
     def device_count(self) -> int:
-        """The number of devices."""
+        """Return the number of devices."""
         return len(self._devices)
 
     local_device_count = device_count
 
     def process_index(self) -> int:
-        """The index of the process."""
+        """Return the index of the process, which is always 0."""
         return 0
 
 
 @contextlib.contextmanager
 def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
-    """Show this thread the daemon's devices until the end, unless this process has the same platform."""
+    """Show this thread the daemon's devices inside the `with` block, unless this process has the same platform."""
     import jax
 
     if not infos or infos[0].platform == jax.default_backend() or not _prepare():
@@ -70,7 +71,7 @@ def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
 
 @functools.cache
 def _prepare() -> bool:
-    """Install the stand-ins, once; returns whether this version of jax has the functions to replace."""
+    """Install the stand-ins once. Return whether this version of jax has the functions to replace."""
     import jax
 
     questions = (jax.default_backend, jax.devices, jax.device_count, jax.local_device_count)
@@ -81,7 +82,7 @@ def _prepare() -> bool:
 
 
 class _Asked:
-    """Stands for jax's function that finds a backend."""
+    """Replacement of jax's function that finds a backend."""
 
     def __init__(self, real: Any, questions: Iterable[Any]) -> None:
         self._real = real

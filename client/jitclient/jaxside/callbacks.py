@@ -1,4 +1,4 @@
-"""The callbacks of a program into Python."""
+"""Callbacks from a program into Python: which ones a jaxpr has, and how to compare them between processes."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -15,12 +15,12 @@ from jitclient.errors import CaptureError
 
 
 def calls_back(jaxpr: Any) -> bool:
-    """Whether a jaxpr, or one inside its equations, has a callback, which may raise anything."""
+    """Return whether a jaxpr, or one inside its equations, has a callback, which may raise any exception."""
     return next(_callbacks(jaxpr), None) is not None
 
 
 def looks_at_shardings(jaxpr: Any) -> bool:
-    """Whether compiling it calls a function of the user's (`jax.debug.inspect_array_sharding`)."""
+    """Return whether compiling a jaxpr calls a function of the user's (`jax.debug.inspect_array_sharding`)."""
     return any(equation.primitive.name == "inspect_sharding" for equation in equations(jaxpr))
 
 
@@ -28,7 +28,7 @@ def functions_of(traced: Any, lowered: Any) -> tuple[Callable[..., tuple[Any, ..
     """Return the callbacks of a lowered program, in the order of their positions.
 
     Raises:
-        CaptureError: this version of JAX keeps them elsewhere.
+        CaptureError: The program has callbacks, and this version of JAX keeps them elsewhere.
     """
     try:
         return tuple(compile_arguments(lowered)["host_callbacks"])
@@ -45,15 +45,15 @@ def compile_arguments(lowered: Any) -> dict[str, Any]:
 
 
 def callback_names(jaxpr: Any, ref: values.Ref) -> tuple[str, ...]:
-    """The callbacks of a jaxpr in order, as text that is equal in all processes for equal functions.
+    """Return texts that identify the callbacks of a jaxpr, in order, equally in all processes.
 
-    The text of a program does not include its callbacks.
+    The text of a lowered program does not include its callbacks.
     """
     return tuple(_identity(equation, ref) for equation in _callbacks(jaxpr))
 
 
 def callbacks_for_people(jaxpr: Any) -> str:
-    """The callbacks of a jaxpr, for messages."""
+    """Return a readable list of the callbacks of a jaxpr, for messages."""
     found = [f"{equation.primitive.name} of {_name_of(_function_of(equation))}" for equation in _callbacks(jaxpr)]
     return ", ".join(dict.fromkeys(found))
 
@@ -65,7 +65,12 @@ def _callbacks(jaxpr: Any) -> Iterator[Any]:
 
 
 def equations(jaxpr: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """Yield the equations of a jaxpr, and of those inside them, each jaxpr once; `seen` has those that were."""
+    """Yield the equations of a jaxpr and of the jaxprs nested in it, each jaxpr once.
+
+    Args:
+        jaxpr: The jaxpr to search.
+        seen: Ids of the jaxprs already visited, which are skipped; the visited ones are added.
+    """
     import jax
 
     seen = set() if seen is None else seen
@@ -90,7 +95,7 @@ def _identity(equation: Any, ref: values.Ref) -> str:
 
 
 def name_of_function(fun: Any, ref: values.Ref) -> str:
-    """Return a name of a function that is equal in all processes for equal functions, as far as it is known."""
+    """Return a name that is equal in all processes for equal functions, as far as their code and values are known."""
     while isinstance(fun, functools.partial) and ref(fun) is None:
         fun = fun.func
     index = ref(fun)
@@ -104,7 +109,7 @@ def name_of_function(fun: Any, ref: values.Ref) -> str:
 
 
 def _name_of_content(cell: CellType, ref: values.Ref) -> str:
-    """Return a name of what a callback's closure holds; what has none is not compared."""
+    """Return a name for the content of a closure cell; content of an unknown kind is named by its type alone."""
     value = content_of(cell)
     index = None if value is MISSING else ref(value)
     if index is not None:
@@ -115,7 +120,7 @@ def _name_of_content(cell: CellType, ref: values.Ref) -> str:
 
 
 def _function_of(equation: Any) -> Any:
-    """The user's function, which JAX has wrapped to flatten its arguments; or the text that it prints."""
+    """Return the user's function, unwrapped from JAX's flattening wrapper, or the format string of `debug_print`."""
     found = equation.params.get("callback", equation.params.get("fmt"))
     if getattr(found, "__module__", "") == "jax._src.debugging":
         held = dict(zip(found.__code__.co_freevars, found.__closure__ or (), strict=True))

@@ -1,7 +1,7 @@
-"""Makes the client's own jax compute on the CPU, so that it does not allocate the accelerator's memory.
+"""Pinning of the client's own jax to the CPU, so that it does not allocate the accelerator's memory.
 
-JAX allocates most of a GPU's memory at its first operation, and the daemon needs it. So jax is configured to use the
-CPU, unless it has already begun to compute, or JITSERVER_CLIENT_DEVICE=keep.
+JAX allocates most of a GPU's memory at its first operation, and the daemon needs that memory. So jax is configured to
+use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep.
 """
 
 import dataclasses
@@ -14,10 +14,12 @@ from jitclient.jaxside import internals, interop
 
 @dataclasses.dataclass
 class _State:
-    is_asked: bool = False  # whether to do so, now or when the program imports jax
+    is_asked: bool = False
+    """Whether jax is to be pinned, immediately or when the program imports it."""
     is_pinned: bool = False
     is_released: bool = False
-    platforms: str | None = None  # the setting of jax before
+    platforms: str | None = None
+    """Value of `jax_platforms` before jax was pinned."""
     has_said_so: bool = False
 
 
@@ -25,7 +27,7 @@ _state = _State()
 
 
 def pin() -> None:
-    """Makes this process's jax compute on the CPU, now or when the program imports it.
+    """Make this process's jax compute on the CPU, immediately or when the program imports it.
 
     Raises:
         SettingsError: JITSERVER_CLIENT_DEVICE has an invalid value.
@@ -36,18 +38,19 @@ def pin() -> None:
 
 
 def release() -> None:
-    """Restores the setting of jax, if it has not begun to compute: without a daemon, it may use the accelerator."""
-    _state.is_released = True  # also for a jax that the program has yet to import
+    """Restore jax's platform setting if jax has started no backend: without a daemon, it may use the accelerator."""
+    # The flag also keeps a jax that the program imports later from being pinned.
+    _state.is_released = True
     if _state.is_pinned and not internals.has_backend():
         sys.modules["jax"].config.update("jax_platforms", _state.platforms)
         _state.is_pinned = False
 
 
 def say_so(platform: str) -> None:
-    """Says once on stderr that jax computes on the CPU here, if it could use the daemon's platform.
+    """Print once on stderr that jax computes on the CPU in this process, unless the daemon does so, too.
 
     Args:
-        platform: of the daemon.
+        platform: The daemon's platform.
     """
     if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
         _state.has_said_so = True

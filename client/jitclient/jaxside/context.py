@@ -1,4 +1,4 @@
-"""The client's part of a program's context: the JAX settings that change traces."""
+"""The client's part of a program's context: the JAX settings that affect traces."""
 
 import functools
 import operator
@@ -21,7 +21,7 @@ Context = tuple[tuple[str, Any], ...]
 
 
 def current() -> Context:
-    """The settings that differ from JAX's defaults, set by environment, `jax.config` or a `with` block.
+    """Return the settings that differ from JAX's defaults, whether set by environment, `jax.config` or `with` block.
 
     Example:
         >>> with jax.enable_x64(True):
@@ -42,8 +42,9 @@ def current() -> Context:
 
 
 def outside_of_trace_context() -> tuple[Any, ...] | None:
-    """The objects with the `value` of those settings that are not in JAX's trace context; None if this version of JAX
-    has none.
+    """Return the objects that hold, in `value`, the settings outside of JAX's trace context.
+
+    Return None if this version of JAX lacks any of these objects.
     """
     jax = sys.modules["jax"]
     states = tuple(getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT)
@@ -69,10 +70,10 @@ def _read(jax: Any) -> Context:
 
 
 def check_carried(context: Context) -> None:
-    """Refuses settings that the daemon cannot enter for a single call.
+    """Refuse settings that the daemon cannot apply to a single call.
 
     Raises:
-        CaptureError: there is such a setting.
+        CaptureError: A setting of this kind differs from its default.
     """
     for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
         if name in REFUSED or name in REFUSED_WHEN_MADE:
@@ -82,7 +83,7 @@ def check_carried(context: Context) -> None:
 
 
 def check_tracing(name: str) -> None:
-    """Raises as `jax.no_tracing` does: finding or making another program counts as tracing.
+    """Raise as `jax.no_tracing` does: looking up or compiling a new program counts as tracing.
 
     Raises:
         RuntimeError: the program runs under `jax.no_tracing`.
@@ -92,10 +93,10 @@ def check_tracing(name: str) -> None:
 
 
 def check_alone() -> None:
-    """Refuses programs of several processes, which compute together on all their devices.
+    """Refuse programs that consist of several processes, which compute together on all their devices.
 
     Raises:
-        CaptureError: this process is one of several.
+        CaptureError: This process is one of several.
     """
     jax = sys.modules.get("jax")
     if jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1:
@@ -103,7 +104,7 @@ def check_alone() -> None:
 
 
 def check_execution(name: str) -> None:
-    """Raises as `jax.no_execution` does. Calls under it never use a call plan, so each comes here.
+    """Raise as `jax.no_execution` does. Calls under this setting never use a call plan, so each one is checked here.
 
     Raises:
         RuntimeError: the program runs under `jax.no_execution`.
@@ -113,33 +114,33 @@ def check_execution(name: str) -> None:
 
 
 def on_mesh(context: Context) -> bool:
-    """Whether traces use a current mesh or a default device."""
+    """Return whether the settings include a current mesh or a default device, which traces use."""
     return any(name in ("mesh", "mesh_context_manager", "jax_default_device") for name, _ in context)
 
 
 def default_device(context: Context) -> Sharding | None:
-    """The sharding that `jax.default_device` means; None for the first device."""
+    """Return the sharding of the `jax.default_device` setting; None for the first device."""
     device = dict(context).get("jax_default_device")
     return None if device is None or isinstance(device, str) else Sharding(Mesh(*device))
 
 
 def jit_is_disabled() -> bool:
-    """Whether the program runs under `jax.disable_jit`."""
+    """Return whether the program runs under `jax.disable_jit`."""
     return _is_on("jax_disable_jit")
 
 
 def logs_compiles() -> bool:
-    """Whether the program runs under `jax.log_compiles`."""
+    """Return whether the program runs under `jax.log_compiles`."""
     return _is_on("jax_log_compiles")
 
 
 def keeps_64_bits() -> bool:
-    """Whether new arrays may have 64-bit types with the current settings."""
+    """Return whether new arrays may have 64-bit dtypes with the current settings."""
     return _is_on("jax_enable_x64")
 
 
 def x64(context: Context) -> bool:
-    """Whether 64-bit types are kept."""
+    """Return whether 64-bit dtypes are kept under the settings in a context."""
     return bool(dict(context).get("jax_enable_x64", False))
 
 
@@ -152,17 +153,18 @@ def _is_on(name: str) -> bool:
 
 @functools.cache
 def _readers() -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
-    """The settings of this version of JAX, a function that reads them all, and their defaults."""
+    """Return the settings that this version of JAX has, a function that reads them all, and their defaults."""
     names = tuple(name for name in _ALL if hasattr(sys.modules["jax"].config, name))
     return names, operator.attrgetter(*names), tuple(_ALL[name] for name in names)
 
 
 def _differing(table: dict[str, Any]) -> Context:
-    """The settings whose values differ from those in a table."""
+    """Return the settings whose values differ from those in a table."""
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(table)
-    flags = jax.config.values  # those that hold for the whole process are no attributes
+    # Settings of the whole process are in `config.values` and are not attributes of `config`.
+    flags = jax.config.values
     found = {name: getattr(jax.config, name, flags.get(name, default)) for name, default in table.items()}
     values = [(name, _plain(found[name]), default) for name, default in table.items()]
     return tuple((name, value) for name, value, default in values if value != default)
@@ -178,17 +180,18 @@ def _from_environment(table: dict[str, Any]) -> Context:
 
 
 def environment() -> Any:
-    """The environment: the dict inside `os.environ`, as access through `os.environ` is slow."""
+    """Return the dict inside `os.environ`, as access through `os.environ` itself is slow."""
     return getattr(os.environ, "_data", os.environ)
 
 
 def _variables() -> dict[str, str]:
-    """The settings in the environment, which jax would read. Fast if the environment has not changed."""
+    """Return the environment variables that jax would read as settings. Fast if the environment has not changed."""
     global _environment
     now = environment()
     seen, found = _environment
     if now != seen:
-        seen = dict(now)  # only this copy is read, as other threads may change the environment
+        # Other threads may change the environment, so read only this copy.
+        seen = dict(now)
         texts = {os.fsdecode(name): os.fsdecode(text) for name, text in seen.items()}
         found = {name: text for name, text in texts.items() if name in _NAMES}
         _environment = (seen, found)
@@ -212,10 +215,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (jax.Device, jax.sharding.Sharding)):
         [device] = value.device_set if isinstance(value, jax.sharding.Sharding) else [value]
         return _as_plain(shardings.on_device(device).mesh)
-    return getattr(value, "value", value)  # some of JAX's settings are enums
+    # Some of JAX's settings are enums.
+    return getattr(value, "value", value)
 
 
-_FIRST_DEVICE = ((), (), (0,), "")  # it is the default anyway
+# The default device of JAX, so a setting with this value has no effect.
+_FIRST_DEVICE = ((), (), (0,), "")
 
 
 def _mesh_in_force() -> Any:
@@ -226,5 +231,5 @@ def _mesh_in_force() -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _as_plain(mesh: Mesh) -> Any:
-    """A mesh as nested tuples, as settings travel."""
+    """Return a mesh as nested tuples, the form in which settings are sent."""
     return (mesh.axes, mesh.types, mesh.devices, mesh.platform)

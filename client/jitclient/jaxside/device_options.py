@@ -1,4 +1,4 @@
-"""The keywords of jit about devices, for the arguments of one call. Imports jax if there are any."""
+"""The keywords of `jit` about devices, for the arguments of one call. jax is imported only if any are given."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 def jit_shardings(
     options: JitOptions, structure: tree.Structure, ref: values.Ref = values.nowhere
 ) -> JitShardings | None:
-    """The shardings of the arguments' leaves and of the results; None if the keywords do not specify them."""
+    """Return the shardings of the arguments' leaves and of the results; None if no keyword specifies them."""
     if not options.about_devices():
         return None
     one = _one_device(options)
@@ -28,12 +28,22 @@ def jit_shardings(
 
 
 def objects_in(options: JitOptions) -> list[Any]:
-    """The objects in the tree of the results' shardings to which a message can refer only by capture position."""
+    """Return the objects in the tree of `out_shardings` to which a message can refer only by capture position."""
     return [] if options.out_shardings is None else list(tree.objects_in(_prefix(options.out_shardings)[1]))
 
 
 def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any]:
-    """JAX's shardings, for each leaf of the results; ValueError if the tree is not a prefix of that of the results."""
+    """Return JAX's sharding for each leaf of the results.
+
+    Args:
+        outputs: The shardings as sent, and the tree that they form.
+        out_tree: The tree of the results, which the shardings' tree must be a prefix of.
+        deref: Gives the object at a position in the capture.
+
+    Raises:
+        CaptureError: The order of some leaves differs between processes.
+        ValueError: The shardings' tree is not a prefix of the results' tree.
+    """
     if tree.leaf_order(tree.structure_of(out_tree)) is not None:
         raise CaptureError("its keywords have shardings for leaves of a class whose order differs between processes")
     leaves = [message and shardings.to_jax(message) for message in outputs.leaves]
@@ -41,7 +51,7 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
 
 
 def places(device: Any, structure: tree.Structure) -> tuple[Sharding | None, ...]:
-    """Where `device_put` is to put each leaf of a tree; None for those that may stay where they are."""
+    """Return where `device_put` is to put each leaf of a tree; None for leaves that may stay where they are."""
     if device is None:
         return (None,) * tree.size(structure)
     leaves, prefix = _prefix(device)
@@ -86,7 +96,7 @@ def _inputs(given: Any, structure: tree.Structure) -> tuple[Sharding | None, ...
 
 
 def _prefix(given: Any) -> tuple[list[Any], tree.Structure]:
-    """The leaves, including None, and the structure."""
+    """Return the leaves of a tree, None included, and its structure."""
     import jax
 
     treedef: Any
@@ -95,7 +105,7 @@ def _prefix(given: Any) -> tuple[list[Any], tree.Structure]:
 
 
 def _spread(prefix: Any, over: Any) -> list[int]:
-    """For each leaf of a tree, the leaf of its prefix above it."""
+    """Return, for each leaf of a tree, the number of the prefix's leaf above it."""
     import jax
 
     numbers = tree.treedef_of(prefix).unflatten(range(tree.size(prefix)))

@@ -1,12 +1,12 @@
-"""Evidence of a trace: what the client's own trace and the daemon's are compared by.
+"""Evidence of a trace, by which the client's own trace and the daemon's trace of one function are compared.
 
-Two traces agree if their lowered texts and their callbacks are the same. The text has no file names and no lines. It
-does have the name of the module and the paths of the results, which only describe the program: these are left out,
-because the daemon traces a function of flat leaves.
+Two traces agree if their lowered texts and their callbacks are equal. The text contains no file names and no lines. The
+name of the module and the paths of the results, which do not affect the computation, are removed from it, because the
+daemon traces a function of flat leaves.
 
-A library that goes through a set may trace the same computation in another order. So traces agree, too, if the digests
-of their jaxprs without the order are equal. The terms of a sum count in any order there: which one a process has
-depends on its hash seed, in plain JAX as well.
+A library that iterates over a set may trace the same computation in another order. So two traces also agree if their
+jaxprs have equal order-free digests. In these digests, the terms of a sum count in any order: in plain JAX, too, the
+order of the terms then depends on the process's hash seed.
 """
 
 import itertools
@@ -31,7 +31,13 @@ _EMPTY = re.compile(r" \{\}(?=[,)])")
 
 
 def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
-    """Return the evidence of a function that JAX traced and lowered; `ref` gives the positions of captured objects."""
+    """Return the evidence of a function that JAX traced and lowered.
+
+    Args:
+        traced: The function as traced by JAX.
+        lowered: The function as lowered by JAX.
+        ref: Gives the position of an object in the capture, or None.
+    """
     text = _MODULE.sub("module", lowered.as_text(), count=1)
     text = _EMPTY.sub("", _RESULT_INFO.sub("", text))
     callbacks = callback_names(traced.jaxpr, ref)
@@ -40,9 +46,10 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
 
 
 def order_free(traced: Any, ref: values.Ref) -> bytes:
-    """Return a digest of a trace that does not depend on its order; empty if it cannot be compared in that way.
+    """Return a digest of a trace that does not depend on the order of its equations.
 
-    Functions of the user's that the trace made, which are callbacks, count by their code.
+    Return an empty digest if the trace cannot be compared in this way. User functions that the trace created, such as
+    callbacks, count by their code.
     """
 
     def describe(value: Any) -> bytes | None:
@@ -56,7 +63,7 @@ def order_free(traced: Any, ref: values.Ref) -> bytes:
 
 
 def difference(here: Evidence, there: Evidence) -> str:
-    """Return the first difference between the evidence of two traces; empty if they agree."""
+    """Return a description of the first difference between two traces' evidence; empty if they agree."""
     if here.digest == there.digest:
         return ""
     if here.callbacks != there.callbacks:

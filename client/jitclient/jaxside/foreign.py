@@ -1,4 +1,4 @@
-"""The foreign functions (`jax.ffi`) that a program calls: their code is in the process that registered them."""
+"""The foreign functions (`jax.ffi`) that a program calls. Their code is in the process that registered them."""
 
 import ctypes
 from collections.abc import Iterable
@@ -17,9 +17,13 @@ def foreign_names(jaxpr: Any) -> tuple[str, ...]:
 
 
 def refuse_unknown(jaxpr: Any, platform: str) -> None:
-    """Raise CaptureError if a jaxpr calls foreign functions that this process lacks, which XLA would find out late.
+    """Refuse a jaxpr that calls foreign functions which this process lacks; XLA would report them only later.
 
-    Plugins of jax register theirs where only XLA sees them, so all are taken for known on their platforms.
+    jax's plugins register their functions where only XLA sees them. So on platforms other than the CPU, all functions
+    are assumed to be known.
+
+    Raises:
+        CaptureError: This process lacks a foreign function that the jaxpr calls.
     """
     names = foreign_names(jaxpr)
     known = internals.foreign_functions(platform) if names and platform == "cpu" else {}
@@ -28,7 +32,7 @@ def refuse_unknown(jaxpr: Any, platform: str) -> None:
 
 
 def registered_by_program(jaxpr: Any, platform: str) -> tuple[str, ...]:
-    """Return the names of the foreign functions whose code here is not that of an installed package."""
+    """Return the names of a jaxpr's foreign functions whose code in this process is not in an installed package."""
     names = foreign_names(jaxpr)
     known = internals.foreign_functions(platform) if names else {}
     libraries = {name: _library_of(known[name]) for name in names if name in known}
@@ -36,12 +40,12 @@ def registered_by_program(jaxpr: Any, platform: str) -> tuple[str, ...]:
 
 
 def described(names: Iterable[str]) -> str:
-    """Return foreign functions as the user knows them."""
+    """Return a description of foreign functions for messages, with the names that the user registered."""
     return f"foreign function {', '.join(sorted(names))} (jax.ffi)"
 
 
 class _Found(ctypes.Structure):
-    """What the dynamic linker knows of an address."""
+    """Result of the dynamic linker's `dladdr`: the library and the symbol that an address lies in."""
 
     _fields_ = [
         ("library", ctypes.c_char_p),
@@ -52,7 +56,7 @@ class _Found(ctypes.Structure):
 
 
 def _library_of(stages: Any) -> str:
-    """Return the file of the library that a foreign function lies in; empty if that is not known."""
+    """Return the path of the library that contains a foreign function; empty if it is unknown."""
     capsule = stages.get("execute") if isinstance(stages, dict) else stages
     try:
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -61,6 +65,7 @@ def _library_of(stages: Any) -> str:
         find.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Found)]
         found = _Found()
         is_found = find(pointer(capsule, None), ctypes.byref(found))
-    except Exception:  # no capsule, or another linker
+    # The object may be no capsule, or the platform's linker may lack `dladdr`.
+    except Exception:
         return ""
     return found.library.decode(errors="replace") if is_found and found.library else ""

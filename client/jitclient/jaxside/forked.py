@@ -1,4 +1,4 @@
-"""What is left of jax in a child that was forked from a process with it: its threads are gone there."""
+"""The state of jax in a child forked from a process that had imported it: jax's threads do not exist in the child."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ from jitclient.jaxside import internals
 
 
 def has_no_threads() -> bool:
-    """Whether this is such a child: a trace may wait for one of those threads, and never end."""
+    """Return whether this process is such a child: a trace may wait forever for one of the missing threads."""
     return _is_child
 
 
@@ -25,10 +25,10 @@ def _after_fork() -> None:
 
 
 def _keep_backends() -> None:
-    """Have no backend be freed when the child ends: that waits for its threads.
+    """Keep every backend alive until the child exits: freeing one waits for its threads, which do not exist here.
 
-    In a program of plain JAX, what was compiled keeps the backends. In ours, an own trace begins one and compiles
-    nothing.
+    In a program of plain JAX, the compiled programs keep the backends alive. Under jitserver, an own trace starts a
+    backend but compiles nothing.
     """
     for backend in internals.backends():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))

@@ -1,7 +1,7 @@
-"""All that this package and the daemon use of what is not public in jax.
+"""All private parts of jax that this package and the daemon use.
 
-No other module imports it. A version of jax may lack any of it: each function says what it does then. All but
-`has_backend`, `backends` and those for plugins import jax.
+No other module imports private parts of jax. A version of jax may lack any of them; each docstring states what the
+function does in that case. All functions but `has_backend`, `backends` and those for plugins import jax.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def _get(path: str, default: Any = None) -> Any:
-    """What jax has by the path of a module in `jax._src` and a name there; the default if it has nothing."""
+    """Return the object at the path "module.name" in `jax._src`; the default if jax lacks it."""
     module, _, name = path.rpartition(".")
     with contextlib.suppress(ImportError):
         return getattr(importlib.import_module(f"jax._src.{module}"), name, default)
@@ -22,31 +22,40 @@ def _get(path: str, default: Any = None) -> Any:
 
 
 def has_backend() -> bool:
-    """Whether jax has begun to compute, or may have, where it does not say."""
+    """Return whether jax has started a backend. If this version of jax does not report it, assume that it has."""
     return "jax" in sys.modules and bool(_get("xla_bridge.backends_are_initialized", lambda: True)())
 
 
 def backends() -> list[Any]:
-    """The backends that jax has begun, by which it computes; none where it does not say."""
+    """Return the backends that jax has started; none if this version of jax does not report them."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     return list(getattr(bridge, "_backends", {}).values())
 
 
 def mesh_of_block() -> Any:
-    """The mesh of the innermost `with mesh:`, JAX's older way to set one; None outside of any, or if jax lacks that."""
+    """Return the mesh of the innermost `with mesh:` block, JAX's older way to set one.
+
+    Return None outside of such blocks, or if jax lacks them.
+    """
     resources = _get("mesh.thread_resources")
     return None if resources is None or resources.env.physical_mesh.empty else resources.env.physical_mesh
 
 
 @functools.cache
 def trace_context() -> Callable[[], Any]:
-    """Get what returns, fast, an object with all that decides what jax traces now; it returns None if jax lacks it."""
+    """Return JAX's `trace_context` function: its value identifies every setting that affects tracing.
+
+    If jax lacks it, return a function that returns None.
+    """
     return _get("config.trace_context", lambda: None)  # type: ignore[no-any-return]
 
 
 def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
-    """The function of `trace_context`, the object that holds this thread's current trace, and its value outside of
-    traces; None if jax lacks any.
+    """Return the parts of jax that show whether this thread is tracing and with which settings; None if jax lacks any.
+
+    Returns:
+        JAX's `trace_context` function, the object whose `value` is this thread's current trace, and that value outside
+        of traces.
     """
     level = _get("core.trace_state_strong_ref")
     found = _get("config.trace_context"), level, _get("core.eval_trace")
@@ -54,17 +63,22 @@ def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
 
 
 def window(start: Any, size: int) -> Any:
-    """An index that means `start : start + size`, with a size that is static and a start that is not."""
+    """Return an index that selects `start : start + size`, where `size` is static and `start` may be traced."""
     import jax
 
     dslice = getattr(jax, "ds", None) or _get("indexing.dslice")
-    if dslice is None:  # the older public name needs the import of a large package
+    if dslice is None:
+        # The older public name requires importing a large package.
         from jax.experimental.pallas import ds as dslice
     return dslice(start, size)
 
 
 def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    """Have jax take instances of a class for arrays, as `interop.introduce` says. Any exception means: another jax."""
+    """Make jax accept instances of a class as arrays; see `interop.introduce`.
+
+    Raises:
+        Exception: This version of jax has other internals. The exception may be of any type.
+    """
     from jax._src import core, dtypes
     from jax._src.interpreters import mlir, pxla
 
@@ -78,7 +92,14 @@ def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable
 
 
 def replace_get_backend(stand_in: Callable[[Any], Any]) -> bool:
-    """Put what `stand_in` makes of it in the place of what all public functions ask for a backend, if jax has that."""
+    """Replace the function that all of jax's public functions ask for a backend.
+
+    Args:
+        stand_in: Gives the replacement for the original function.
+
+    Returns:
+        Whether this version of jax has that function.
+    """
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import xla_bridge
 
@@ -88,8 +109,10 @@ def replace_get_backend(stand_in: Callable[[Any], Any]) -> bool:
 
 
 def foreign_functions(platform: str) -> dict[str, Any]:
-    """The foreign functions that this process has for a platform, by name: a capsule, or one for each stage. Starts
-    jax's backends, as jax registers what it was given only then. Empty if jax does not say.
+    """Return the foreign functions that are registered in this process for a platform, by name.
+
+    The values are a capsule, or one capsule for each stage of the call. The call starts jax's backends, because jax
+    only then passes registered functions to XLA. The result is empty if jax does not report them.
     """
     import jax
 
@@ -102,18 +125,19 @@ def foreign_functions(platform: str) -> dict[str, Any]:
 
 
 def find_no_plugins() -> None:
-    """Have jax know that no plugin of its backends is installed, if there is none: to look for one takes long."""
+    """Let jax search for backend plugins in advance if none is installed: the search takes long, and is done once."""
     from importlib.metadata import entry_points
 
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
-    with contextlib.suppress(AttributeError):  # another version of jax
+    # Another version of jax may lack any of these attributes.
+    with contextlib.suppress(AttributeError):
         named = os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS") or entry_points(group="jax_plugins")
         if bridge.jax_plugins is None and not named:
             bridge._discover_and_register_pjrt_plugins()
 
 
 def find_plugins_in(folder: str) -> None:
-    """Have jax look for plugins again if a folder, in which the program's imports look first, describes packages."""
+    """Make jax search for plugins again if a directory, the first in the program's import path, describes packages."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     with contextlib.suppress(OSError):
         if bridge and any(name.endswith((".dist-info", ".egg-info", "jax_plugins")) for name in os.listdir(folder)):
@@ -121,7 +145,7 @@ def find_plugins_in(folder: str) -> None:
 
 
 class Stages:
-    """How jax traces and lowers what is jitted: its own functions, and what may take their places."""
+    """jax's internal functions that trace and lower jitted functions, and the means to replace them."""
 
     def __init__(self) -> None:
         from jax._src import config, core, dispatch, pjit, tree_util
@@ -136,7 +160,7 @@ class Stages:
         self._context: Any = None
 
     def take(self, traced: Any, options: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """What jax does with what `infer` returned for such arguments: the jaxpr to lower, and the dynamic ones."""
+        """Return the jaxpr to lower and the dynamic arguments, as jax derives them from a result of `infer`."""
         names = options.static_argnums, options.static_argnames
         _, dynamic = self._parse(args, tuple(kwargs.values()), tuple(kwargs), *names, self._registry)
         params = traced.params
@@ -144,7 +168,7 @@ class Stages:
         return used[0], dynamic
 
     def replace(self, infer: Any, lower: Any) -> None:
-        """Put functions of one file, which no traceback is to show, in the places of `infer` and `lower`."""
+        """Replace jax's `infer` and `lower` by functions of one file, and hide that file's frames in tracebacks."""
         from jax._src import pjit, source_info_util, traceback_util
         from jax._src.interpreters import mlir
 
@@ -157,7 +181,10 @@ class Stages:
 
     @contextlib.contextmanager
     def without_backend(self, lower: Any) -> Iterator[None]:
-        """Have jax lower for the CPU without a backend or threads, with a function in the place of `lower`."""
+        """Make jax lower for the CPU without a backend or threads, with another function in place of `lower`.
+
+        While the `with` block runs, any attempt of jax to start a backend raises RuntimeError.
+        """
         from jax._src import xla_bridge
         from jax._src.interpreters import mlir, pxla
 
@@ -175,7 +202,12 @@ class Stages:
 
 @functools.cache
 def stages() -> Stages:
-    """Those of this process's jax at the first call. AttributeError or ImportError mean that it has others."""
+    """Return the `Stages` of this process's jax, as they were at the first call.
+
+    Raises:
+        AttributeError: This version of jax has other internals.
+        ImportError: This version of jax has other internals.
+    """
     return Stages()
 
 

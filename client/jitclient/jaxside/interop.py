@@ -1,8 +1,8 @@
-"""Registers our arrays with this process's own jax, if the program has imported it.
+"""Registration of this package's arrays with the process's own jax, if the program has imported jax.
 
-Then `isinstance(array, jax.Array)` and `issubclass(type(array), jax.Array)` hold, and jnp, lax, jit, grad, vmap, scan
-and `device_put` accept our arrays. If a version of jax lacks what that takes, our arrays are not `jax.Array`s, one
-warning says so, and users must pass `np.asarray(array)`.
+Afterwards `isinstance(array, jax.Array)` and `issubclass(type(array), jax.Array)` hold, and jnp, lax, jit, grad, vmap,
+scan and `device_put` accept the arrays. If a version of jax lacks the required internals, the arrays are not
+`jax.Array`s, one warning is printed, and users must pass `np.asarray(array)`.
 """
 
 import contextlib
@@ -15,26 +15,26 @@ from jitclient.core.notices import warn
 from jitclient.jaxside import internals
 
 _HOME_OF_ARRAYS = "jaxlib._jax"
-"""The module of the class of JAX's arrays, by which some libraries know them, such as wandb."""
+"""The module of JAX's array class. Some libraries, such as wandb, recognize JAX's arrays by this name."""
 
 Array: type | None = None
-"""The class that our arrays say they have, a subclass of `jax.Array`, once this process's jax knows them."""
+"""The class that our arrays report as `__class__`, a subclass of `jax.Array`; None until jax accepts our arrays."""
 
 
 def is_tracer(value: Any) -> bool:
-    """Whether a value belongs to a trace in progress in this process."""
+    """Return whether a value belongs to a trace in progress in this process."""
     jax = _jax()
     return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def is_jax_array(value: Any) -> bool:
-    """Whether a value is an array of the client's own jax."""
+    """Return whether a value is an array of the client's own jax."""
     jax = _jax()
     return jax is not None and isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
 def is_of_this_process(value: Any) -> bool:
-    """Whether a value is one that jit accepts but no other process can hold, such as a `jax.Ref` or a token."""
+    """Return whether `jit` accepts a value that no other process can hold, such as a `jax.Ref` or a token."""
     jax = _jax()
     if jax is None:
         return False
@@ -45,12 +45,12 @@ def is_of_this_process(value: Any) -> bool:
 
 
 def class_in_jax(cls: type) -> type:
-    """The value of `array.__class__`: a subclass of `jax.Array` if our arrays are registered."""
+    """Return the value for `array.__class__`: a subclass of `jax.Array` if our arrays are registered, else `cls`."""
     return Array or cls
 
 
 def weakly_typed(array: Any) -> Any:
-    """The array as weakly typed, like a Python scalar. Imports jax."""
+    """Return the array as a weakly typed one, like a Python scalar. Imports jax."""
     import jax
 
     return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
@@ -60,7 +60,15 @@ def weakly_typed(array: Any) -> Any:
 
 
 def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = "Array") -> None:
-    """Calls a function now if a module is imported so far that it has a name, or else once the program imports it."""
+    """Call a function once a module is imported.
+
+    If the module already has the given name, the call is immediate: the import has progressed far enough.
+
+    Args:
+        action: The function to call.
+        module: The name of the module.
+        holding: A name that the module has once its import is far enough for the call.
+    """
     if hasattr(sys.modules.get(module), holding):
         action()
         return
@@ -73,12 +81,12 @@ def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = 
 
 
 def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    """Makes jax treat instances of `cls` as arrays, now or when the program imports it.
+    """Make jax treat instances of `cls` as arrays, immediately or when the program imports jax.
 
     Args:
-        cls: the class of arrays.
-        aval_of: the abstract value of one.
-        value_of: the value of one as an array of jax.
+        cls: The class of arrays.
+        aval_of: Gives the abstract value of an instance.
+        value_of: Gives the value of an instance as an array of jax.
     """
     when_loaded(lambda: _introduce(cls, aval_of, value_of))
 
@@ -88,7 +96,8 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
     try:
         internals.register_arrays(cls, aval_of, value_of)
         Array = _subclass(cls)
-    except Exception as error:  # jax's internals: other versions may differ in any way
+    # Other versions of jax may have different internals, which may raise any exception.
+    except Exception as error:
         warn(
             f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): pass arrays to its "
             "functions as np.asarray(array)"
@@ -96,7 +105,10 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
 
 
 def _subclass(cls: type) -> type:
-    """A subclass of `jax.Array` with the methods of `cls`, which cannot be one: jax may be loaded after it."""
+    """Return a subclass of `jax.Array` with the methods of `cls`.
+
+    `cls` itself cannot be a subclass, because the program may import jax later.
+    """
     base: type = sys.modules["jax"].Array
     metaclass = type(base)
 
@@ -110,14 +122,16 @@ def _subclass(cls: type) -> type:
 
 
 def _jax() -> Any:
-    """The jax of this process, once it is imported completely."""
+    """Return this process's jax module once its import is complete; None before."""
     jax = sys.modules.get("jax")
     return jax if hasattr(jax, "Array") else None
 
 
 class _WhenLoaded:
-    """The first finder of modules until one module has been imported; then calls a function, once. Finding a module is
-    not enough, as programs may find it without importing it.
+    """Import finder that calls functions once, after one module has been imported.
+
+    The finder stands first in `sys.meta_path`. The finder waits for the import itself, as programs may look up a
+    module without importing it.
     """
 
     def __init__(self, module: str) -> None:
@@ -139,7 +153,8 @@ class _WhenLoaded:
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
-            with contextlib.suppress(ValueError):  # another thread removed it
+            # Another thread may have removed this finder.
+            with contextlib.suppress(ValueError):
                 sys.meta_path.remove(self)
             load(module)
             for action in self.actions:

@@ -1,4 +1,4 @@
-"""The settings of JAX, and how each is treated for calls on a daemon. Each setting is in one of these tables."""
+"""The settings of JAX, and the treatment of each for calls on a daemon. Each setting is in one of these tables."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ CARRIED: dict[str, Any] = {
     "jax_remove_size_one_mesh_axis_from_type": False,
     "jax_softmax_custom_jvp": False,
 }
-"""Sent with each call. The values are JAX's defaults."""
+"""Settings that are sent with each call. The values are JAX's defaults."""
 
 REFUSED: dict[str, Any] = {
     "check_vma": False,
@@ -53,7 +53,10 @@ REFUSED: dict[str, Any] = {
     "jax_use_simplified_jaxpr_constants": False,
     "jax_xla_profile_version": 0,
 }
-"""Change what a call does, but hold for a whole process: a call with one of them runs in the client."""
+"""Settings that change the effect of a call but hold for a whole process.
+
+A call under a setting that differs from the default given here runs in the client.
+"""
 
 REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_bcoo_cusparse_lowering": False,
@@ -78,7 +81,10 @@ REFUSED_WHEN_MADE: dict[str, Any] = {
     "jax_use_magma": "auto",
     "jax_use_rgv3": True,
 }
-"""The same, but only for compilation: a call that finds its program ignores them."""
+"""Settings that hold for a whole process, like `REFUSED`, but affect compilation only.
+
+A call that finds its program ignores them.
+"""
 
 OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_debug_infs",
@@ -87,10 +93,10 @@ OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_enable_custom_prng",
     "jax_legacy_prng_key",
 )
-"""Settings of the first two tables that are not part of JAX's trace context."""
+"""Settings of `CARRIED` that are not part of JAX's trace context."""
 
 OBEYED = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
-"""Hold in the client: whether calls use the daemon, may need a new program, or are logged."""
+"""Settings that apply in the client: whether calls use the daemon, may need a new program, or are logged."""
 
 OF_DEVICES = (
     "jax_backend_target",
@@ -124,7 +130,7 @@ OF_DEVICES = (
     "jax_xla_backend",
     "mock_num_gpu_processes",
 )
-"""Configure the backend of a process. The daemon has its own settings, which are part of its address."""
+"""Settings that configure the backend of a process. The daemon has its own, which are part of its address."""
 
 WITHOUT_MEANING = (
     "jax2tf_associative_scan_reductions",
@@ -178,4 +184,7 @@ WITHOUT_MEANING = (
     "jax_transfer_guard_host_to_device",
     "jax_use_cpp_shard_args",
 )
-"""Configure caches, logs, text, guards and checks of this process's own jax. They change no values of programs."""
+"""Settings that configure caches, logs, text, guards and checks of this process's own jax.
+
+They change no values of programs.
+"""

@@ -1,4 +1,4 @@
-"""Leaked tracers, for which JAX raises `UnexpectedTracerError` when one is used."""
+"""Leaked tracers: errors for tracers that are used after their trace has finished, as JAX raises them."""
 
 import sys
 from collections.abc import Sequence
@@ -10,13 +10,15 @@ from jitclient.wire.messages import Spec
 
 
 def refuse(leaf: Any) -> None:
-    """Raises JAX's error for an argument that is a leaked tracer."""
+    """Raise JAX's `UnexpectedTracerError` for an argument that is a leaked tracer."""
     own_jit(lambda leaf: leaf)(leaf)
 
 
 def refuse_used(jitted: Any, n_inputs: int, specs: Sequence[Spec]) -> None:
-    """Raises JAX's error if a trace used a leaked tracer. A call would raise, but compilation ahead of time treats the
-    tracer as another argument.
+    """Raise JAX's `UnexpectedTracerError` if a trace used a leaked tracer.
+
+    Compilation ahead of time does not raise it, but treats the tracer as another input. A call does raise it, so this
+    function calls the jitted function if it has more inputs than arguments.
     """
     if n_inputs > len(specs):
         jitted(*(sys.modules["jax"].numpy.zeros(leaf.shape, leaf.dtype) for leaf in map(abstract, specs)))

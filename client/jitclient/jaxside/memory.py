@@ -1,4 +1,4 @@
-"""Whether arrays of the client's own jax are in memory that never changes."""
+"""Detection of arrays of the client's own jax whose memory never changes."""
 
 import contextlib
 import functools
@@ -9,15 +9,16 @@ from typing import Any
 from jitclient.core.threads import Thread
 from jitclient.wire.array_transport import ALIGNMENT, allocate
 
-_LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")  # of functions that JAX itself compiles
+# Packages and modules in `jax/_src` with functions that JAX itself compiles.
+_LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")
 _EXECUTIONS = ("ExecuteReplicated.__call__", "apply_primitive", "Compiled.__call__")
 
 
 def is_of_xla(array: Any) -> bool:
-    """Whether an array is the result of a computation, so that its memory belongs to XLA and never changes. An array
-    from `device_put` may share memory that the program can write.
+    """Return whether an array is the result of a computation, so that XLA owns its memory and never changes it.
 
-    JAX records the line that made an array. Without that, the answer is no.
+    An array from `device_put`, in contrast, may share memory that the program can write. The decision uses the
+    traceback of the line that made the array, which JAX records. Without this traceback, the result is False.
     """
     try:
         innermost = array.traceback.frames[0]
@@ -30,15 +31,16 @@ def is_of_xla(array: Any) -> bool:
         return False
     try:
         return _results_are_new()
-    except RuntimeError:  # no thread is available
+    # The process cannot start a thread for the probe.
+    except RuntimeError:
         return False
 
 
 @functools.cache
 def _results_are_new() -> bool:
-    """Whether results have their own memory in this version of jax, even if a function returns its argument."""
+    """Return whether results have their own memory in this version of jax, even if a function returns its argument."""
     found: list[bool] = []
-    # In a new thread, the settings of this thread's `with` blocks do not apply: meshes, guards, `no_tracing`.
+    # The settings of this thread's `with` blocks (meshes, guards, `no_tracing`) do not apply in a new thread.
     probe = Thread(lambda: found.append(_probed()), "probe")
     probe.start()
     probe.join()

@@ -1,4 +1,4 @@
-"""Names for leaves of arguments, such as `params['w'][0]`, as in JAX's errors; and trees as one line of text."""
+"""Names for leaves of arguments, such as `params['w'][0]`, as in JAX's errors, and one-line texts of trees."""
 
 import inspect
 import itertools
@@ -11,7 +11,7 @@ from jitclient.jaxside.static_leaves import StaticLeaf
 
 
 def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iterable[int | str]) -> list[str]:
-    """The names of the leaves of `(positional, keywords)`, without the static arguments.
+    """Return the names of the leaves of `(positional, keywords)`, in the tree's order, without static arguments.
 
     Example:
         >>> leaf_names(lambda params, n, x: ..., structure_of_call, statics=[1])
@@ -33,12 +33,12 @@ def leaf_names(fun: Callable[..., Any], structure: tree.Structure, statics: Iter
 
 
 def argument_name(fun: Callable[..., Any], place: int) -> str:
-    """The name of a positional argument."""
+    """Return the name of a positional argument, given its position."""
     return _argument_names(fun)(place)
 
 
 def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
-    """A tree as text, with these words for its leaves: `{'w': f32[8]}`."""
+    """Return a tree as text, such as `{'w': f32[8]}`, with the given words in place of its leaves."""
     if structure is tree.LEAF:
         return next(leaves)
     kind, meta, children = structure
@@ -53,7 +53,8 @@ def shown(structure: tree.Structure, leaves: Iterator[str]) -> str:
         return "None"
     if kind is StaticLeaf:
         return f"{meta[1]!r}"
-    kept = f"; {meta!r}" if values.is_self_contained(meta) and meta else ""  # others may refuse to be true or false
+    # Metadata of other kinds may raise an exception when it is tested for truth.
+    kept = f"; {meta!r}" if values.is_self_contained(meta) and meta else ""
     return f"{kind.__name__}({', '.join(texts)}{kept})"
 
 

@@ -1,8 +1,8 @@
-"""The order of a custom node's children, if processes can differ in it.
+"""The order of a custom pytree node's children, which may differ between processes.
 
-A class may flatten its attributes in the order of a set (numpyro's distributions do). So the children and metadata of
-such nodes are sent sorted by attribute, and each process determines its own order by flattening an instance whose
-attributes are their own names.
+A class may flatten its attributes in the order of a set, as numpyro's distributions do. So the children and metadata of
+such nodes are sent sorted by attribute name. Each process determines its own order by flattening a probe instance whose
+attribute values are the attributes' names.
 """
 
 import dataclasses
@@ -14,30 +14,30 @@ from jitclient.errors import CaptureError
 
 
 class NodeOrder(NamedTuple):
-    """The attributes that a class flattens, in the order of this process."""
+    """The attributes that a class flattens, in this process's order."""
 
     children: tuple[str, ...]
     meta: tuple[str, ...] | None
-    """That of each value in the metadata, "" if none holds it; None if the metadata is no such tuple."""
+    """The attribute that holds each value of the metadata, "" if none does; None if the metadata is no such tuple."""
 
     attributes: tuple[str, ...]
-    """All that an instance has, sorted: the class may read any of them when it flattens one."""
+    """All attributes of an instance, sorted: the class may read any of them when it flattens the instance."""
 
     @property
     def sorted(self) -> "NodeOrder":
-        """The order on the wire."""
+        """The order in which nodes are sent: children and metadata sorted by attribute name."""
         meta = None if self.meta is None else tuple(sorted(self.meta))
         return NodeOrder(tuple(sorted(self.children)), meta, self.attributes)
 
     def rearranged(self, other: "NodeOrder", meta: Any, children: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-        """Reorders metadata and children from this order to the other one."""
+        """Return metadata and children, given in this order, in the other order."""
         if self.meta is not None and other.meta is not None:
             meta = _rearranged(self.meta, other.meta, meta)
         return meta, _rearranged(self.children, other.children, children)
 
 
 def _rearranged(names: Sequence[str], others: Sequence[str], items: Sequence[Any]) -> tuple[Any, ...]:
-    """Reorders items, named by `names`, to the order of `others`. Items with equal names keep their order."""
+    """Return items, named by `names`, in the order of `others`. Items with equal names keep their relative order."""
     left = list(zip(names, items, strict=True))
     found = []
     for other in others:
@@ -47,14 +47,17 @@ def _rearranged(names: Sequence[str], others: Sequence[str], items: Sequence[Any
 
 
 class _Named:
-    """Stands for the value of an attribute."""
+    """Placeholder for the value of an attribute, which stores the attribute's name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
-    """The order of a node's `count` children and its metadata here; None if it is the same everywhere, or unknown."""
+    """Return the order of a node's `count` children and its metadata in this process.
+
+    Return None if the order is the same in every process, or unknown.
+    """
     if issubclass(kind, tuple) or dataclasses.is_dataclass(kind):
         return None
     if count + (len(meta) if type(meta) is tuple else 0) < 2:
@@ -62,7 +65,8 @@ def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     children = [object() for _ in range(count)]
     try:
         attributes = vars(_unflattened(kind, meta, children))
-    except Exception:  # the user's code may raise anything for such children
+    # Unflattening runs the user's code, which may raise any exception for placeholder children.
+    except Exception:
         return None
     order: NodeOrder | None = here(kind, frozenset(attributes))
     if order is None or [id(attributes[name]) for name in order.children] != list(map(id, children)):
@@ -80,13 +84,14 @@ def _holds(attributes: dict[str, Any], names: tuple[str, ...], meta: Any) -> boo
 
 @functools.lru_cache(maxsize=1024)
 def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
-    """The order in which this process flattens an instance with these attributes; None if unknown."""
+    """Return the order in which this process flattens an instance with these attributes; None if it is unknown."""
     try:
         blank: Any = object.__new__(kind)
         for name in names:
             object.__setattr__(blank, name, _Named(name))
         children, meta = _flattened(blank)
-    except Exception:  # it computes with its attributes or has none
+    # The class may compute with its attributes, or have no settable ones.
+    except Exception:
         return None
     if not all(type(child) is _Named for child in children):
         return None
@@ -98,7 +103,11 @@ def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
 
 @functools.lru_cache(maxsize=1024)
 def of_named_tuple(kind: Any) -> NodeOrder | None:
-    """How JAX flattens a named tuple that is registered as a node; None if it is not registered."""
+    """Return the order in which JAX flattens a named-tuple class; None if the class is not registered as a node.
+
+    Raises:
+        CaptureError: The class is registered, and its flatten function does more than reorder the fields.
+    """
     try:
         fields = tuple.__new__(kind, map(_Named, kind._fields))
         children, meta = _flattened(fields)
@@ -113,7 +122,7 @@ def of_named_tuple(kind: Any) -> NodeOrder | None:
 
 
 def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:
-    """Rebuilds a named tuple from its flattened form."""
+    """Return the named tuple with this flattened form."""
     values = dict(zip((*order.children, *(order.meta or ())), (*children, *(meta or ())), strict=True))
     return tuple.__new__(kind, [values[field] for field in kind._fields])
 

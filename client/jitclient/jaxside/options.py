@@ -1,4 +1,4 @@
-"""The keywords of `jax.jit`, applied to the arguments of a call."""
+"""The keywords of `jax.jit`, and their effect on the arguments of a call."""
 
 import contextlib
 import dataclasses
@@ -17,8 +17,9 @@ _ABOUT_DEVICES = ("device", "backend", "in_shardings", "out_shardings")
 
 @dataclasses.dataclass(frozen=True)
 class JitOptions:
-    """The keywords of `jax.jit`, with JAX's meaning. Positions and names of static and donated arguments are completed
-    from the function's signature.
+    """The keywords of `jax.jit`, with JAX's meaning.
+
+    Positions and names of static and donated arguments are completed from the function's signature.
     """
 
     static_argnums: tuple[int, ...] = ()
@@ -35,7 +36,12 @@ class JitOptions:
 
     @classmethod
     def of(cls, fun: Callable[..., Any], given: Mapping[str, Any]) -> "JitOptions":
-        """The options for `fun` from the user's keywords; TypeError or ValueError where `jax.jit` raises them."""
+        """Return the options for `fun`, given the user's keywords.
+
+        Raises:
+            TypeError: As `jax.jit` does for the same function and keywords.
+            ValueError: As `jax.jit` does for the same function and keywords.
+        """
         if isinstance(fun, staticmethod):
             raise TypeError(f"staticmethod arguments are not supported, got {fun}")
         if inspect.isgeneratorfunction(fun):
@@ -59,7 +65,7 @@ class JitOptions:
         return cls(**options)
 
     def check_devices(self, fun: Callable[..., Any]) -> None:
-        """Raises and warns as `jax.jit` does for the keywords about devices. Imports jax if there are any."""
+        """Raise and warn as `jax.jit` does for the keywords about devices. jax is imported only if any are given."""
         if self.about_devices():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -68,7 +74,7 @@ class JitOptions:
                 repeat(str(warning.message), warning.category)
 
     def given(self) -> dict[str, Any]:
-        """The options that differ from JAX's defaults."""
+        """Return the options that differ from JAX's defaults."""
         defaults = JitOptions()
         return {
             field.name: value
@@ -77,13 +83,13 @@ class JitOptions:
         }
 
     def about_devices(self) -> dict[str, Any]:
-        """The options about devices and shardings."""
+        """Return the given options about devices and shardings."""
         return {name: value for name, value in self.given().items() if name in _ABOUT_DEVICES}
 
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
-        """The dynamic arguments of a call, and the static ones by position or name."""
+        """Return the dynamic arguments of a call, and the static ones with their position or name."""
         if not self.static_argnums and not self.static_argnames:
             return tuple(args), dict(kwargs), ()
         numbers = {n % len(args) if n < 0 else n for n in self.static_argnums if -len(args) <= n < len(args)}
@@ -95,7 +101,7 @@ class JitOptions:
         return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_argnames}, tuple(statics)
 
     def of_program(self) -> dict[str, Any]:
-        """The options for the program, without those that are part of the signature in another form."""
+        """Return the options that belong to the program, without those that the signature holds in another form."""
         told = ("static_", "donate_", *_ABOUT_DEVICES)
         return {name: value for name, value in self.given().items() if not name.startswith(told)}
 
@@ -103,11 +109,12 @@ class JitOptions:
 def joined(
     positional: Sequence[Any], keywords: Mapping[str, Any], statics: Iterable[Static]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, from the result of `JitOptions.split`."""
+    """Return the arguments of a call from the results of `JitOptions.split`."""
     args, kwargs = list(positional), dict(keywords)
     for where, value in statics:
         if isinstance(where, int):
-            args.insert(where, value)  # in rising order, so that each gets its position
+            # Positions come in rising order, so each insertion is at its final position.
+            args.insert(where, value)
         else:
             kwargs[where] = value
     return tuple(args), kwargs

@@ -1,7 +1,8 @@
 """A function over the flat leaves of its arguments, which JAX's errors describe as the user's own function.
 
-Both sides trace it: the daemon for captures, the client for functions that no capture can hold. The user's tree classes
-are instantiated during the trace only, as by `jax.jit`. An executable over flat leaves runs without user code.
+Both sides trace such a function: the daemon for captures, the client for functions that no capture can hold. The user's
+tree classes are instantiated only during the trace, as under `jax.jit`. The compiled program takes flat leaves and runs
+no user code.
 """
 
 import inspect
@@ -15,7 +16,10 @@ from jitclient.jaxside.options import Static, joined
 
 
 class OverLeaves:
-    """`function` takes and returns leaves in wire order; after the trace, `out_tree` is the tree of the results."""
+    """A wrapper of a user function: `function` takes and returns leaves in wire order.
+
+    After the trace, `out_tree` is the tree of the results.
+    """
 
     def __init__(
         self, fun: Callable[..., Any], name: str, structure: tree.Structure, statics: Iterable[Static]
@@ -31,7 +35,8 @@ class OverLeaves:
         names = leaf_names(fun, structure, [where for where, _ in self._statics])
         names = list(tree.as_sent(names, tree.leaf_order(structure)))
         function.__name__ = name
-        function.__wrapped__ = fun  # type: ignore[attr-defined]  # JAX finds the user's file and line through it
+        # JAX finds the user's file and line through this attribute.
+        function.__wrapped__ = fun  # type: ignore[attr-defined]
         function.__signature__ = inspect.Signature(list(map(_Leaf, names)))  # type: ignore[attr-defined]
         self.function = function
 
@@ -55,7 +60,7 @@ class OverLeaves:
 
 
 class _Leaf(inspect.Parameter):
-    """A parameter whose name need not be an identifier."""
+    """A parameter whose name need not be an identifier, such as the path of a leaf."""
 
     def __init__(self, path: str) -> None:
         super().__init__("leaf", inspect.Parameter.POSITIONAL_ONLY)

@@ -1,4 +1,4 @@
-"""JAX's own `jit`, even if a program assigns `jax.jit = jitclient.jit`."""
+"""JAX's own `jit`, which stays available if a program assigns `jax.jit = jitclient.jit`."""
 
 import sys
 from typing import Any
@@ -9,8 +9,9 @@ _found: list[Any] = []
 
 
 def own_jit(*fun: Any, **options: Any) -> Any:
-    """Compile a function in this process; arguments as of `jax.jit`. Imports jax."""
-    import jax  # noqa: F401  (its import notes what `jax.jit` is before any program can replace it)
+    """Compile a function in this process. The arguments are those of `jax.jit`. Imports jax."""
+    # The import triggers `when_loaded`, which stores `jax.jit` before any program can replace it.
+    import jax  # noqa: F401
 
     return _found[0](*fun, **options)
 

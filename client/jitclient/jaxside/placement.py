@@ -13,13 +13,14 @@ from jitclient.wire.shardings import Sharding
 
 
 class Placement:
-    """The properties of `jax.Array` about shardings, devices, shards and memory."""
+    """The properties of `jax.Array` that concern shardings, devices, shards and memory."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         spec: Spec
-        place: Sharding | None  # if it is not committed, and not on the first device
+        # The array's location if it is not committed and not on the first device.
+        place: Sharding | None
 
         @property
         def nbytes(self) -> int: ...
@@ -28,69 +29,70 @@ class Placement:
 
     @property
     def sharding(self) -> Any:
-        """Its sharding, over this process's own devices.
+        """The array's sharding, over this process's own devices.
 
         Raises:
-            AttributeError: this process's jax has fewer devices than it needs.
+            AttributeError: This process has no jax, or its jax has fewer devices than the sharding needs.
         """
         jax = _jax("sharding")
         try:
             return to_jax(self.spec.sharding or self.place)
         except Incompatible as error:
-            raise AttributeError(  # which JAX's functions accept
+            # JAX's functions accept an AttributeError here.
+            raise AttributeError(
                 f"the array is on devices of the daemon that jax in this process, with {jax.device_count()}, cannot "
                 "name: start the program with XLA_FLAGS=--xla_force_host_platform_device_count=N"
             ) from error
 
     def devices(self) -> set[Any]:
-        """The devices of its sharding."""
+        """Return the devices of the array's sharding."""
         self.is_ready()
         return set(self.sharding.device_set)
 
     @property
     def device(self) -> Any:
-        """Its device, or its sharding if it has several."""
+        """The array's device, or its sharding if it has several devices."""
         devices = self.devices()
         return self.sharding if len(devices) > 1 else devices.pop()
 
     @property
     def committed(self) -> bool:
-        """Whether it was placed explicitly."""
+        """Whether the array was placed explicitly."""
         return self.spec.sharding is not None
 
     _committed = committed
 
     @property
     def is_fully_replicated(self) -> bool:
-        """Whether each of its devices has all of it."""
+        """Whether each of the array's devices has all of its data."""
         return self.spec.sharding is None or bool(self.sharding.is_fully_replicated)
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether this process can access all of it."""
+        """Whether this process can access all of the array; always True."""
         return True
 
     @property
     def format(self) -> Any:
-        """The layout and sharding that an array made in this process would have."""
+        """The layout and sharding that the array would have if it were made in this process."""
         return self._placed("format").format
 
     @property
     def addressable_shards(self) -> Any:
-        """Its shards, fetched."""
+        """The array's shards, fetched from the daemon."""
         return self._placed("addressable_shards").addressable_shards
 
     global_shards = addressable_shards
 
     def addressable_data(self, index: int) -> Any:
-        """The part on the device with this number."""
+        """Return the part of the array that is on the device with this number."""
         return self if self.spec.sharding is None and index == 0 else self.addressable_shards[index].data
 
     def _placed(self, name: str) -> Any:
         return _jax(name).device_put(self.in_process(), self.sharding)
 
     def placed(self, value: Any) -> Any:
-        """Its value in this process where it is on the daemon, as far as this process has such devices."""
+        """Return the array's value, placed in this process as it is on the daemon if this process has such devices."""
         jax = sys.modules.get("jax")
         if self.spec.sharding is None or jax is None:
             return value
@@ -99,15 +101,23 @@ class Placement:
         return value
 
     def on_device_size_in_bytes(self) -> int:
-        """Its bytes on the device."""
+        """Return the size in bytes on the device."""
         return self.nbytes
 
     def copy_to_host_async(self) -> None:
-        """Accepted for compatibility; does nothing."""
+        """Do nothing, for compatibility with `jax.Array`.
+
+        Raises:
+            RuntimeError: The array was deleted.
+        """
         self.is_ready()
 
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
-        """Its value on a device of this process."""
+        """Return the array's value on a device of this process.
+
+        Raises:
+            NotImplementedError: A stream is given.
+        """
         return _jax("to_device").device_put(self.in_process(), device) if stream is None else _no_stream()
 
     def __dlpack__(self, **options: Any) -> Any:

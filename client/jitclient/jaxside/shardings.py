@@ -1,4 +1,4 @@
-"""Converts between JAX's shardings and messages. Imports jax when it is used."""
+"""Conversions between JAX's shardings and messages. The functions import jax when they are called."""
 
 import functools
 from typing import Any
@@ -8,15 +8,15 @@ from jitclient.wire.shardings import Axes, Mesh, Sharding
 
 
 def of_array(array: Any) -> Sharding | None:
-    """The sharding of an array of this process's own jax; None if it is not committed."""
+    """Return the sharding of an array of this process's own jax; None if the array is not committed."""
     return of(array.sharding) if getattr(array, "committed", False) else None
 
 
 def of(sharding: Any) -> Sharding | None:
-    """The message of a sharding; None for the first device, the default.
+    """Return the message for a sharding; None for the default, the first device.
 
     Raises:
-        CaptureError: it cannot be sent.
+        CaptureError: The sharding cannot be sent.
     """
     import jax
 
@@ -33,10 +33,10 @@ def of(sharding: Any) -> Sharding | None:
 
 @functools.lru_cache(maxsize=256)
 def of_mesh(mesh: Any) -> Mesh:
-    """The message of a mesh, which may be abstract.
+    """Return the message for a mesh, which may be abstract.
 
     Raises:
-        CaptureError: it cannot be sent.
+        CaptureError: The mesh cannot be sent.
     """
     import jax
 
@@ -50,10 +50,10 @@ def of_mesh(mesh: Any) -> Mesh:
 
 
 def to_jax(message: Sharding | None) -> Any:
-    """The sharding of a message, over this process's own devices.
+    """Return the sharding that a message describes, over this process's own devices.
 
     Raises:
-        Incompatible: it needs more devices than there are.
+        Incompatible: The sharding needs more devices than this process has.
     """
     import jax
 
@@ -70,10 +70,10 @@ def to_jax(message: Sharding | None) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def mesh_to_jax(message: Mesh) -> Any:
-    """The mesh of a message, over this process's own devices.
+    """Return the mesh that a message describes, over this process's own devices.
 
     Raises:
-        Incompatible: it needs more devices than there are.
+        Incompatible: The mesh needs more devices than this process has.
     """
     import jax
     import numpy as np
@@ -87,21 +87,21 @@ def mesh_to_jax(message: Mesh) -> Any:
 
 
 def on_device(device: Any) -> Sharding:
-    """The sharding on one device.
+    """Return the message for the sharding on one device.
 
     Raises:
-        CaptureError: the device does not belong to this process.
+        CaptureError: The device does not belong to this process.
     """
     return Sharding(Mesh((), (), *_positions([device])))
 
 
 def on_first(platform: str = "") -> Sharding:
-    """The sharding on the first device of a platform, or of the default platform."""
+    """Return the message for the sharding on the first device of a platform; "" means the default platform."""
     return Sharding(Mesh((), (), (0,), platform))
 
 
 def _positions(devices: Any) -> tuple[tuple[int, ...], str]:
-    """Positions among the devices of their platform, and the platform unless it is the default one."""
+    """Return devices as positions among the devices of their platform, and the platform, "" for the default one."""
     import jax
 
     devices = list(devices)
@@ -137,7 +137,7 @@ def _are_names(axes: Any) -> bool:
 
 
 def _memory_of(sharding: Any) -> str | None:
-    """The kind of memory, unless it is the devices' default."""
+    """Return the memory kind of a sharding; None if it is the devices' default."""
     kind = sharding.memory_kind
     device = next(iter(getattr(sharding, "device_set", ())), None)
     return None if kind is None or device is None or kind == device.default_memory().kind else str(kind)

@@ -1,7 +1,7 @@
 """Leaves that are part of the program instead of its input.
 
-A static leaf is a node without children whose metadata is the value, like JAX's own static fields. So the value is
-part of the structure, for which each program is made. A tree that is rebuilt has the plain value in its place.
+A static leaf is a tree node without children whose metadata is the value, like JAX's own static fields. So the value is
+part of the structure, and each structure has a program of its own. A rebuilt tree has the plain value in its place.
 """
 
 import functools
@@ -9,17 +9,18 @@ from typing import Any
 
 
 class StaticLeaf:
-    """Wraps a value in a tree before it is flattened."""
+    """Wrapper for a value in a tree that is to be flattened."""
 
     __slots__ = ("meta",)
 
     def __init__(self, value: Any) -> None:
-        self.meta = (type(value), value)  # 1, 1.0 and True are equal, but make different programs
+        # The type is part of the metadata because 1, 1.0 and True are equal, but make different programs.
+        self.meta = (type(value), value)
 
 
 @functools.cache
 def register() -> None:
-    """Registers them with JAX. Imports jax."""
+    """Register static leaves with JAX. Imports jax."""
     from jax import tree_util
 
     tree_util.register_pytree_node(StaticLeaf, lambda leaf: ((), leaf.meta), lambda meta, _: meta[1])

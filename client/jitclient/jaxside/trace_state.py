@@ -1,4 +1,4 @@
-"""Whether the program is inside a trace of its own jax, of which a call is then part."""
+"""Detection of a trace in progress in the program's own jax; a call inside one is part of the trace."""
 
 import functools
 import sys
@@ -9,9 +9,10 @@ from jitclient.core.threads import Thread
 
 
 def is_under_way() -> bool:
-    """Whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation.
+    """Return whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation.
 
-    It may be if no thread is available to compare with; then the call runs in this process, which is right in any case.
+    Return True if no thread can be started for the comparison: the call then runs in this process, which is always
+    correct.
     """
     if "jax" not in sys.modules:
         return False
@@ -22,7 +23,8 @@ def is_under_way() -> bool:
 
 
 def _state() -> Any:
-    return _reader()(convention="flax")  # a convention of JAX
+    # JAX requires a convention, and this is one that it has.
+    return _reader()(convention="flax")
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""Pytrees as leaves and a structure, with or without jax in the process.
+"""Pytrees as leaves and a structure, in processes with or without jax.
 
 A structure is `LEAF` or a `Branch`: the class of the node, its metadata (`meta`, as in `PyTreeDef.node_data`), and the
-children's structures. Both sides of the wire use it, and exchange it as bytes.
+children's structures. Client and daemon both use structures, and exchange them as bytes.
 """
 
 import collections
@@ -26,7 +26,7 @@ class Branch(NamedTuple):
 
 
 UNKNOWN = b""
-"""The bytes of a structure that is not sent."""
+"""The bytes that stand for a structure that is not sent."""
 
 LEAF = None
 Structure = Branch | None
@@ -44,10 +44,12 @@ def _refusing_depth() -> Iterator[None]:
 
 
 def flatten(tree: Any) -> tuple[list[Any], Hashable]:
-    """The leaves of a tree in JAX's order, and its shape: equal for trees of equal structure, and hashable.
+    """Return the leaves of a tree in JAX's order, and its shape: hashable, and equal for trees of equal structure.
+
+    The shape is a `PyTreeDef` if jax is imported, otherwise a `Structure`.
 
     Raises:
-        CaptureError: it is nested too deeply.
+        CaptureError: The tree is nested too deeply.
     """
     jax = sys.modules.get("jax")
     if jax is not None:
@@ -59,7 +61,7 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
 
 
 def shape_now(shape: Hashable) -> Hashable:
-    """The shape that `flatten` would return now: jax may have been imported since it returned `shape`."""
+    """Return the shape that `flatten` would return now: jax may have been imported since it returned `shape`."""
     if "jax" in sys.modules and (shape is LEAF or isinstance(shape, Branch)):
         now: Hashable = treedef_of(shape)
         return now
@@ -67,7 +69,11 @@ def shape_now(shape: Hashable) -> Hashable:
 
 
 def structure_of(shape: Any) -> Structure:
-    """The structure of a shape that `flatten` returned; CaptureError if it is nested too deeply."""
+    """Return the structure of a shape that `flatten` returned.
+
+    Raises:
+        CaptureError: The tree is nested too deeply.
+    """
     with _refusing_depth():
         return _structure_of_shape(shape)
 
@@ -84,7 +90,7 @@ def _structure_of_shape(shape: Any) -> Structure:
 
 
 def unflattener(shape: Any) -> Callable[[Sequence[Any]], Any]:
-    """A function from leaves to the tree of this structure, or of this shape that `flatten` returned."""
+    """Return a function from leaves to a tree with this structure, or with this shape that `flatten` returned."""
     if "jax" in sys.modules:
         treedef: Any = shape_now(shape)
         return treedef.unflatten  # type: ignore[no-any-return]
@@ -92,7 +98,7 @@ def unflattener(shape: Any) -> Callable[[Sequence[Any]], Any]:
 
 
 def treedef_of(structure: Structure) -> Any:
-    """JAX's own form of a structure. Imports jax."""
+    """Return a structure as JAX's own `PyTreeDef`. Imports jax."""
     from jax import tree_util
 
     from jitclient.capture.user_code.registry import register_late
@@ -108,7 +114,8 @@ def treedef_of(structure: Structure) -> Any:
         return tree_util.tree_structure(None)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         order = node_order.of_named_tuple(kind)
-        if order is not None:  # below, JAX would treat it as a plain named tuple
+        # Below, JAX would treat a registered class as a plain named tuple.
+        if order is not None:
             parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
             return tree_util.tree_structure(node_order.named_tuple(kind, order, meta, parts))
     return tree_util.PyTreeDef.from_node_data_and_children(
@@ -117,12 +124,12 @@ def treedef_of(structure: Structure) -> Any:
 
 
 def size(structure: Structure) -> int:
-    """The number of leaves."""
+    """Return the number of leaves in a structure."""
     return 1 if structure is LEAF else sum(map(size, structure.children))
 
 
 def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
-    """The path of each leaf, as the user would write it: `params['w'][0]`."""
+    """Yield the path of each leaf, as the user would write it: `params['w'][0]`."""
     if structure is LEAF:
         yield prefix
         return
@@ -134,14 +141,25 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 
 
 def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
-    """The bytes of a structure. `rest` encodes references to what cannot be encoded, or raises a CaptureError."""
+    """Return a structure as bytes.
+
+    Args:
+        structure: The structure.
+        ref: Gives the position of an object in the capture, or None.
+        rest: Gives the form of a value that cannot be encoded otherwise, or raises a CaptureError.
+
+    Raises:
+        CaptureError: The structure is nested too deeply, or `rest` refused a value.
+    """
     with _refusing_depth():
         return values.to_bytes(_data_of(structure, ref, rest))
 
 
 def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
-    """None for a leaf; for a branch its class, `meta` and children, and if processes may differ in their order, their
-    attributes, sorted by name.
+    """Return the plain form of a structure: None for a leaf, and for a branch its class, `meta` and children.
+
+    If the order of a branch's children may differ between processes, they are sorted by attribute name, and the
+    attributes follow.
     """
     if structure is LEAF:
         return None
@@ -158,7 +176,12 @@ def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values
 
 
 def decode(data: bytes, deref: values.Deref) -> Structure:
-    """The structure of bytes, in the order of this process; CaptureError if a class has other attributes here."""
+    """Return the structure that bytes encode, in the order of this process.
+
+    Raises:
+        CaptureError: A class flattens to other attributes in this process.
+        ProtocolError: The bytes encode no structure.
+    """
     with values.refusing_depth():
         return _structure_of(values.read(data), deref)
 
@@ -186,7 +209,7 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
 
 
 def leaf_order(structure: Structure) -> tuple[int, ...] | None:
-    """The positions of a tree's leaves in wire order; None if that is their own order."""
+    """Return the positions of a tree's leaves in wire order; None if wire order is the tree's own order."""
     with _refusing_depth():
         order = tuple(_leaf_order(structure, itertools.count()))
     return None if order == tuple(range(len(order))) else order
@@ -208,12 +231,12 @@ def _order_of(branch: Branch) -> node_order.NodeOrder | None:
 
 
 def as_sent(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
-    """A tree's leaves in wire order: `order` is their `leaf_order`."""
+    """Return a tree's leaves in wire order, where `order` is the tree's `leaf_order`."""
     return leaves if order is None else [leaves[number] for number in order]
 
 
 def as_here(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
-    """Leaves in wire order, reordered for this process."""
+    """Return leaves that are in wire order in this process's order, where `order` is the tree's `leaf_order`."""
     if order is None:
         return leaves
     found: list[Any] = [None] * len(leaves)
@@ -223,13 +246,13 @@ def as_here(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[An
 
 
 def unflattener_of_sent(structure: Structure) -> Callable[[Sequence[Any]], Any]:
-    """A function from leaves in wire order to the tree of this structure."""
+    """Return a function from leaves in wire order to the tree with this structure."""
     unflatten, order = unflattener(structure), leaf_order(structure)
     return unflatten if order is None else lambda leaves: unflatten(as_here(leaves, order))
 
 
 def objects_in(structure: Structure) -> Iterator[Any]:
-    """The classes and metadata to which a message can refer only by their position in a capture."""
+    """Yield the classes and metadata to which a message can refer only by their position in a capture."""
     if structure is LEAF:
         return
     if structure.kind not in _BUILTIN:
@@ -248,7 +271,8 @@ _NODES = (*_BUILTIN, StaticLeaf)
 
 def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     kind = type(tree)
-    if kind not in _NODES and not (issubclass(kind, tuple) and hasattr(tree, "_fields")):  # first, as most are leaves
+    # Most values are leaves, so test for them first.
+    if kind not in _NODES and not (issubclass(kind, tuple) and hasattr(tree, "_fields")):
         leaves.append(tree)
         return LEAF
     meta: Any = None

@@ -1,4 +1,4 @@
-"""Digests of arrays, their dtypes and what shapes say."""
+"""Digests of arrays and of their dtypes."""
 
 import functools
 from collections.abc import Callable
@@ -13,16 +13,17 @@ _BUILT_IN_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of numpy's or jax's, or a scalar of numpy's."""
+    """Return whether a value is an array of numpy or jax, or a scalar of numpy."""
     import jax
 
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return True
-    return type(value).__module__.startswith("jax.") and hasattr(value, "__array__")  # the literals of newer versions
+    # Newer versions of jax wrap literals in classes of their own.
+    return type(value).__module__.startswith("jax.") and hasattr(value, "__array__")
 
 
 def value_digest(array: Any, of_value: Callable[[Any], bytes]) -> bytes:
-    """Return the digest of an array's type and bytes, and of where a user has put it."""
+    """Return the digest of an array's type, its bytes, and its sharding if a user has committed it."""
     import jax
 
     where = array.sharding if isinstance(array, jax.Array) and array.committed else None
@@ -33,7 +34,7 @@ def value_digest(array: Any, of_value: Callable[[Any], bytes]) -> bytes:
 
 
 def _kind_of(array: Any) -> bytes:
-    """Return whether it is an array, or a scalar, of which some params know the difference."""
+    """Return whether a value is an array or a numpy scalar: some params distinguish them."""
     return b"scalar" if isinstance(array, np.generic) else b"array"
 
 
@@ -45,7 +46,11 @@ def _bytes_of(array: Any) -> bytes:
 
 
 def dtype_digest(dtype: Any) -> bytes:
-    """Return the digest of a dtype, those of random keys included."""
+    """Return the digest of a dtype, including those of PRNG keys.
+
+    Raises:
+        NotComparableError: The dtype is structured, or belongs to keys of another implementation.
+    """
     import jax
 
     if dtype == jax.dtypes.float0:
@@ -54,7 +59,8 @@ def dtype_digest(dtype: Any) -> bytes:
         scalar = dtype.type
         return combine(b"dtype", *[part.encode() for part in (scalar.__module__, scalar.__qualname__, dtype.str)])
     for name in _BUILT_IN_KEYS:
-        if dtype == _key_dtype(name):  # which compares the functions of its generator
+        # Equality of key dtypes compares the functions of their implementations, not only the names.
+        if dtype == _key_dtype(name):
             return combine(b"key", name.encode())
     raise NotComparableError(dtype)
 

@@ -11,10 +11,10 @@ from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine, in
 from jitclient.jaxside.jaxpr_digest.values import Values
 
 _MOST_EQUATIONS = 200_000
-"""Loops within loops, and jaxprs with many uses, are gone through again and again."""
+"""Maximum number of visits to equations: those in nested loops and in jaxprs with many uses are visited repeatedly."""
 
 _IMPURE = frozenset({"rng_uniform"})
-"""Primitives whose results differ between two equations with equal operands, although they have no effect."""
+"""Primitives that have no effect, yet give different results in two equations with equal operands."""
 
 _PER_OPERAND = ("in_shardings", "in_layouts", "donated_invars")
 _PER_RESULT = ("out_shardings", "out_layouts")
@@ -24,34 +24,35 @@ _NOT_OF_THE_PROGRAM = {
     "custom_vjp_call": ("fwd_jaxpr_thunk", "bwd", "out_trees"),
     "reduce": ("computation",),
 }
-"""Params that only matter to transformations, which all precede the jaxpr that is compiled. They are functions made for
-the trace; lowering drops them.
+"""Params that affect only transformations, all of which precede the jaxpr that is compiled.
+
+They are functions made for the trace; lowering drops them.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Body:
-    """What a jaxpr makes of its operands."""
+    """The digests of a jaxpr that is applied to operands."""
 
     outputs: tuple[bytes, ...]
     equations: bytes
-    """All of them in any order, those included whose results nobody uses: they may raise, and take time."""
+    """The digest of all equations in any order, those with unused results included: they may raise, and take time."""
     token: bytes
-    """What happened so far, in order. Effects and callbacks change it, and their results depend on it."""
+    """The digest of all effects so far, in order. Effects and callbacks change it, and their results depend on it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """What the digest of an equation depends on, besides its operands."""
+    """The surroundings of an equation on which its digest depends, besides its operands."""
 
     depth: int
-    """In how many loops it is. Each has symbols of its own for what changes in it."""
+    """The number of loops around the equation. Each loop has its own symbols for the values that change in it."""
     token: bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """An equation's digest, those of its results, and the token after it."""
+    """The digests of an equation and of its results, and the token after it."""
 
     digest: bytes
     results: Sequence[bytes]
@@ -59,11 +60,11 @@ class Done:
 
 
 class Equations:
-    """Digests of one jaxpr's equations, by what they compute from its inputs."""
+    """The digests of one jaxpr's equations, which describe what the equations compute from its inputs."""
 
     def __init__(self, describe: Callable[[Any], bytes | None], sums: Sums | None = None) -> None:
         self.values = Values(describe, self.function)
-        # With the objects, so that no other gets the id of one.
+        # The keys contain ids. The values hold the objects, so that no other object can get the same id.
         self._fixed: dict[Any, tuple[Any, bytes]] = {}
         self._with_effects: dict[int, tuple[Any, bool]] = {}
         self._bodies: dict[Any, tuple[Any, Body]] = {}
@@ -73,7 +74,7 @@ class Equations:
     def function(self, jaxpr: Any) -> bytes:
         """Return the digest of a jaxpr as a function: its inputs and outputs have an order.
 
-        It uses nothing but its inputs, so the symbols of what is around it have no meaning in it.
+        A function uses only its inputs, so the symbols of enclosing loops do not occur in it.
         """
         inner = getattr(jaxpr, "jaxpr", jaxpr)
         names = [(b"input", inner.invars)]
@@ -85,9 +86,10 @@ class Equations:
         return combine(b"function", combine(b"avals", *avals), *body.outputs, body.equations, body.token)
 
     def body(self, jaxpr: Any, operands: Sequence[bytes], place: Place, constants: Sequence[bytes] = ()) -> Body:
-        """Return what a jaxpr makes of operands."""
+        """Return the digests of a jaxpr that is applied to operands."""
         inner = getattr(jaxpr, "jaxpr", jaxpr)
-        if hasattr(jaxpr, "consts"):  # since jax 0.12, all of them have
+        # Since jax 0.12, all jaxprs have `consts`.
+        if hasattr(jaxpr, "consts"):
             constants = [combine(b"value", self.values.digest(value)) for value in jaxpr.consts]
         key = id(inner), tuple(operands), tuple(constants), place
         if key not in self._bodies:
@@ -122,7 +124,7 @@ class Equations:
         return self._in_order(equation, operands, place) if done is None else done
 
     def _in_order(self, equation: Any, operands: list[bytes], place: Place) -> Done:
-        """Return the digest of an equation whose operands have an order, and whose jaxprs are functions."""
+        """Return the digests of an equation whose operands have an order, and whose jaxprs are functions."""
         fixed = self.fixed(equation, _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ()))
         avals = combine(b"avals", *[self.values.aval(variable.aval) for variable in equation.outvars])
         digest, token = combine(b"equation", fixed, avals, *operands), place.token
@@ -134,7 +136,15 @@ class Equations:
         return Done(digest, [combine(b"result", digest, b"%d" % n) for n in range(len(equation.outvars))], token)
 
     def in_rows(self, equation: Any, parts: Sequence[bytes], rows: Sequence[bytes], place: Place, token: bytes) -> Done:
-        """Return the digest of an equation whose results have no order, but a row each that says what it is."""
+        """Return the digests of an equation whose results have no order.
+
+        Args:
+            equation: The equation.
+            parts: Digests of all that the equation depends on.
+            rows: For each result, a digest that identifies it.
+            place: The place of the equation.
+            token: The token after the equation's inner jaxprs.
+        """
         rows = [combine(b"row", row, self.values.aval(v.aval)) for row, v in zip(rows, equation.outvars, strict=True)]
         digest = combine(b"in rows", *parts, in_any_order(rows))
         if token != place.token or equation.effects:
@@ -142,7 +152,10 @@ class Equations:
         return Done(digest, [combine(b"result", digest, row) for row in rows], token)
 
     def fixed(self, equation: Any, left_out: Sequence[str]) -> bytes:
-        """Return the digest of an equation's primitive, context and params but those left out, the same at each use."""
+        """Return the digest of an equation's primitive, context, effects and params without those left out.
+
+        The digest is the same at each visit to the equation, so it is computed once.
+        """
         key = id(equation), tuple(left_out)
         if key not in self._fixed:
             digest = self.values.digest
@@ -160,7 +173,7 @@ class Equations:
 
 
 def _has_effects(equation: Any) -> bool:
-    """Whether an equation does more than compute. A callback may do anything, whatever it promises."""
+    """Return whether an equation does more than compute. A callback is assumed to, whatever it declares."""
     from jax.extend.core import jaxprs_in_params
 
     if equation.effects or "callback" in equation.primitive.name:
@@ -169,7 +182,7 @@ def _has_effects(equation: Any) -> bool:
 
 
 def _call(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
-    """Return the digest of an equation that applies a jaxpr to its operands, whose order does not count."""
+    """Return the digests of an equation that applies a jaxpr to operands whose order does not count."""
     params = equation.params
     (name,) = [name for name in ("jaxpr", "call_jaxpr") if name in params]
     unused = _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ())
@@ -183,7 +196,7 @@ def _call(found: Equations, equation: Any, operands: list[bytes], place: Place) 
 def _rows(
     found: Equations, digests: Sequence[bytes], params: dict[str, Any], names: Sequence[str]
 ) -> list[tuple[bytes, ...]]:
-    """Return for each operand or result its digest, and those of its own part in some params."""
+    """Return, for each operand or result, its digest and the digests of its own entries in some params."""
     held = [params[name] for name in names if name in params]
     if any(not isinstance(values, tuple) or len(values) != len(digests) for values in held):
         raise NotComparableError(params)
@@ -191,7 +204,7 @@ def _rows(
 
 
 def _cond(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
-    """Return the digest of a `cond`, whose branches have an order, but not their operands."""
+    """Return the digests of a `cond`, whose branches have an order, but whose operands do not."""
     index, *rest = operands
     bodies = [found.body(branch, rest, place) for branch in equation.params["branches"]]
     branches = [combine(b"branch", body.equations, body.token) for body in bodies]
@@ -206,7 +219,7 @@ _How = Callable[[Equations, Any, list[bytes], Place], Done | None]
 
 @functools.cache
 def _inner_orders() -> dict[Any, _How]:
-    """What to do with the primitives of jax whose operands have no order of their own."""
+    """Return the digest functions for jax's primitives whose operands have no order of their own."""
     from jax.extend.core import primitives
 
     calls = ("jit_p", "closed_call_p", "call_p", "remat_p", "custom_jvp_call_p", "custom_vjp_call_p")

@@ -1,4 +1,4 @@
-"""What identifies the functions, classes and primitives in a jaxpr: for what is installed, where it lives."""
+"""Digests of the functions, classes and primitives in a jaxpr; installed ones are identified by where they live."""
 
 import functools
 import sys
@@ -14,15 +14,20 @@ from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine
 
 
 def home_digest(obj: Any) -> bytes | None:
-    """Return the digest of the place where an installed object lives; None if it has none."""
-    if is_user_function(obj):  # the user may have put it into an installed module, and it may claim to live there
+    """Return the digest of the module and name under which an installed object lives; None if it has none."""
+    # A user function may be stored in an installed module, and may claim that module as its own.
+    if is_user_function(obj):
         return None
     home = home_of(obj)
     return None if home is None else combine(b"home", *[part.encode() for part in home])
 
 
 def function_digest(fun: Any, of_value: Callable[[Any], bytes]) -> bytes:
-    """Return the digest of an installed function, with what it closes over."""
+    """Return the digest of an installed function and of the values in its closure and defaults.
+
+    Raises:
+        NotComparableError: The object is no installed function.
+    """
     home = home_digest(fun)
     if home is not None:
         return home
@@ -37,14 +42,17 @@ def function_digest(fun: Any, of_value: Callable[[Any], bytes]) -> bytes:
 
 
 def primitive_digest(primitive: Any) -> bytes | None:
-    """Return the digest of a primitive that an installed module holds; None of any other: its name may be another's."""
+    """Return the digest of a primitive that an installed module holds.
+
+    Return None for other primitives: their names may not be unique.
+    """
     home = _homes(len(sys.modules)).get(id(primitive))
     return home and combine(b"primitive", primitive.name.encode(), *[part.encode() for part in home])
 
 
 @functools.lru_cache(maxsize=1)
 def _homes(n_modules: int) -> dict[int, tuple[str, str]]:
-    """The module and name of each primitive, the first in the alphabet where several modules hold it."""
+    """Return the module and name of each primitive; of several, the first in alphabetical order."""
     from jax.extend.core import Primitive
 
     found = [
@@ -57,5 +65,5 @@ def _homes(n_modules: int) -> dict[int, tuple[str, str]]:
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether to look at a module's names does not run code of its own."""
+    """Return whether reading a module's names runs no code of the module."""
     return hasattr(type(module), "__dict__") and isinstance(getattr(module, "__dict__", None), dict)

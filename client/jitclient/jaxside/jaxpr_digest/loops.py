@@ -1,10 +1,11 @@
-"""Digests of `scan` and `while`, whose carries may come in any order.
+"""Digests of `scan` and `while` loops, whose carries may have any order.
 
-A loop's body is gone through once, on symbols: each carry's is made of its colour. Carries of one colour have equal
-initial values, and the body makes the same of them when it is given colours for carries; `_settled` sees to that. So
-they have equal values in every round, by induction. The digest of a loop has the colours, the initial values and what
-the body makes, as one row for each carry. Two loops with equal rows have, by the same induction, equal values for
-carries of equal colours, however they are ordered and however the colours were found.
+The digest of a loop's body is computed on symbols in place of values. The symbol of a carry is made from its colour.
+Carries of one colour have equal initial values, and the body computes the same next value for each of them when it is
+given colours for carries; `_settled` finds such colours. By induction, the carries of one colour have equal values in
+every round. The digest of a loop contains one row for each carry: its colour, its initial value and its next value.
+Two loops with equal rows have, by the same induction, equal values for carries of equal colours, no matter in which
+order the carries are and how the colours were found.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "Done | None":
-    """Return the digest of a `scan` in any order; None if it has effects."""
+    """Return the digests of a `scan` with its carries in any order; None if it has effects."""
     jaxpr, (n_consts, n_carry) = equation.params["jaxpr"], _sizes(equation.params)
     consts, inits, xs = _split(operands, n_consts, n_carry)
     inside = _inside(place)
@@ -40,7 +41,7 @@ def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place
 
 
 def while_loop(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "Done | None":
-    """Return the digest of a `while` in any order; None if it has effects."""
+    """Return the digests of a `while` loop with its carries in any order; None if it has effects."""
     params = equation.params
     of_cond, of_body, inits = _split(operands, params["cond_nconsts"], params["body_nconsts"])
     inside = _inside(place)
@@ -60,10 +61,11 @@ def while_loop(found: "Equations", equation: Any, operands: list[bytes], place: 
 
 
 def _sizes(params: dict[str, Any]) -> tuple[int, int]:
-    """Return how many constants a `scan` has, and how many carries."""
+    """Return the number of constants and the number of carries of a `scan`."""
     if "ft_in" not in params:
         return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()  # since jax 0.12, with a tree of nothing for each of the three
+    # Since jax 0.12, `ft_in` replaces the numbers. It holds one tree without values for each of the three groups.
+    consts, carry, _ = params["ft_in"].unpack()
     return len(consts), len(carry)
 
 
@@ -73,19 +75,20 @@ def _split(operands: list[bytes], n_first: int, n_second: int) -> tuple[list[byt
 
 
 def _inside(place: "Place") -> "Place":
-    """Return the place of a loop's body, where nothing has happened yet."""
+    """Return the place of the equations in a loop's body, with the token of a round without effects yet."""
     return type(place)(place.depth + 1, combine(b"start of a round"))
 
 
 def _symbols(colours: Sequence[bytes], inside: "Place") -> list[bytes]:
-    """Return what stands for the carries in the body. Those of a loop around it are others, as its depth is another."""
+    """Return the symbols for the carries in the body. The symbols of enclosing loops differ by their depth."""
     return [combine(b"carry", b"%d" % inside.depth, colour) for colour in colours]
 
 
 def _settled(inits: Sequence[bytes], step: Callable[[Sequence[bytes]], Sequence[bytes]]) -> Sequence[bytes]:
-    """Return a colour for each carry, with which carries of one colour have equal initial values and equal steps.
+    """Return a colour for each carry, by colour refinement.
 
-    A step can tell carries of one colour apart. Where it tells none apart, it makes the same of all of one colour.
+    Carries of one colour have equal initial values and equal steps. A step may distinguish carries of one colour, which
+    then get different colours. When a step distinguishes none, it computes the same for all carries of one colour.
     """
     colours = inits
     while len(set(colours)) < len(colours):

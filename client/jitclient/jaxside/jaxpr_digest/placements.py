@@ -1,6 +1,6 @@
-"""Digests of meshes, shardings and devices, by what they say of themselves in public.
+"""Digests of meshes, shardings and devices, computed from their public attributes.
 
-Their classes keep caches beside it, or are made in C.
+All attributes cannot be used: some of these classes also store caches in them, and others are made in C.
 """
 
 import functools
@@ -13,7 +13,11 @@ _Fields = Callable[[Any], list[Any]]
 
 
 def placement_fields(value: Any) -> list[Any] | None:
-    """Return all that tells a mesh, sharding or device from others of its class; None of other objects."""
+    """Return the values that distinguish a mesh, sharding or device from others of its class; None for other objects.
+
+    Raises:
+        NotComparableError: The object is a sharding of another class.
+    """
     for cls, fields in _classes().items():
         if type(value) is cls:
             return fields(value)
@@ -49,6 +53,6 @@ def _sharding_class() -> type:
 
 
 def public_slots(value: Any) -> dict[str, Any]:
-    """Return what an object holds in slots that are not private: jax keeps what it computed once in private ones."""
+    """Return the contents of an object's public slots. jax stores computed values in private ones."""
     names = [name for cls in type(value).__mro__ for name in vars(cls).get("__slots__", ()) if name[0] != "_"]
     return {name: getattr(value, name) for name in names if hasattr(value, name)}

@@ -1,7 +1,7 @@
-"""Sums by their terms, whatever the order in which these are added up.
+"""Digests of sums by their terms, which do not depend on the order of the additions.
 
-Their values are equal but for rounding, so this is only for who asks for it: a library that adds up over a set has
-another order of it, and so another rounding, in each process.
+The values of such sums are equal except for rounding, so callers must ask for these digests. A library that adds up
+over a set uses another order, and so another rounding, in each process.
 """
 
 from collections.abc import Sequence
@@ -11,22 +11,27 @@ from jitclient.jaxside.jaxpr_digest.terms import combine, in_any_order
 
 
 class Sums:
-    """The terms of the sums in a jaxpr, by the digests of the sums."""
+    """The terms of the sums in a jaxpr, stored under the digests of the sums."""
 
     def __init__(self) -> None:
         self._terms: dict[bytes, tuple[bytes, list[bytes]]] = {}
 
     @staticmethod
     def are_made_by(equation: Any) -> bool:
-        """Return whether an equation adds two arrays."""
+        """Return whether the results of an equation are sums of two arrays."""
         from jax.extend.core import primitives
 
         return equation.primitive in (primitives.add_p, primitives.add_jaxvals_p)
 
     def of(self, kind: bytes, operands: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-        """Return the digest of an addition and that of its result. Those of one kind have the same types.
+        """Return the digest of an addition and the digests of its results.
 
-        The former is without the operands: the sums on the way differ with the order.
+        The digest of the addition does not include the operands, because partial sums depend on the order.
+
+        Args:
+            kind: A digest of the addition without its operands. Additions of one kind have the same types, and only their
+                terms are merged.
+            operands: The digests of the operands.
         """
         terms = [term for operand in operands for term in self._terms_of(kind, operand)]
         result = combine(b"sum", kind, in_any_order(terms))

@@ -1,4 +1,4 @@
-"""How digests are joined to one."""
+"""Functions that combine several digests into one."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ from jitclient.core.digests import digest
 
 
 class NotComparableError(Exception):
-    """Something has no identity that two processes could compare."""
+    """A part of a jaxpr has no identity that two processes could compare."""
 
 
 def combine(kind: bytes, *parts: bytes) -> bytes:
-    """Return the digest of a kind of thing and its parts, in order."""
+    """Return the digest of a kind of object and its parts, in order."""
     return digest(b"".join([b"%d:%s" % (len(part), part) for part in (kind, *parts)]))
 
 
 def in_any_order(parts: Iterable[bytes]) -> bytes:
-    """Return the digest of parts whose order does not count. How often each is there does."""
+    """Return the digest of parts in any order. The number of occurrences of each part counts."""
     return combine(b"in any order", *sorted(parts))

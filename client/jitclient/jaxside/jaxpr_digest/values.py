@@ -1,4 +1,4 @@
-"""Digests of what a jaxpr holds besides its variables: params, avals, literals and constants."""
+"""Digests of the values that a jaxpr holds besides its variables: params, avals, literals and constants."""
 
 import enum
 import functools
@@ -24,7 +24,8 @@ _PLAIN: dict[type, _Digest] = {
     type(NotImplemented): lambda value: combine(b"NotImplemented"),
     bool: lambda value: combine(b"bool", b"%d" % value),
     int: lambda value: combine(b"int", b"%d" % value),
-    float: lambda value: combine(b"float", struct.pack("<d", value)),  # as bytes: -0.0 equals 0.0, and NaN nothing
+    # Digests of bytes, because 0.0 == -0.0 and NaN != NaN.
+    float: lambda value: combine(b"float", struct.pack("<d", value)),
     complex: lambda value: combine(b"complex", struct.pack("<dd", value.real, value.imag)),
     str: lambda value: combine(b"str", value.encode("utf-8", "surrogatepass")),
     bytes: lambda value: combine(b"bytes", value),
@@ -32,15 +33,20 @@ _PLAIN: dict[type, _Digest] = {
 
 
 class Values:
-    """Digests of values. Those of equal values are equal in all processes, and others differ."""
+    """Digests of values. Equal values have equal digests in all processes; different values have different ones."""
 
     def __init__(self, describe: Callable[[Any], bytes | None], of_jaxpr: _Digest) -> None:
         self._describe = describe
         self._of_jaxpr = of_jaxpr
-        self._known: dict[int, tuple[Any, bytes]] = {}  # with the objects, so that no other gets one's id
+        # The keys are ids. The values hold the objects, so that no other object can get the same id.
+        self._known: dict[int, tuple[Any, bytes]] = {}
 
     def digest(self, value: Any) -> bytes:
-        """Return the digest of a value; NotComparableError if it has none."""
+        """Return the digest of a value.
+
+        Raises:
+            NotComparableError: The value, or a part of it, has no identity that two processes could compare.
+        """
         plain = _PLAIN.get(type(value))
         if plain is not None:
             return plain(value)
@@ -50,9 +56,12 @@ class Values:
         return known[1]
 
     def aval(self, aval: Any) -> bytes:
-        """Return the digest of what is known of a variable, which must be an array or a token.
+        """Return the digest of a variable's abstract value, which must describe an array or a token.
 
-        Two references to mutable arrays may have equal digests and be changed apart.
+        References to mutable arrays are refused: two of them may have equal digests and yet change independently.
+
+        Raises:
+            NotComparableError: The abstract value is of another kind.
         """
         if type(aval) not in _pure_avals():
             raise NotComparableError(aval)
@@ -84,11 +93,13 @@ class Values:
     def _of_jax(self, value: Any) -> bytes | None:
         if type(value) in _jaxprs():
             return self._of_jaxpr(value)
-        if isinstance(value, _primitive_class()):  # the rules for it are not in the object
+        # The rules of a primitive are not in the object, so the attributes do not identify it.
+        if isinstance(value, _primitive_class()):
             return primitive_digest(value) or self._described(value)
         if arrays.is_array(value):
             return arrays.value_digest(value, self.digest)
-        if isinstance(value, (int, float, complex)) and hasattr(value, "aval"):  # of a class of jax
+        # jax derives classes of its own from Python's number types.
+        if isinstance(value, (int, float, complex)) and hasattr(value, "aval"):
             number = _PLAIN[next(base for base in type(value).__mro__ if base in _PLAIN)](value)
             return combine(b"typed number", self._of_class(type(value)), number, self.aval(value.aval))
         if isinstance(value, (np.dtype, _key_dtype_class())):
@@ -128,7 +139,7 @@ class Values:
         return combine(b"described", described)
 
     def _of_instance(self, value: Any) -> bytes | None:
-        """Return the digest of an object of an installed class, by all that it holds."""
+        """Return the digest of an object of an installed class, computed from its slots and dict; None for others."""
         if not _has_state(value):
             return None
         held = {**dict(_slots_of(value)), **getattr(value, "__dict__", {})}
@@ -136,13 +147,16 @@ class Values:
 
 
 def _of_constant(value: Any) -> bytes | None:
-    """Return the digest of what the module of its class holds under a name, as enums made in C are."""
+    """Return the digest of an object that the module of its class holds under a name; None for other objects.
+
+    Members of enums made in C are such objects.
+    """
     home = constant_home(value)
     return None if home is None else combine(b"constant of a module", *[part.encode() for part in home])
 
 
 def _has_state(value: Any) -> bool:
-    """Return whether all that an object holds is in its slots and dict, and what it does with it is installed."""
+    """Return whether slots and dict hold an object's whole state, and all code of its class is installed code."""
     bases = [base for base in type(value).__mro__ if base is not object]
     return not any(is_made_in_c(base) or is_user_module(base.__module__) for base in bases)
 
@@ -153,7 +167,8 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name in ("__weakref__", "__dict__"):
                 continue
-            if name.startswith("__"):  # it has another name in the object
+            # Python stores a private slot under a mangled name.
+            if name.startswith("__"):
                 raise NotComparableError(value)
             if hasattr(value, name):
                 yield name, getattr(value, name)

@@ -1,7 +1,8 @@
-"""Single operations outside of jitted functions, traced and lowered before a process is forked that will need them.
+"""Preparation of single operations outside of jitted functions, before the process that will need them is forked.
 
-JAX traces and lowers each of them in each process, which takes longer than the rest of many a program. Here a process
-notes which it traced. Another one, that has started no backend, prepares them. What it forks finds them where the
-operation, the types of its arguments and all of JAX's settings are the same. JAX's own caches keep nothing of it, so
-that what the program itself traces is as without it. Where a version of jax lacks any of this, nothing is noted.
+JAX traces and lowers each such operation in each process, which in many programs takes longer than everything else. So
+a process records which operations it traced. Another process, which has started no backend, traces and lowers them in
+advance. The processes that it forks use the results where the operation, the types of its arguments and all of JAX's
+settings are equal. Preparation leaves nothing in JAX's own caches, so the program's own traces are the same as without
+it. If a version of jax lacks any of the required internals, nothing is recorded.
 """

@@ -1,4 +1,7 @@
-"""Whether JAX's settings and its rules for lowering are as in a new process: elsewhere nothing is noted or used."""
+"""Comparison of JAX's settings and lowering rules with those of a new process.
+
+While they differ, no operation is recorded and no prepared operation is used.
+"""
 
 import functools
 import sys
@@ -7,11 +10,14 @@ from typing import Any
 from jitclient.jaxside.internals import stages
 
 _OURS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_platforms")
-"""Settings that a run changes itself, and that decide nothing here: the platform is compared when one is lowered."""
+"""Settings that a run changes itself and that affect nothing here: the platform is compared when one is lowered."""
 
 
 def hold() -> bool:
-    """Whether they are as when this process, or the one that forked it, first asked."""
+    """Return whether settings and rules equal those at the first call in this process or the one that forked it.
+
+    Rules may have been added, but only for primitives that had none.
+    """
     settings, rules, primitives = _first()
     return _settings() == settings and all(
         usual.items() <= now.items() and not (len(now) > len(usual) and primitives & (now.keys() - usual.keys()))

@@ -1,4 +1,4 @@
-"""In the process that forks: operations are traced and lowered."""
+"""Tracing and lowering of operations in advance, in the process that forks the others."""
 
 import contextlib
 import sys
@@ -9,11 +9,15 @@ from jitclient.jaxside import internals
 from jitclient.jaxside.operations import defaults, recipes
 
 _REPLACED = ("_infer_params", "jit", "lower_jaxpr_to_module")
-"""Functions in modules of jax that a run replaces itself."""
+"""Functions in jax's modules that a run replaces itself."""
 
 
 class Prepared(NamedTuple):
-    """An operation as it was traced, what JAX was to lower then, what it made of it, and what that called."""
+    """A traced operation, the input and the result of lowering it, and the functions called for it.
+
+    `name` and `how` are the arguments with which JAX lowered the operation, and `module` is the result. `called` has
+    namespaces, each with the functions in it that jax may have called.
+    """
 
     traced: Any
     name: str
@@ -22,24 +26,27 @@ class Prepared(NamedTuple):
     called: list[tuple[Mapping[str, Any], dict[str, Any]]]
 
     def is_as_it_was(self) -> bool:
-        """Whether the program has replaced nothing of that."""
+        """Return whether the program has replaced none of the called functions."""
         return all(functions.items() <= namespace.items() for namespace, functions in self.called)
 
     def is_lowered(self, name: str, how: dict[str, Any]) -> bool:
-        """Whether JAX is to lower the same now, with whatever backend."""
+        """Return whether JAX is to lower the same operation now, with any backend."""
         return (self.name, self.how) == (name, {**how, "backend": None})
 
 
 prepared: dict[recipes.Recipe, Prepared | None] = {}
-"""What this process, or the one that forked it, has tried to prepare; None where that is not possible."""
+"""Operations that this process, or the one that forked it, tried to prepare; None for those that cannot be."""
 
 
 def prepare(recipe: recipes.Recipe) -> None:
-    """Trace and lower an operation for the CPU, for the processes that this one forks. It must have no backend, and
-    warnings must be errors: each process is to be warned itself.
+    """Trace and lower an operation for the CPU, for use in the processes that this one forks.
+
+    This process must have started no backend. Warnings must be raised as errors: an operation that warns is then not
+    prepared, and each process issues the warning itself.
     """
     prepared[recipe] = None
-    with contextlib.suppress(Exception):  # another version of jax, a warning, or what only a program has
+    # The cause may be another version of jax, a warning, or an object that only the program has.
+    with contextlib.suppress(Exception):
         prepared[recipe] = _prepare(recipe)
 
 
@@ -67,13 +74,14 @@ def _prepare(recipe: recipes.Recipe) -> Prepared:
     if traced.consts or traced.params["jaxpr"].jaxpr.is_high:
         raise ValueError("it holds values")
     (one,) = found
-    recipes.place(operation._fun, operation._jit_info)  # looked for here, not by each process that is forked
+    # The result is cached, so forked processes need not search for it.
+    recipes.place(operation._fun, operation._jit_info)
     return one
 
 
 @contextlib.contextmanager
 def _noting_calls(called: list[Any]) -> Iterator[None]:
-    """Add what of jax code may have called, with the namespaces in which it may have found it."""
+    """Add the functions that jax's code may have called in the `with` block, with the namespaces that hold them."""
     names, places = set[str](), set[tuple[str, str]]()
 
     def see(frame: Any, event: str, _: Any) -> None:

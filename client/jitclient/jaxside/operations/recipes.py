@@ -1,4 +1,8 @@
-"""What names an operation in any process: where jax has it, its static arguments and the types of the others."""
+"""Recipes, which name a traced operation in any process.
+
+A recipe consists of the place where jax holds the operation, its static arguments, and the types of its other
+arguments.
+"""
 
 import functools
 import io
@@ -9,15 +13,15 @@ from typing import Any, NamedTuple
 from jitclient.jaxside import internals
 
 Recipe = bytes
-"""All of that, pickled."""
+"""The pickled bytes of a recipe."""
 
 _SCALARS = (bool, int, float, complex)
 _ARRAYS = ("jax", "jaxlib", "ml_dtypes", "numpy")
-"""The packages whose arrays and scalars have the same type everywhere."""
+"""The packages whose arrays and scalars have the same type in every process."""
 
 
 class _Type(NamedTuple):
-    """Of an argument that is not static."""
+    """The type of an argument that is not static."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -25,7 +29,7 @@ class _Type(NamedTuple):
 
 
 def write(fun: Any, options: Any, args: Any, kwargs: Any) -> Recipe | None:
-    """The recipe of what JAX is asked to trace; None for what no other process could trace."""
+    """Return the recipe of an operation that JAX is to trace; None if no other process could trace it."""
     import jax
 
     try:
@@ -38,15 +42,17 @@ def write(fun: Any, options: Any, args: Any, kwargs: Any) -> Recipe | None:
         }
         into = io.BytesIO()
         pickler = pickle.Pickler(into, 5)
-        pickler.fast = True  # equal ones are the same bytes, whichever of their parts are one object
+        # Without the pickler's memo, equal recipes have equal bytes, no matter which of their parts are one object.
+        pickler.fast = True
         pickler.dump((place(fun, options), (positional, named)))
-    except Exception:  # such as a function that cannot be pickled
+    # For example, a function that cannot be pickled.
+    except Exception:
         return None
     return into.getvalue()
 
 
 def read(recipe: Recipe) -> tuple[Any, Any, Any]:
-    """The operation, with what stands in for its positional and its named arguments."""
+    """Return the operation that a recipe names, with stand-ins for its positional and its keyword arguments."""
     import jax
 
     def stand_in(leaf: Any) -> Any:
@@ -57,7 +63,13 @@ def read(recipe: Recipe) -> tuple[Any, Any, Any]:
 
 
 def place(fun: Any, options: Any) -> tuple[str, str, Any]:
-    """Where jax has an operation: a primitive with its parameters, or else a function that is jitted."""
+    """Return the place where jax holds an operation: its module, its name, and the parameters of a primitive.
+
+    The parameters are None if the operation is a jitted function.
+
+    Raises:
+        LookupError: jax does not hold the function under its name.
+    """
     if getattr(fun, "_apply_primitive", False):
         inner = dict(zip(fun.__code__.co_freevars, (cell.cell_contents for cell in fun.__closure__), strict=True))
         return (*_place_of(inner["prim"]), inner["params"])
@@ -79,7 +91,8 @@ def _operation(module: str, name: str, params: Any) -> Any:
     found = functools.reduce(getattr, name.split("."), sys.modules[module])
     if params is not None:
         return internals.stages().of_primitive(found, **params)
-    return getattr(found, "_func", found)  # of jnp.ufunc
+    # A `jnp.ufunc` holds its jitted function as `_func`.
+    return getattr(found, "_func", found)
 
 
 def _type_of(leaf: Any) -> _Type:
@@ -97,7 +110,7 @@ def _type_of(leaf: Any) -> _Type:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Imports nothing."""
+    """Unpickler that imports no modules."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module not in sys.modules:

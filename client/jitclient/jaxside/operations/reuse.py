@@ -1,4 +1,4 @@
-"""In the process that is forked, or any other: what is traced is noted, and what was prepared is used."""
+"""Recording of the operations that a process traces, and use of those that were prepared before it was forked."""
 
 import contextlib
 from typing import Any
@@ -11,17 +11,19 @@ _MOST_NOTED = 300
 _MOST_BYTES = 4096
 
 noted: dict[recipes.Recipe, None] = {}
-"""The operations that this process has traced, and that were not prepared."""
+"""The recipes of operations that this process traced because they were not prepared."""
 
 _asked_for: dict[int, tuple[Any, Prepared]] = {}
-"""What this process is about to lower, by its id."""
+"""The jaxprs that this process is about to lower, by id, each with the prepared operation that it belongs to."""
 
 
 def use() -> None:
-    """Note what this process traces from now on, and use what was prepared before it was forked. jax is imported."""
-    with contextlib.suppress(ImportError, AttributeError):  # another version of jax
+    """Record the operations that this process traces from now on, and use prepared ones. jax must be imported."""
+    # Another version of jax may lack the internals.
+    with contextlib.suppress(ImportError, AttributeError):
         own = internals.stages()
-        defaults.hold()  # as from here on
+        # The first call stores the settings that later calls compare with.
+        defaults.hold()
 
         def infer(fun: Any, options: Any, args: Any, kwargs: Any) -> Any:
             recipe = recipes.write(fun, options, args, kwargs) if own.is_outside() and defaults.hold() else None
