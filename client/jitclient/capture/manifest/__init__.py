@@ -1,14 +1,15 @@
-"""What a trace reads of installed packages beside the function's capture: settings, registries, defaults.
+"""The data of installed packages that a trace reads beside the function's capture: settings, registries, defaults.
 
-A capture has packages by name only. A program is kept with the names of the data that its trace read, and their
-digests; a process whose packages are in another state does not get that program.
+A capture refers to packages only by name. So a program is stored with a manifest: the names of the data that its trace
+read, and their digests. A process whose packages are in a different state does not get that program.
 
-- observing: `hooks.py` hears of the code that runs, `reads.py` says which names it reads, `observation.py` has both
-- values: `places.py` follows names, `trees.py` and `definitions.py` describe what is there, `changes.py` what of it a
-  trace may change without its counting
+- observing a trace: `hooks.py` reports the code that runs, `reads.py` determines the names that code reads, and
+  `observation.py` combines both
+- values: `places.py` resolves names, `trees.py` and `definitions.py` describe values, and `changes.py` determines
+  changes that a trace may make without an effect on comparisons
 - look-ups: `state.py`
 
-No code of the user's or of packages runs for any of it, but for the import of a module that the trace has imported.
+None of this runs code of the user or of packages, except for the import of modules that the trace imported, too.
 """
 
 from jitclient.capture.manifest.observation import Observation, Reads, observed

@@ -1,7 +1,7 @@
-"""What a trace changed of the data that it read: counters and caches, or values that later traces depend on.
+"""Changes that a trace made to data that it read: to counters and caches, or to values that later traces depend on.
 
-Counters and caches are left out of a comparison where they are in a description, so that all beside them counts. A
-program that is found is not traced, and fills no cache: so what caches hold differs from run to run.
+Counters and caches are removed from descriptions before these are compared, so that all other parts still count. The
+contents of caches differ from run to run, because a program found by a look-up is not traced and so fills no cache.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from jitclient.capture.manifest.definitions import FIELDS, Tree, bytes_of
 
 Place = tuple[int, ...]
-"""Where a part of a description is: the positions that lead to it."""
+"""The location of a part of a description: the positions that lead to it."""
 
 _CHANGING = frozenset({"opaque", "weak"})
 _ROWS = frozenset({"dict", FIELDS})
@@ -19,13 +19,13 @@ _ALL = "*"
 
 
 class _OtherError(Exception):
-    """More than counters and caches differ."""
+    """Two descriptions differ in more than counters and caches."""
 
 
 def grown(before: Tree, after: Tree) -> list[Place] | None:
-    """Return where counters and caches are that differ: integers, and containers that have more than they had.
+    """Return the places of counters and caches that differ: changed integers, and containers with additional entries.
 
-    None if anything else differs.
+    Return None if anything else differs.
     """
     try:
         return list(_grown(before, after, ()))
@@ -36,9 +36,8 @@ def grown(before: Tree, after: Tree) -> list[Place] | None:
 def _grown(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
     if issubclass(type(before), int) and issubclass(type(after), int):
         yield from () if before == after else (place,)
-    elif (
-        before is None and type(after) is tuple
-    ):  # made when it is first needed; elsewhere, the program may have set it
+    elif before is None and type(after) is tuple:
+        # The object was made on first use. Its place still counts in comparisons, because a program may set it itself.
         yield from ()
     elif type(before) is not tuple or type(after) is not tuple:
         _require(bytes_of(before) == bytes_of(after))
@@ -49,7 +48,8 @@ def _grown(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
 
 def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) -> Iterator[Place]:
     kind, *held = before
-    if kind == "again":  # `without` leaves out all of these
+    # The number of an object that is described elsewhere: `without` removes all of these.
+    if kind == "again":
         return
     if kind in _CHANGING or (_is_count(before) and _is_count(after)):
         yield from () if bytes_of(before) == bytes_of(after) else (place,)
@@ -68,9 +68,8 @@ def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) 
             _require(len(before) == len(after) or (kind == "list" and len(before) < len(after)))
             pairs = [((n,), one, other) for n, (one, other) in enumerate(zip(held, after[1:], strict=False), 1)]
         parts = [found for where, one, other in pairs for found in _grown(one, other, (*place, *where))]
-        has_more = kind != FIELDS and len(after) > len(
-            before
-        )  # an object's new attribute leaves the others as they are
+        # A new attribute of an object does not affect its other attributes.
+        has_more = kind != FIELDS and len(after) > len(before)
         yield from [place, *parts] if has_more else parts
 
 
@@ -80,12 +79,12 @@ def _require(holds: bool) -> None:
 
 
 def _is_count(tree: Tree) -> bool:
-    """Whether a tree describes an `itertools.count`, which counts as an integer does."""
+    """Return whether a tree describes an `itertools.count`, which is treated like an integer."""
     return tuple(tree[:2]) == ("advancing", "count")
 
 
 def without(tree: Tree, places: Iterable[Place]) -> Tree:
-    """A description without what is at some places, and without the numbers of objects that come again."""
+    """Return a description without the parts at some places, and without the numbers of repeated objects."""
     places = list(places)
     if () in places:
         return ("grown", *sorted(_settings(tree, {place[0] for place in places if place})))
@@ -100,18 +99,18 @@ def without(tree: Tree, places: Iterable[Place]) -> Tree:
 
 
 def _settings(tree: Tree, changed: set[int]) -> Iterator[bytes]:
-    """What the program may have put into a dictionary that a trace fills, too: plain values under names."""
+    """Yield the rows of a growing dictionary that the program may have set as settings: names with plain values."""
     if type(tree) is tuple and tree[0] == "dict":
         rows = [row for n, row in enumerate(tree[1:], 1) if n not in changed]
         yield from (bytes_of(row) for row in rows if type(row[0]) is str and type(row[1]) in _PLAIN)
 
 
 def written(places: Iterable[Place]) -> str:
-    """Places as text."""
+    """Return places as text, for the end of a name."""
     return ",".join(".".join(map(str, place)) or _ALL for place in places)
 
 
 def places_in(text: str) -> list[Place]:
-    """The places that are written in a text."""
+    """Return the places that `written` wrote into a text."""
     found = text.split(",") if text else []
     return [() if place == _ALL else tuple(map(int, place.split("."))) for place in found]

@@ -1,4 +1,4 @@
-"""Functions and classes as plain tuples: what identifies them in every process, and the settings that they carry."""
+"""Descriptions of functions and classes as plain tuples: their process-independent identity, and their settings."""
 
 import functools
 import marshal
@@ -23,10 +23,10 @@ from jitclient.capture.user_code.ownership import functions_in
 from jitclient.core.digests import digest
 
 Tree = Any
-"""A plain value, or a tuple that begins with its kind."""
+"""A description: a plain value, or a tuple that begins with its kind."""
 
 FIELDS = "fields"
-"""The kind of a list of names, each with the description of its value."""
+"""The kind of a description that lists names, each with the description of its value."""
 
 Describe = Callable[[Any], Tree]
 
@@ -34,20 +34,27 @@ _CODE = (FunctionType, staticmethod, classmethod, property)
 _MEMBERS = (MemberDescriptorType, GetSetDescriptorType)
 _REWRITABLE = (functools.cached_property, functools.partialmethod)
 _MAX_CLASSES = 10_000
-_described_of: dict[int, tuple[type, list[Any], tuple[str, ...]]] = {}  # keeps the class alive, as below
-_codes: dict[int, tuple[CodeType, bytes]] = {}  # keeps the code alive, so that no other comes to have its id
+# Entries of both tables are stored under ids, and hold the object so that no other object can get the same id.
+_described_of: dict[int, tuple[type, list[Any], tuple[str, ...]]] = {}
+_codes: dict[int, tuple[CodeType, bytes]] = {}
 
 
 def bytes_of(tree: Tree) -> bytes:
-    """The bytes of a tree. In version 2, they do not depend on which objects are shared or interned."""
+    """Return a description as bytes; empty if a name in it is of a type derived from `str`.
+
+    Version 2 of marshal's format does not depend on which objects are shared or interned.
+    """
     try:
         return marshal.dumps(tree, 2)
-    except ValueError:  # a name is of a type derived from `str`
+    except ValueError:
         return b""
 
 
 def function_tree(function: FunctionType, describe: Describe) -> Tree:
-    """Describe a function: where it is defined, its code, and the data in its defaults, closure and attributes."""
+    """Return the description of a function: its definition, its code, and the data in defaults, closure and attributes.
+
+    Functions of JAX's own stack and the standard library are described by module and name alone.
+    """
     module, name, code = function.__module__, function.__qualname__, function.__code__
     if is_foundation(module) and "<locals>" not in name:
         return ("function", module, name)
@@ -63,7 +70,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
         return ("function", module if type(module) is str else "", name, code_digest(code), rows)
     names = function.__globals__
     held.append(("globals", [names[each] for each in sorted(refs_of(code).globals) if each in names]))
-    # an edit that only moves it to another line counts for nothing
+    # The canonical code has no line numbers, so an edit that only moves the function changes nothing.
     return (
         "function",
         name,
@@ -73,7 +80,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
 
 
 def code_digest(code: CodeType) -> bytes:
-    """The digest of what code of a package does, made once per process."""
+    """Return the digest of a code object of a package, computed once per process."""
     known = _codes.get(id(code))
     if known is None:
         known = _codes[id(code)] = code, digest(bytes_of(_code_tree(code)))
@@ -95,7 +102,10 @@ def _constant(value: Any) -> Tree:
 
 
 def class_tree(cls: type, describe: Describe) -> Tree:
-    """Describe a class: where it is defined, and the data that it and its bases hold; of the user's, the code too."""
+    """Return the description of a class: its definition, and the data that it and its bases hold.
+
+    The description of a user's class includes its code.
+    """
     module, name = module_of(cls), name_of(cls)
     if is_foundation(module):
         return ("class", module, name)
@@ -106,10 +116,11 @@ def class_tree(cls: type, describe: Describe) -> Tree:
 
 
 def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ...]:
-    """The names of a class's attributes that count, found once while it holds the same objects."""
+    """Return the names of a class's attributes that count, stored for as long as the class holds the same objects."""
     known = _described_of.get(id(cls))
     if known is None or len(known[1]) != len(held) or not all(map(operator.is_, known[1], held.values())):
-        is_whole = is_users(module) or "<locals>" in name_of(cls)  # no name leads to its methods
+        # No name leads to the methods of these classes, so the description must include them.
+        is_whole = is_users(module) or "<locals>" in name_of(cls)
         code, top, inner = _CODE if is_whole else (), module.partition(".")[0], f"{name_of(cls)}."
         names = sorted(
             name
@@ -126,7 +137,7 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
 
 
 def is_class_data(name: str, value: Any) -> bool:
-    """Whether an attribute of a class is data, and not code or the interpreter's own."""
+    """Return whether an attribute of a class is data, and not code or an attribute made by the interpreter."""
     kind = type(value)
     if kind in _CODE or kind in _MEMBERS or name.startswith("__") or name == "_abc_impl":
         return False
@@ -134,12 +145,15 @@ def is_class_data(name: str, value: Any) -> bool:
 
 
 def _is_put_there(value: Any, top: str) -> bool:
-    """Whether code that a class of a package holds is of another one or of the user's, or may come to be."""
+    """Return whether an attribute of a package's class is code of another package or of the user.
+
+    Return True, too, for wrappers whose function may be replaced in place.
+    """
     if type(value) is FunctionType:
         return str(value.__module__).partition(".")[0] != top
     return type(value) in _REWRITABLE or any(_is_put_there(function, top) for function in functions_in(value))
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value is neither code nor a class nor a module."""
+    """Return whether a value is neither code nor a class nor a module."""
     return value is not MISSING and not issubclass(type(value), (*_CODE, type, ModuleType))

@@ -1,8 +1,8 @@
-"""The interpreter's hooks that report which code begins to run on a thread.
+"""Hooks of the interpreter that report which code starts to run on a thread.
 
-Python 3.12 and later have `sys.monitoring`, which reports each code object once and costs nothing afterwards. Earlier
-versions have trace functions, which hear of each call: a trace takes twice as long. Debuggers, profilers and tools
-for coverage keep the hooks that they have.
+Python 3.12 and later have `sys.monitoring`, which reports each code object once and then costs nothing. Earlier
+versions have trace functions, which report each call, so that a trace takes twice as long. Hooks that debuggers,
+profilers and coverage tools have installed are not replaced.
 """
 
 import contextlib
@@ -14,17 +14,17 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 _collecting: set[int] = set()
-"""The threads that collect, as far as an observation notes it."""
+"""Ids of the threads that collect garbage, while an observation records them."""
 
 
 def collects_garbage() -> bool:
-    """Whether this thread collects garbage now."""
+    """Return whether this thread collects garbage now."""
     return bool(_collecting) and threading.get_ident() in _collecting
 
 
 @contextlib.contextmanager
 def noting_garbage() -> Iterator[None]:
-    """Note collections, before the first callback that hears of one and after the last."""
+    """Record garbage collections, from before the first other callback of `gc` runs until after the last."""
 
     def begins(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -45,21 +45,21 @@ def noting_garbage() -> Iterator[None]:
 
 
 Started = Callable[[CodeType, dict[str, Any]], None]
-"""Hears of each code object that begins to run, with its globals; of some more than once."""
+"""A function that receives each code object that starts to run, with its globals, and some more than once."""
 
 
 class Hook(Protocol):
-    """One of the interpreter's hooks, shared by all observations that it serves."""
+    """An interpreter hook, shared by all observations that it serves."""
 
     def add(self, started: Started) -> str:
-        """Report to `started` what runs on this thread. Returns why that is not possible, or ""."""
+        """Report the code that runs on this thread to `started`. Return the reason if that is impossible, else ""."""
 
     def remove(self, started: Started) -> str:
-        """Report no longer. Returns why not everything may have been reported, or ""."""
+        """Stop reporting to `started`. Return the reason if some code may not have been reported, else ""."""
 
 
 def hook_of_thread() -> Hook:
-    """The hook that serves this thread: in Python 3.11, each thread has one of its own."""
+    """Return the hook that serves this thread: in Python 3.11, each thread has its own."""
     if sys.version_info >= (3, 12):
         return _MONITORING
     if not hasattr(_of_thread, "hook"):
@@ -69,17 +69,19 @@ def hook_of_thread() -> Hook:
 
 
 class _TraceFunction:
-    """A trace function, or a profile function while a debugger has the former."""
+    """Hook that is a trace function, or a profile function while a debugger has set a trace function."""
 
     def __init__(self) -> None:
         self._listeners: list[Started] = []
-        self._heard: dict[int, CodeType] = {}  # keeps the code alive, so that no other comes to have its id
+        # The keys are ids. The values keep the code alive, so that no other code can get the same id.
+        self._heard: dict[int, CodeType] = {}
         self._is_profile = False
 
     def add(self, started: Started) -> str:
         if not self._listeners and not self._install():
             return "a debugger and a profiler are active"
-        self._heard = {}  # a new listener has heard of nothing
+        # The new listener has received no code yet, so report all code again.
+        self._heard = {}
         self._listeners.append(started)
         return ""
 
@@ -109,9 +111,10 @@ class _TraceFunction:
 
 
 class _Monitoring:
-    """A tool of `sys.monitoring`, which hears of all threads."""
+    """Hook that is a tool of `sys.monitoring`, which receives the events of all threads."""
 
-    _IDS = (4, 3)  # those to which Python gives no purpose
+    # Python assigns no purpose to these tool ids.
+    _IDS = (4, 3)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +134,8 @@ class _Monitoring:
                 monitoring.set_events(self._tool, monitoring.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
             self._choose_answer()
-            monitoring.restart_events()  # a new listener has heard of nothing
+            # The new listener has received no code yet, so report all code again.
+            monitoring.restart_events()
         return ""
 
     def remove(self, started: Started) -> str:
@@ -149,21 +153,27 @@ class _Monitoring:
         return ""
 
     def _choose_answer(self) -> None:
-        """Have code reported once, unless several threads listen: what is disabled is so for all of them."""
+        """Choose whether each code object is reported only once: not if several threads listen.
+
+        An event that is disabled for a code object is disabled for all threads.
+        """
         self._answer = _monitoring().DISABLE if len(self._listeners) == 1 else None
 
     def _hear(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
-        if listeners is None or collects_garbage():  # who listens has not heard of this code
+        # Keep the event enabled in these cases, because the listeners have not received this code.
+        if listeners is None or collects_garbage():
             return None
         names = sys._getframe(1).f_globals
         for listener in listeners:
             listener(code, names)
-        return self._answer  # read last: no thread can begin to listen between this and its effect
+        # Read this last, so that no thread can start to listen between the read and its effect.
+        return self._answer
 
 
 def _monitoring() -> Any:
-    return getattr(sys, "monitoring")  # noqa: B009  (mypy checks for Python 3.11, which has none)
+    # mypy checks for Python 3.11, which lacks `sys.monitoring`.
+    return getattr(sys, "monitoring")  # noqa: B009
 
 
 _MONITORING = _Monitoring()

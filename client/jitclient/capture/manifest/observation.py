@@ -1,4 +1,4 @@
-"""What one trace reads of installed packages, observed while it runs."""
+"""Observation of a trace: the data of installed packages that the trace reads."""
 
 import contextlib
 import sys
@@ -20,36 +20,39 @@ from jitclient.capture.user_code.bytecode import refs_of
 
 @dataclass(frozen=True)
 class Reads:
-    """What a trace read of installed packages."""
+    """The data of installed packages that a trace read."""
 
     names: tuple[str, ...] = ()
     """The names of the data, sorted: "module:path.of.attributes"."""
     state: tuple[bytes, ...] = ()
-    """The digest of each, from before the trace changed it."""
+    """The digest of the data under each name, from before the trace changed it."""
     drawn: str = ""
-    """The name of data that the trace changed and later traces depend on, such as a generator of random numbers, or of
-    data that is too large to be compared: the function must be traced in each process.
+    """The name of data because of which the function must be traced in each process.
+
+    Either the trace changed the data and later traces depend on it, such as a random number generator, or the data is
+    too large to be compared. Empty if there is no such data.
     """
     ambient: str = ""
-    """What code that ran may have read from outside: a clock, a file. The daemon's trace finds out whether it has."""
+    """The external input, such as a clock or a file, that code may have read; the daemon's trace shows if it did."""
     unseen: str = ""
-    """Why the trace could not be observed."""
+    """The reason why the trace could not be observed, or ""."""
 
 
 class Observation:
-    """The data that the code which ran so far reads, with its values from when that code first began to run."""
+    """The data that the code run so far reads, with its values from when that code first started to run."""
 
     def __init__(self) -> None:
         self.unseen = ""
         self._ambient = ""
         self._loaded = frozenset(sys.modules)  # before the trace
-        self._started: set[int] = set()  # the ids of all code, which lives as long as the traced function
+        # The ids of all started code; the code lives as long as the traced function, so the ids stay unique.
+        self._started: set[int] = set()
         self._before: dict[str, Tree] = {}
         self._first: First = {}
         self._code: dict[int, tuple[CodeType, dict[str, Any]]] = {}
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Note what `code`, which begins to run with these globals, will read."""
+        """Record the data that `code`, which starts to run with the globals `names`, will read."""
         self._started.add(id(code))
         try:
             if not self.unseen and id(code) not in self._code and counts(code, names):
@@ -66,21 +69,21 @@ class Observation:
             self._before[name] = ABSENT if value is ABSENT else tree_of(value, memo, self._first)
 
     def has_run(self, code: CodeType) -> bool:
-        """Whether code ran; True where that is not known."""
+        """Return whether code ran; True if that is unknown."""
         return bool(self.unseen) or id(code) in self._started
 
     def reads(self) -> Reads:
-        """Return what the trace read, once it is over."""
+        """Return the data that the trace read, once the trace has finished."""
         try:
             return Reads(unseen=self.unseen) if self.unseen else self._compared()
         except Exception as error:
             return Reads(unseen=f"what it read could not be described: {type(error).__name__}: {error}")
 
     def _note_the_rest(self) -> None:
-        """Note what only the end of the trace shows: modules imported by it, and code that JAX did not run again.
+        """Record reads that show only when the trace has finished: of imported modules, and of code that did not run.
 
-        JAX keeps inner traces, by the function that it was given for a loop, say. A function that is named and did not
-        run may have such a trace, so all that it may read counts.
+        JAX stores inner traces, for example by the function that is the body of a loop. A function that is referred to
+        and did not run may have a stored trace, so all data that it may read counts.
         """
         for code, names in list(self._code.values()):
             if refs_of(code).imports:
@@ -98,12 +101,14 @@ class Observation:
         for name, before in sorted(self._before.items()):
             now = resolve(name)
             after = ABSENT if now is ABSENT else tree_of(now, memo)
-            if before is ABSENT and after is not ABSENT:  # made when it was first needed
+            # The trace made this data on first use.
+            if before is ABSENT and after is not ABSENT:
                 is_empty = digest_under(name, after) == ABSENT_DIGEST
                 state[name if is_empty else name + COUNTED] = ABSENT_DIGEST
             elif before is ABSENT:
                 continue
-            elif before == TOO_LARGE:  # whether it is the same elsewhere cannot be known
+            # A comparison with other processes is impossible.
+            elif before == TOO_LARGE:
                 drawn = drawn or name
             elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
                 state[name] = digest_under(name, before)
@@ -121,7 +126,10 @@ class Observation:
 
 @contextlib.contextmanager
 def observed() -> Iterator[Observation]:
-    """Observe what runs on this thread. No failure of ours is raised, and what runs is not disturbed."""
+    """Observe the code that runs on this thread in the `with` block.
+
+    Errors of the observation are not raised but recorded in `Observation.unseen`, and do not disturb that code.
+    """
     observation, hook = Observation(), hook_of_thread()
     observation.unseen = refused = _tried(hook.add, observation)
     try:
@@ -133,7 +141,7 @@ def observed() -> Iterator[Observation]:
 
 
 def _tried(change: Callable[[Started], str], observation: Observation) -> str:
-    """Change a hook. Returns why that failed, or ""."""
+    """Apply a change to a hook. Return the reason if it failed, else ""."""
     try:
         return change(observation.started)
     except Exception as error:

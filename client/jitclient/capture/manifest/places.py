@@ -1,4 +1,4 @@
-"""Where data lies: names such as "module:path.of.attributes", followed without running any code of a package."""
+"""Locations of data: names such as "module:path.of.attributes", resolved without running any code of a package."""
 
 import contextlib
 import functools
@@ -14,24 +14,24 @@ from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.user_code.installed import OURS, is_user_module, package_of
 
 ABSENT: Any = object()
-"""Stands for the value of a name that leads nowhere."""
+"""Stands for the value of a name that leads to no value."""
 
 FOUNDATIONS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum"})
-"""Packages whose settings are part of the context. Of their modules, only plain constants are looked at."""
+"""Packages whose settings are part of the context. Of their modules, only plain constants are described."""
 
 _NEEDED_BY_US = frozenset({"click", "cloudpickle", "flatbuffers", "msgspec", "platformdirs", "rich", "rpyc", "tblib"})
 
 CACHE = "__cache__"
-"""The last part of a name: what the cache of a function holds."""
+"""The last part of a name that means the contents of a function's cache."""
 
 MODULES = "__modules__"
-"""The last part of a name: which modules the globals of a module are."""
+"""The last part of a name that means the modules among the globals of a module."""
 
 COUNTED = "~"
-"""Begins the end of a name, which says where in its value are counters and caches, which a trace changes."""
+"""Separates a name from the places of the counters and caches in its value, which a trace changes."""
 
 IMPORTED = "+"
-"""Begins a name whose module the trace has imported, as it would in each process."""
+"""The first character of a name whose module the trace imported, as it would in every process."""
 
 _OF_C = (GetSetDescriptorType, MemberDescriptorType)
 _BOUND = (FunctionType, staticmethod, classmethod)
@@ -45,30 +45,31 @@ _CLASS_NAME = type.__dict__["__qualname__"]
 
 @functools.cache
 def is_package(module: object) -> bool:
-    """Whether a module belongs to an installed package whose state no capture and no context holds."""
+    """Return whether a module belongs to an installed package whose state is in no capture and no context."""
     if not isinstance(module, str):
         return False
     top = module.partition(".")[0]
     if top in _NEEDED_BY_US or top in OURS or is_foundation(top):
         return False
-    return package_of(top) is not None and not is_user_module(module)  # a namespace may have modules of both kinds
+    # A namespace package may have modules of both kinds.
+    return package_of(top) is not None and not is_user_module(module)
 
 
 @functools.cache
 def is_foundation(module: object) -> bool:
-    """Whether a module belongs to JAX, to what JAX stands on, or to the standard library."""
+    """Return whether a module belongs to JAX, to a package that JAX depends on, or to the standard library."""
     top = module.partition(".")[0] if isinstance(module, str) else ""
     return top in FOUNDATIONS or top in sys.stdlib_module_names
 
 
 @functools.cache
 def is_users(module: object) -> bool:
-    """Whether a module is user code, which captures have by value."""
+    """Return whether a module is user code, which captures contain by value."""
     return not is_package(module) and not is_foundation(module) and is_user_module(module)
 
 
 def resolve(name: str) -> Any:
-    """Return the value that a name leads to, or ABSENT. Imports the module only if the trace did."""
+    """Return the value that a name leads to, or ABSENT. The module is imported only if the trace imported it."""
     module, parts = _parts_of(name)
     if name.startswith(IMPORTED):
         _import(module)
@@ -82,7 +83,7 @@ def resolve(name: str) -> Any:
 
 
 def plain_name(name: str) -> str:
-    """A name without what is said of its value."""
+    """Return a name without the parts that describe its value or its import."""
     return name.partition(COUNTED)[0].removeprefix(IMPORTED)
 
 
@@ -93,7 +94,7 @@ def _parts_of(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_of_thread(name: str) -> bool:
-    """Whether a name leads to what each thread has for itself, and makes when it first needs it."""
+    """Return whether a name leads to thread-local data, which each thread makes on first use."""
     owner, dot, _ = plain_name(name).rpartition(".")
     return bool(dot) and ":" in owner and issubclass(type(resolve(owner)), threading.local)
 
@@ -105,7 +106,7 @@ def _import(name: str) -> None:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return what a module, a class or an instance holds under a name, or ABSENT if code would have to run for it."""
+    """Return the value that a module, class or instance holds under a name, or ABSENT if code would have to run."""
     kind = type(value)
     if issubclass(kind, type):
         return _class_attribute(value, name)
@@ -121,12 +122,12 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def is_of_python(name: str) -> bool:
-    """Whether a name is one of those to which Python gives a meaning."""
+    """Return whether a name is one of those to which Python gives a meaning, such as `__doc__`."""
     return name.startswith("__") and name.endswith("__")
 
 
 def is_computed(found: Any) -> bool:
-    """Whether what a class holds is only a means to compute the attribute of an instance."""
+    """Return whether a class attribute is a descriptor, which computes the attribute of an instance."""
     return type(found) not in _BOUND and _class_attribute(type(found), "__get__") is not ABSENT
 
 
@@ -139,37 +140,37 @@ def _class_attribute(cls: type, name: str) -> Any:
 
 
 def mro(cls: type) -> tuple[type, ...]:
-    """The bases of a class, itself first, whatever its metaclass says."""
+    """Return the method resolution order of a class, regardless of its metaclass."""
     found: tuple[type, ...] = _CLASS_MRO.__get__(cls)
     return found
 
 
 def bases_of(cls: type) -> tuple[type, ...]:
-    """The classes that a class is directly derived from."""
+    """Return the direct bases of a class, regardless of its metaclass."""
     found: tuple[type, ...] = _CLASS_BASES.__get__(cls)
     return found
 
 
 def class_dict(cls: type) -> Mapping[str, Any]:
-    """The attributes of a class itself, whatever its metaclass says."""
+    """Return the attributes of a class itself, regardless of its metaclass."""
     found: Mapping[str, Any] = _CLASS_DICT.__get__(cls)
     return found
 
 
 def module_of(cls: type) -> str:
-    """The module that a class says it is defined in."""
+    """Return the module name that a class stores, or "" if it is no string."""
     found = _CLASS_MODULE.__get__(cls)
     return found if type(found) is str else ""
 
 
 def name_of(cls: type) -> str:
-    """The qualified name of a class, whatever its metaclass says."""
+    """Return the qualified name of a class, regardless of its metaclass."""
     found: str = _CLASS_NAME.__get__(cls)
     return found
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The attributes that an instance holds in its dictionary."""
+    """Return the attributes that an instance holds in its dictionary; empty if it has none."""
     held: Any
     if type(value) is ModuleType:
         held = _MODULE_DICT.__get__(value)
@@ -182,7 +183,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def slots_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes that an instance holds in slots."""
+    """Yield the attributes that an instance holds in slots."""
     for base in mro(type(value)):
         for name, descriptor in class_dict(base).items():
             if type(descriptor) is MemberDescriptorType:
@@ -199,7 +200,7 @@ def _content_of(slot: MemberDescriptorType, value: Any) -> Any:
 
 
 def _cache_of(function: Any) -> Any:
-    """Return what the cache of a function holds, as far as it is plain; of a jitted one, whether it holds anything."""
+    """Return the plain contents of a function's cache; for a jitted function, whether its cache holds anything."""
     if type(function) is functools._lru_cache_wrapper:
         held = gc.get_referents(function)
         results = [value for each in held if type(each) is dict for value in each.values()]
@@ -209,7 +210,7 @@ def _cache_of(function: Any) -> Any:
 
 
 def _modules_of(module: Any) -> Any:
-    """Return the modules that the globals of a module are. Its submodules are there once anybody imports them."""
+    """Return the modules among a module's globals, without its submodules, which any later import may add."""
     held = fields_of(module)
     modules = {name: value for name, value in list(held.items()) if type(value) is ModuleType}
     names = {name: fields_of(value).get("__name__") for name, value in modules.items()}

@@ -1,4 +1,4 @@
-"""The names of data that code reads: of an installed package's own modules, and of those that user code refers to."""
+"""The names of data that code reads: in an installed package's own modules, and in those that user code refers to."""
 
 import builtins
 import functools
@@ -36,13 +36,13 @@ Names = dict[str, Any]
 _NAMESPACE_READERS = frozenset({"getattr", "hasattr", "vars", "globals", "locals", "eval", "exec", "dir", "__dict__"})
 _MODULE_READERS = frozenset({"__import__", "import_module", "modules", "resolve_name"})
 _KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "custom_vjp"})
-"""Types of functions whose code JAX or Python need not run again."""
+"""Types of functions whose code JAX or Python need not run again, because traces or results are stored."""
 
 _MAX_SUBCLASSES = 200
 
 
 def counts(code: CodeType, names: Names) -> bool:
-    """Whether code may read the state of packages for a trace: a package's code, and user code, but not imports."""
+    """Return whether code may read the state of packages for a trace: code of packages and users, but not imports."""
     module = names.get("__name__")
     return _is_observed(module) and code.co_name != "<module>" if isinstance(module, str) else False
 
@@ -54,9 +54,12 @@ def _is_observed(module: str) -> bool:
 
 
 def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset()) -> set[str]:
-    """The names of what `code`, which runs with these globals, reads of installed packages.
+    """Return the names of the data of installed packages that code reads.
 
-    `within` has the ids of the functions with kept traces that it is below.
+    Args:
+        code: The code.
+        names: The globals with which it runs.
+        within: Ids of the functions with stored traces that refer to this code, which are not followed again.
     """
     found: set[str] = set()
     for name, chains in refs_of(code).globals.items():
@@ -72,14 +75,15 @@ def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset(
 
 
 def ambient_of(code: CodeType, names: Names) -> str:
-    """The name of an input from outside of the interpreter that `code` refers to, or ""."""
+    """Return the name of an input from outside of the interpreter that `code` refers to, or ""."""
     if names.get("__name__") in MARKS:
         return ""
     for name, chains in own_refs_of(code).globals.items():
         for chain in chains:
             value = names.get(name, vars(builtins).get(name, ABSENT))
             for part in (*chain, None):
-                is_known = value is not ABSENT and is_foundation(module_of(type(value)))  # runs no code of a package
+                # Only for values of these types does `ambient_name` run no code of a package.
+                is_known = value is not ABSENT and is_foundation(module_of(type(value)))
                 found = ambient_name(value) if is_known else None
                 if found is not None and found not in OF_NO_CONSEQUENCE:
                     return found
@@ -88,14 +92,15 @@ def ambient_of(code: CodeType, names: Names) -> str:
 
 
 def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
-    """Follow attributes to data of a package: its name, or "" where it is none, and the value."""
+    """Follow a chain of attributes to data of a package. Return the data's name, "" if there is none, and the value."""
     value = names.get(name, ABSENT)
     place = _place_of_global(names, name, value)
     for part, after in zip(chain, (*chain[1:], ""), strict=False):
         below = attribute(value, part)
         is_module = issubclass(type(value), ModuleType)
         if below is ABSENT and place and issubclass(type(value), threading.local):
-            return f"{place}.{part}", below  # each thread makes it when it first needs it
+            # Each thread makes this attribute on first use.
+            return f"{place}.{part}", below
         has_data = type(below) is FunctionType and after in fields_of(below)
         if below is ABSENT or not (is_module or (place and (has_data or is_data(below)))):
             break
@@ -107,13 +112,14 @@ def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
 
 
 def _place_of_global(names: Names, name: str, value: Any) -> str:
-    """The name of what a global holds, if that lies in a package."""
+    """Return the name of the value of a global, if the value is in a package, else ""."""
     module = names.get("__name__")
     if value is ABSENT:
         return ""
     if is_package(module):
         return f"{module}:{name}"
-    return _home_of(value)  # user code holds a package's objects, which its capture has by name
+    # User code refers to objects of packages, which its capture contains by name.
+    return _home_of(value)
 
 
 def _home_of(value: Any) -> str:
@@ -130,7 +136,7 @@ def _home_of(value: Any) -> str:
 
 
 def _is_installed(module: ModuleType) -> bool:
-    """Whether names can begin with a module: one that a package of the user's or a script made cannot be imported."""
+    """Return whether names can begin with a module: modules made by user packages or scripts cannot be imported."""
     name = fields_of(module).get("__name__")
     return sys.modules.get(name) is module and (is_package(name) or is_foundation(name))  # type: ignore[arg-type]
 
@@ -140,7 +146,10 @@ def _is_code_of_foundation(place: str, value: Any) -> bool:
 
 
 def _names_below(place: str, value: Any, within: frozenset[int]) -> set[str]:
-    """What is read below a function whose trace or results may be kept, and its cache if that is any state."""
+    """Return the names of data read below a function whose trace or results may be stored.
+
+    If any of these is state, include the name of the function's cache.
+    """
     if type(value).__name__ not in _KEPT_TRACES or id(value) in within:
         return set()
     found: set[str] = set()
@@ -152,7 +161,7 @@ def _names_below(place: str, value: Any, within: frozenset[int]) -> set[str]:
 
 
 def functions_below(value: Any) -> list[FunctionType]:
-    """The functions of packages that a function wraps, and those that these name."""
+    """Return the functions of packages that a function wraps, and those that they refer to, transitively."""
     found: dict[int, FunctionType] = {}
     todo = [value]
     while todo:
@@ -166,13 +175,14 @@ def functions_below(value: Any) -> list[FunctionType]:
 
 
 def _wrapped(function: Any, name: str) -> Any:
-    if type(function).__name__ == "PjitFunction":  # made in C, it has no dictionary to look into
+    # The type is made in C, and its instances have no dictionary to read.
+    if type(function).__name__ == "PjitFunction":
         return getattr(function, name, ABSENT)
     return ABSENT if issubclass(type(function), (type, ModuleType)) else fields_of(function).get(name, ABSENT)
 
 
 def _names_of_modules(code: CodeType, names: Names) -> set[str]:
-    """What code may read of modules that it names as a whole, and of its own if it looks into its namespace."""
+    """Return the names of data in modules that code may use as a whole, and in its own if it reads its namespace."""
     refs = refs_of(code)
     by_computed_name = not _NAMESPACE_READERS.isdisjoint(refs.words)
     escaping = [names.get(name) for name, chains in refs.globals.items() if () in chains]
@@ -192,7 +202,7 @@ def _names_of_modules(code: CodeType, names: Names) -> set[str]:
 
 
 def _with_submodules(modules: list[ModuleType], words: set[str]) -> list[ModuleType]:
-    """Modules of packages, and those that these hold under one of the words."""
+    """Return modules of packages, and the modules that they hold under one of the words, transitively."""
     found = {id(each): each for each in modules}
     todo = list(modules)
     while todo:
@@ -217,7 +227,7 @@ def _data_of(module: Any) -> list[tuple[str, Any]]:
 
 
 def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
-    """The modules of packages that code imports in its body, or looks up by a constant, if they are loaded."""
+    """Yield the loaded modules of packages that code imports in its body, or looks up by a constant name."""
     if not _MODULE_READERS.isdisjoint(refs_of(code).words):
         consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
         own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
@@ -238,7 +248,7 @@ def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
 
 
 def _names_of_definition(code: CodeType, names: Names) -> set[str]:
-    """The function or method that code is the body of, and the data of its class that it reads by `self`."""
+    """Return the names of the function that code is the body of, and of the class data that it may read by `self`."""
     module, path = names["__name__"], code.co_qualname
     found = {f"{module}:{MODULES}"}
     if "<" in path:
@@ -252,7 +262,7 @@ def _names_of_definition(code: CodeType, names: Names) -> set[str]:
 
 
 def _users_subclasses(cls: type) -> list[type]:
-    """The user's classes below a package's: their other bases may define what its methods read."""
+    """Return the user's subclasses of a package's class: their other bases may define attributes that it reads."""
     found: list[type] = []
     todo = [cls]
     while todo and len(found) < _MAX_SUBCLASSES:
@@ -263,7 +273,7 @@ def _users_subclasses(cls: type) -> list[type]:
 
 
 def _attributes_of(cls: type, words: set[str]) -> Iterator[str]:
-    """The names of the data and methods that a class has, itself or from its bases, among these words."""
+    """Yield the names of data and methods, among the given words, that a class has or inherits."""
     if "<" not in name_of(cls):
         for word in words:
             value = attribute(cls, word)

@@ -1,4 +1,4 @@
-"""The state of packages in this process, as digests that are the same in every process of the same state."""
+"""The state of packages in this process, as digests that are equal in every process with the same state."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,8 @@ from jitclient.core.digests import digest
 def state_of(names: Iterable[str]) -> tuple[bytes, ...]:
     """Return the digest of the data under each name."""
     memo: Memo = {}
-    trees: dict[int, tuple[Any, Tree]] = {}  # many modules hold the same object
+    # Many modules hold the same object, so describe each object only once.
+    trees: dict[int, tuple[Any, Tree]] = {}
     return tuple(_digest_at(name, trees, memo) for name in names)
 
 
@@ -30,32 +31,39 @@ def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> byt
 
 
 def digest_under(name: str, tree: Tree) -> bytes:
-    """Return the digest of a tree under a name."""
+    """Return the digest of the description of the value under a name."""
     _, is_counted, changing = name.partition(COUNTED)
     if is_counted:
         tree = without(tree, places_in(changing))
-    if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):  # empty: a thread that needs it would make it
+    # Thread-local data that is empty equals absent data: a thread makes it on first use.
+    if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):
         return ABSENT_DIGEST
     return digest_of_tree(tree)
 
 
 def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
-    """Return one digest of names and the digests of their data."""
+    """Return one digest of several names and the digests of their data."""
     return digest(b"".join(f"{name}={value.hex()};".encode() for name, value in zip(names, state, strict=True)))
 
 
 def is_exact(name: str, *digests: bytes) -> bool:
-    """Whether digests under a name describe all of its data: no cache, no counter, nothing that is opaque."""
+    """Return whether digests under a name cover all of its data: no cache, no counter, and no opaque value."""
     return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests
 
 
 def packages_of(names: Iterable[str]) -> set[str]:
-    """Return the packages in which names begin."""
+    """Return the packages with which names begin."""
     return {plain_name(name).partition(":")[0].partition(".")[0] for name in names}
 
 
 def has(names: Iterable[str], module: str, path: str) -> bool:
-    """Whether what a module holds under a path of attributes is under one of the names, or within what is."""
+    """Return whether one of the names leads to a path of attributes in a module, or to an object that it goes through.
+
+    Args:
+        names: The names.
+        module: The name of the module.
+        path: The attributes, separated by dots.
+    """
     parts = path.split(".")
     above = {f"{module}:{'.'.join(parts[:end])}" for end in range(1, len(parts) + 1)}
     return any(plain_name(name) in above for name in names)

@@ -1,6 +1,7 @@
-"""Values as plain tuples, walked by their contents: the codec writes what packages hold by name.
+"""Descriptions of values as plain tuples, made from the contents of the values.
 
-No code of the user's or of a package runs for it. What cannot be described is a leaf of the kind "opaque".
+The codec, in contrast, writes objects of packages by name. The description runs no code of the user or of a package. A
+value that cannot be described is a leaf of the kind "opaque".
 """
 
 import array
@@ -38,13 +39,13 @@ from jitclient.capture.user_code.names import MISSING
 from jitclient.core.digests import digest
 
 OPAQUE, ABSENT_DIGEST = b"opaque", b"absent"
-"""The digests of what cannot be described, and of what a name does not lead to."""
+"""The digests of a value that cannot be described, and of a name that leads to no value."""
 
 ADVANCING = "advancing"
-"""The kind of what gives another value each time: generators of random numbers, iterators."""
+"""The kind of objects that give another value each time: random number generators and iterators."""
 
 TOO_LARGE = ("opaque", "too large")
-"""Describes a value with too many parts to be walked at each look-up."""
+"""The description of a value with too many parts to be described at each look-up."""
 
 _MAX_PARTS = 20_000
 _MAX_WEAK = 20
@@ -58,24 +59,24 @@ _HANDLES = frozenset(
         *("typing", "unittest", "warnings"),
     }
 )
-"""Modules whose objects are handles, or hold what other imports made."""
+"""Modules whose objects are handles, or hold objects that other imports made."""
 
 _VALUES = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
-"""Modules whose objects are values that their `repr` tells in full."""
+"""Modules whose objects are values that their `repr` describes completely."""
 
 _TIMES = itertools.count()
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType)
 _ANONYMOUS = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType)
-"""Types of which two objects are as good as one."""
+"""Types whose objects have no identity that matters: two equal objects are equivalent to one."""
 
 
 class TooLargeError(Exception):
-    """A value has too many parts."""
+    """A value has too many parts to be described."""
 
 
 def digest_of_tree(tree: Tree) -> bytes:
-    """The digest of a value that was described, or OPAQUE."""
+    """Return the digest of a description, or OPAQUE."""
     if type(tree) is tuple and tree[0] == "opaque":
         return OPAQUE
     data = bytes_of(tree)
@@ -83,9 +84,14 @@ def digest_of_tree(tree: Tree) -> bytes:
 
 
 def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None) -> Tree:
-    """Describe a value. While nothing changes, `memo` keeps functions and classes that several values refer to.
+    """Return the description of a value.
 
-    With `first`, containers and objects are described as they were when one of these calls first met them.
+    Args:
+        value: The value.
+        memo: Stores the descriptions of functions and classes that several values refer to. The memo may be
+            shared between calls while no value changes.
+        first: If given, containers and objects are described with the contents that they had when a call with this
+            table first found them.
     """
     try:
         return _Walk({} if memo is None else memo, first).tree(value)
@@ -96,26 +102,31 @@ def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None
 
 
 Memo = dict[int, tuple[Any, Tree, int]]
-"""By id: an object, kept alive; its description; the number of parts that this has."""
+"""By id: an object, which is kept alive; its description; the number of parts of the description."""
 
 First = dict[int, tuple[Any, Any]]
-"""By id: a container or an object, kept alive; a copy of what it held at first."""
+"""By id: a container or an object, which is kept alive; a copy of its contents when it was first found."""
 
 
 class _Walk:
-    """The description of one value. An object that comes again is a number there, as is a definition with objects."""
+    """The description of one value.
+
+    A repeated object is described by its number, and so is a definition that refers to numbered objects.
+    """
 
     def __init__(self, memo: Memo, first: First | None, weak: frozenset[int] = frozenset()) -> None:
         self._memo = memo
         self._first = first
-        self._weak_around = weak  # the ids of weak containers around
+        self._weak_around = weak  # ids of enclosing weak containers
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
-        self._n_references = 0  # to objects with a number, and to definitions that are not complete
+        # The number of references so far to numbered objects and to definitions that are not complete.
+        self._n_references = 0
         self._n_parts = 0
-        self._kept: list[Any] = []  # so that no other object comes to have its id
+        # Keeps numbered objects alive, so that no other object can get the same id.
+        self._kept: list[Any] = []
         self._depth = 0
-        self._modules: dict[int, str] | None = None  # by id
+        self._modules: dict[int, str] | None = None  # names by id
 
     def tree(self, value: Any) -> Tree:
         kind = type(value)
@@ -139,7 +150,7 @@ class _Walk:
             self._depth -= 1
 
     def _definition(self, value: Any, describe: Callable[[Any, Describe], Tree]) -> Tree:
-        """Describe a function or a class; the memo has those that refer to nothing with a number."""
+        """Return the description of a function or a class; the memo stores those that refer to no numbered object."""
         known = self._memo.get(id(value))
         if known is not None:
             self._n_parts += known[2]
@@ -170,9 +181,11 @@ class _Walk:
         if any("__next__" in vars(base) for base in mro(kind)) and is_foundation(module_of(kind)):
             return self._iterator(value)
         top = module_of(kind).partition(".")[0]
-        if module_of(kind) == "flax.ids":  # numbers of a counter, of use only to tell objects apart
+        # Flax draws these numbers from a counter only to distinguish objects.
+        if module_of(kind) == "flax.ids":
             return ("fresh", name_of(kind))
-        if top in OURS:  # what a jitted function knows of its programs is no state of anything
+        # The programs that a jitted function knows are not state on which a trace could depend.
+        if top in OURS:
             return self._wrapper(value)
         if top in FOUNDATIONS:
             return self._of_foundation(value)
@@ -181,7 +194,7 @@ class _Walk:
         return ("value", repr(value)) if top in _VALUES else self._object(value)
 
     def _held(self, value: Any, copy: Callable[[Any], Any]) -> Any:
-        """Return a copy of what a container holds, or held at first."""
+        """Return a copy of the contents of a container, now or when it was first found."""
         if self._first is None:
             return copy(value)
         if id(value) not in self._first:
@@ -195,7 +208,10 @@ class _Walk:
         return ("dict", *((self._key(key), self.tree(held)) for key, held in self._held(value, _items)))
 
     def _key(self, key: Any) -> Tree:
-        """Describe a key of a dictionary. The id of a module, which differs in each process, stands for the module."""
+        """Return the description of a dictionary key.
+
+        An integer that is the id of a module, which differs in each process, is described by the module's name.
+        """
         if type(key) is not int or key < _MIN_ID:
             return self.tree(key)
         if self._modules is None:
@@ -217,7 +233,8 @@ class _Walk:
             return ("weak", "many")
         if id(value) in self._weak_around:
             return ("again", None)
-        # Most are caches. What is in one that grows must not be missing where it was described before.
+        # Most weak containers are caches, which comparisons leave out. So a separate walk describes their contents: an
+        # object in them must still be described in full where it occurs outside of them.
         around = self._weak_around | {id(value)}
         return (
             "weak",
@@ -228,7 +245,7 @@ class _Walk:
         return ("reference", self.tree(value()))
 
     def _module(self, value: Any) -> Tree:
-        """Describe a module that an object holds, whose code may read its constants by that."""
+        """Return the description of a module that an object holds: code may read the module's constants through it."""
         held = fields_of(value)
         name = held.get("__name__")
         rows = self._held(value, _plain_items) if is_package(name) else []
@@ -279,7 +296,8 @@ class _Walk:
         return (ADVANCING, value.__qualname__, frame.f_lasti, self.tree(dict(frame.f_locals)))
 
     def _iterator(self, value: Any) -> Tree:
-        if type(value) is itertools.cycle:  # does not show where it stands
+        # A cycle does not show its position, so no two descriptions of one may be equal.
+        if type(value) is itertools.cycle:
             return (ADVANCING, "cycle", next(_TIMES))
         hint = getattr(value, "__length_hint__", None)
         text = repr(value) if type(value) is itertools.count else ""
@@ -307,7 +325,8 @@ class _Walk:
         import numpy as np
 
         base = fields_of(value).get("_base_array")
-        if base is not None:  # keys of jax.random
+        # Typed keys of jax.random hold their data as a plain array.
+        if base is not None:
             return ("keys", str(value.dtype), self._array(base))
         held = value if type(value) is np.ndarray else np.asarray(value)
         if held.dtype.hasobject:
@@ -323,7 +342,7 @@ class _Walk:
         return ("object", self.tree(kind), self._contents(value, kind), (FIELDS, *rows))
 
     def _contents(self, value: Any, kind: type) -> Tree:
-        """Describe what an instance holds because its class is derived from a builtin one."""
+        """Return the description of the contents that an instance has because its class extends a builtin type."""
         for base, copy in _COPIES:
             if issubclass(kind, base):
                 return self.tree(copy(value))
@@ -389,4 +408,4 @@ _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (float, float.__float__),
     (bytes, lambda value: bytes.__getitem__(value, slice(None))),
 )
-"""How to get at the contents of a builtin type, whatever a class derived from it says."""
+"""Functions that copy the contents of a builtin type's instance, regardless of methods that its class overrides."""
