@@ -1,9 +1,10 @@
-"""From a function to all that it depends on, and the order in which that is made.
+"""The graph of everything that a function depends on, and the order in which a program rebuilds its objects.
 
-- `walker.py`: the walk, over the nodes of `nodes.py`; `failures.py`: which failure matters, and by which way it is
-  reached
-- `schedule.py`: in which order objects are made and completed
-- `watch.py`: whether anything was rebound since, which is asked before every call
-- `set_order.py`: whether what the function computes may depend on the order of a set; `set_use.py`: whether one code
-  object observes it
+- `walker.py`: the walk that builds the graph, from the nodes of `nodes.py`; `failures.py`: which failure of a walk
+  matters, and the path by which the failed object is reached
+- `schedule.py`: the order in which objects are made and completed
+- `watch.py`: the check, made before every call, that nothing was rebound since the capture
+- `set_order.py`: whether the function's results may depend on the order of a set; `set_use.py`: whether one code object
+  observes that order
+- `canonical.py`: canonical bytes of one value, for comparisons
 """

@@ -1,4 +1,4 @@
-"""Canonical bytes of one value, to compare it with others."""
+"""Canonical digests of single values, for comparisons."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from jitclient.capture.graph.walker import Walker
 
 
 def canonical(options: frozenset[str], value: Any) -> bytes | None:
-    """Return a digest of all that a capture would hold for a value; None if it cannot be captured."""
+    """Return a digest of everything that a capture would hold for a value; None if the value cannot be captured."""
     alone = Walker(options)
     found = alone.value(value)
     alone.run()

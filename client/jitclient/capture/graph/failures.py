@@ -1,4 +1,4 @@
-"""Which failure of a walk matters, and how an error says by which way it is reached."""
+"""Failures of a walk: which of them matters, and the path by which the failed object is reached, for the error."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,15 +9,24 @@ from jitclient.errors import AmbientInput
 
 
 def raise_needed(roots: Value, allow_ambient: bool = False, calls_back: bool = False) -> AmbientInput | None:
-    """Raise the first failure that is sure to be needed, with the way to it; one that is allowed is returned.
+    """Raise the first failure of an object that is certain to be needed, with the path to the object.
 
-    If the function `calls_back`, what fails may be for its callbacks, which happen in the client: then the failure
-    waits until a trace uses what cannot be captured.
+    If the function may have callbacks, the failed object may be needed only by them, and they run in the client. Then
+    the object is replaced by a trap, which fails when a trace uses it.
+
+    Args:
+        roots: The value from which the walk started.
+        allow_ambient: Whether to return a failure that is an ambient input instead of raising it.
+        calls_back: Whether the function may have callbacks.
+
+    Returns:
+        The first failure that is allowed, or None.
     """
     allowed: AmbientInput | None = None
     came_from: dict[Node, tuple[Node | None, str]] = dict.fromkeys(nodes_in(roots), (None, ""))
     queue = list(came_from)
-    for node in queue:  # grows while it is read
+    # The loop appends to the list that it iterates over.
+    for node in queue:
         if node.error is not None and calls_back:
             _trap(node, came_from)
         elif node.error is not None:
@@ -34,19 +43,23 @@ def raise_needed(roots: Value, allow_ambient: bool = False, calls_back: bool = F
 
 
 def _trap(failed: Node, came_from: dict[Node, tuple[Node | None, str]]) -> None:
-    """Put a trap where the failure is or, if it is a part of an installed class's object, in the place of that."""
+    """Replace a failed object by a trap, or the outermost instance of an installed class that it is part of."""
     whole, at = failed, came_from[failed][0]
     while at is not None:
         if at.op in _INSTANCES and not is_user_class(type(at.obj)):
             whole = at
         at = came_from[at][0]
-    if whole is not failed or not callable(failed.obj):  # else the error is the same in all processes
+    # A failed callable that is part of no instance stays the trap that it is: its error is equal in all processes.
+    if whole is not failed or not callable(failed.obj):
         whole.op, whole.args = "trap", [False, f"{type_name(whole.obj)} cannot be captured"]
         whole.fills, whole.needs = [], []
 
 
 def _sure_edges(node: Node) -> Iterator[tuple[Node, str]]:
-    """What is needed whenever a node is, and what that is of it; methods of a class may never be called."""
+    """Yield the nodes that are certain to be needed if a node is, each with its role in the node's object.
+
+    The methods of a class are not among them, because they may never be called.
+    """
     args, label = node.args, ""
     match node.op:
         case "class":
@@ -67,7 +80,7 @@ def _sure_edges(node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def _place_in(args: Value, child: Node) -> str:
-    """The attribute, key or position under which an object holds another."""
+    """Return the attribute, key or position under which an object holds another, as text for messages."""
     if not args or type(args[0]) is not list:
         return ""
     for position, item in enumerate(args[0]):
@@ -80,7 +93,7 @@ def _place_in(args: Value, child: Node) -> str:
 
 
 def _way(node: Node, came_from: dict[Node, tuple[Node | None, str]]) -> list[str]:
-    """The steps from the root to a failure: ["global CONFIG of step", "attribute lock of Config"]."""
+    """Return the steps from the root to a failure: ["global CONFIG of step", "attribute lock of Config"]."""
     path: list[tuple[Node, str]] = []
     at: Node | None = node
     while at is not None:

@@ -1,4 +1,4 @@
-"""The graph of what a capture holds, one node per object with an identity; and digests of its parts."""
+"""The graph of a capture's contents, with one node per object that has an identity, and digests of its parts."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -8,24 +8,24 @@ from jitclient.capture.codec.plain import COMPOUND, Numbered, Reduced, Reference
 from jitclient.core.digests import digest
 
 Value = Any
-"""A plain value, a node, a `Reduced`, a tuple or list of such, or a dict of atoms."""
+"""A plain value, a node, a `Reduced`, a tuple or list of these, or a dict of atoms."""
 
 
 class Fill(NamedTuple):
-    """A step that completes an object after it was made."""
+    """A step that completes an object after the object was made."""
 
     op: str
     args: list[Value]
     label: str = ""
     lenient: bool = False
-    """What it leads to may not be needed: what cannot be captured there fails when it is used."""
+    """Whether the nodes in `args` may never be needed: one that cannot be captured then fails only when it is used."""
 
 
 class Node(Numbered):
-    """An object to be made: by `op` with `args`, which must exist; then completed by `fills`.
+    """An object to be made by `op` from `args`, which must exist, and then completed by `fills`.
 
-    `needs` are nodes that must be there before the object is used, without being part of it: the
-    globals that a function reads.
+    `needs` are nodes that must exist before the object is used, but that are no part of it, such as the globals that a
+    function reads. Each has a flag: whether the node may fail only when it is used.
     """
 
     __slots__ = ("_children", "args", "error", "fills", "needs", "obj", "op")
@@ -35,44 +35,47 @@ class Node(Numbered):
         self.obj = obj
         self.args: list[Value] = args if args is not None else []
         self.fills: list[Fill] = []
-        self.needs: list[tuple[Node, bool]] = []  # (node, whether it may fail when used)
+        self.needs: list[tuple[Node, bool]] = []
         self.index = None
         self.error: Exception | None = None
         self._children: list[Node] | None = None
 
     def fill(self, op: str, *args: Value, label: str = "", lenient: bool = False) -> None:
-        """Add a step that completes this object."""
+        """Add a step that completes this node's object."""
         self.fills.append(Fill(op, list(args), label, lenient))
 
     def children(self) -> list["Node"]:
-        """What must exist before this can be made; ask only when the graph is complete."""
+        """Return the nodes that must exist before this one can be made.
+
+        The result is stored, so the graph must be complete.
+        """
         if self._children is None:
             self._children = nodes_in(self.args)
         return self._children
 
     def replace_args(self, args: list[Value]) -> None:
-        """Change what this is made from."""
+        """Replace the values from which this node's object is made."""
         self.args, self._children = args, None
 
     def leads_to(self) -> list["Node"]:
-        """What this is made from, completed with and needs."""
+        """Return the nodes from which this node's object is made and completed, and those that it needs."""
         filled = [child for fill in self.fills for child in nodes_in(fill.args)]
         return [*self.children(), *filled, *(need for need, _ in self.needs)]
 
 
 def nodes_in(value: Value) -> list[Node]:
-    """The nodes that a value mentions."""
+    """Return the nodes that occur in a value."""
     return held_in(value, Node)
 
 
 def type_name(obj: Any) -> str:
-    """How errors speak of the type of an object."""
+    """Return the name of an object's type, as error messages show it."""
     kind = type(obj)
     return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 
 def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
-    """The value with what `reference` gives, unless that is None, in place of what stands for an object."""
+    """Return a value in which each part for which `reference` gives an object is replaced by that object."""
     kind = type(value)
     if kind is Reduced:
         return Reduced(value.maker, _with_references(value.args, reference))
@@ -83,8 +86,12 @@ def _with_references(value: Value, reference: Callable[[Any], Any]) -> Value:
 
 
 def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callable[[Any], Any]) -> bytes:
-    """The digest of all that can be reached from `start`, numbered in the order it is met: `parts` gives what an item
-    consists of, as a value, and `reference` the item that a part refers to, or None.
+    """Return the digest of everything that is reachable from `start`, with items numbered in the order of the walk.
+
+    Args:
+        start: The first item.
+        parts: Gives the contents of an item, as a value.
+        reference: Gives the item that a part refers to, or None.
     """
     numbers: dict[Any, Reference] = {start: Reference(0)}
     order = [start]
@@ -99,6 +106,7 @@ def fingerprint(start: Hashable, parts: Callable[[Any], Any], reference: Callabl
         return numbers[item]
 
     written = bytearray()
-    for item in order:  # grows while it is read
+    # The loop appends to the list that it iterates over.
+    for item in order:
         written += to_bytes(_with_references(parts(item), numbered))
     return digest(written)

@@ -1,8 +1,8 @@
 """The order in which a program makes and completes objects.
 
-An object is made when all that making it needs exists. Completing it can wait, and does, so that
-cycles need no special case. Only where making something runs code (`__reduce__`, a metaclass) is
-what it needs completed first, as far as that is possible.
+An object is made when everything required to make it exists. Completing an object is a later step, so that cycles need
+no special case. Only where making an object runs code (`__reduce__`, a metaclass), the objects that this code
+receives are completed first, as far as that is possible.
 """
 
 from collections import deque
@@ -14,13 +14,14 @@ from jitclient.errors import CaptureError
 
 _RUN_CODE = frozenset({"call", "cached", "new", "jit", "partial", "frozenset", "treedef"})
 _FILLS_RUN_CODE = frozenset({"add", "append", "call_on", "call_setter", "register", "set_items", "setstate"})
-_ATTRIBUTES_OF_CLASS = 4  # where a class step keeps its namespace
+# Position of a class step's namespace in its arguments.
+_ATTRIBUTES_OF_CLASS = 4
 
 Step = Node | tuple[Node, Fill]
 
 
 class Schedule:
-    """Puts the steps of a graph in order; `steps` is the program."""
+    """An ordering of the steps of a graph; `steps` is the resulting program."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -33,7 +34,11 @@ class Schedule:
         self._incomplete: deque[Node] = deque()
 
     def add(self, root: Value) -> None:
-        """Make and complete what a value mentions."""
+        """Make and complete the nodes in a value.
+
+        Raises:
+            CaptureError: Objects need each other, or themselves, before they can be made.
+        """
         for node in nodes_in(root):
             self._make(node)
         while self._incomplete or self._waiting:
@@ -63,7 +68,7 @@ class Schedule:
         self._incomplete.append(node)
 
     def _complete(self, node: Node) -> None:
-        """Complete an object and all that it leads to, leaving out what cannot be made yet."""
+        """Complete an object and all that it leads to, except for steps with objects that cannot be made yet."""
         if node in self._completed or node.index is None:
             return
         self._completed.add(node)
@@ -79,7 +84,7 @@ class Schedule:
                 self._waiting.append((node, fill))
 
     def _settle(self, nodes: list[Node]) -> None:
-        """Complete objects that code is about to look at, and whatever it can reach from there."""
+        """Complete objects that code will read, and every object that it can reach from them."""
         seen: set[Node] = set()
         todo = list(nodes)
         while todo:
@@ -94,15 +99,19 @@ class Schedule:
             self._settled |= seen
 
     def _fill_waiting(self, nodes: Collection[Node]) -> None:
-        """Fill what waited for something that is made by now: the cell of a class's `super()` waits for the class."""
+        """Run the waiting steps of nodes if they can run now: a `super()` cell, for example, waits for its class.
+
+        Steps that still cannot run keep waiting.
+        """
         for each in [each for each in self._waiting if each[0] in nodes]:
-            if each in self._waiting:  # filling one may fill others
+            # The step may have been run along with a previous one.
+            if each in self._waiting:
                 self._waiting.remove(each)
                 if not self._try_fill(*each):
                     self._waiting.append(each)
 
     def _led_to(self, node: Node) -> list[Node]:
-        """Return what an object leads to, now that it is made: nothing is added to it any more."""
+        """Return the nodes that an object leads to. The result is stored: a node gets no additions once it is made."""
         if node not in self._leads:
             self._leads[node] = node.leads_to()
         return self._leads[node]
@@ -113,7 +122,8 @@ class Schedule:
             return False
         for child in children:
             self._make(child)
-        if fill.op == "register":  # JAX looks at the fields of a dataclass
+        # JAX reads the fields of a dataclass when the class is registered.
+        if fill.op == "register":
             children += node.children()
         self._settle(children if fill.op in _FILLS_RUN_CODE else _keys(fill))
         if self._making:
@@ -124,7 +134,7 @@ class Schedule:
         return True
 
     def _can_make(self, node: Node) -> bool:
-        """Whether an object is made, or can be while those in `_making` are unfinished."""
+        """Return whether an object is made, or can be made while the objects in `_making` are unfinished."""
         seen: set[Node] = set()
         todo = [node] if self._making else []
         while todo:
@@ -137,7 +147,7 @@ class Schedule:
         return True
 
     def _postpone_attributes(self, node: Node) -> None:
-        """Attributes of a class that need the class itself are set once it exists."""
+        """Postpone the attributes of a class that need the class itself: they are set once the class exists."""
         now = []
         for pair in node.args[_ATTRIBUTES_OF_CLASS]:
             if all(map(self._can_make, nodes_in(pair))):
@@ -150,19 +160,22 @@ class Schedule:
 
 
 def _keys(fill: Fill) -> list[Node]:
-    """Keys of a dictionary are hashed when it is filled, which may run their class's code."""
+    """Return the keys of a dictionary, which are hashed when it is filled: this may run code of their class."""
     if fill.op != "update" or type(fill.args[0]) is dict:
         return []
     return [node for key, _ in fill.args[0] for node in nodes_in(key)]
 
 
 def runs_code(node: Node) -> bool:
-    """Whether making an object may run code that looks at what it is given."""
+    """Return whether making an object may run code that reads the objects it receives."""
     return node.op in _RUN_CODE or (node.op == "class" and node.args[0] != "exact")
 
 
 def order_sets(unordered: list[Node]) -> None:
-    """Put objects with an identity that sets hold in an order that does not depend on hashes."""
+    """Sort the items of sets into an order that does not depend on hashes.
+
+    Items with an identity come last, sorted by their fingerprints.
+    """
     pending = set(unordered)
 
     def key(value: Value) -> bytes:
@@ -176,7 +189,7 @@ def order_sets(unordered: list[Node]) -> None:
 
 
 def fingerprint_of(value: Value, unordered: Collection[Node] = ()) -> bytes:
-    """The digest of all that a value reaches, but for what `unordered` sets hold."""
+    """Return the digest of everything that is reachable from a value, except for the items of `unordered` sets."""
 
     def parts(node: Node) -> list[Value]:
         if node in unordered:

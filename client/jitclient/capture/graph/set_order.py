@@ -1,8 +1,8 @@
-"""Whether what a function computes may depend on the order of sets, which is another one in every process.
+"""The dependence of a function's results on the order of sets, which differs between processes.
 
-Sets that travel are written in one order whatever theirs is, so the daemon's copies have an order of their own, and so
-has every set that code makes there. A function that may observe one is traced in the client, where the order is the
-one its author's process has.
+Sets are sent in a canonical order, whatever their order in the client. So the daemon's copies, and the sets that code
+makes in the daemon, have an order of their own. A function that may observe such an order is traced in the client,
+where the order is that of the user's process.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from jitclient.capture.user_code.ownership import has_private_globals, is_user_c
 from jitclient.core.digests import digest
 
 _PROPERTIES = {"__pydantic_fields_set__": "model_fields_set"}
-"""Attributes that have sets, and the property by which code reads each: those of pydantic's models."""
+"""Attributes of pydantic's models that hold sets, and the properties by which code reads them."""
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -28,21 +28,24 @@ _seed_is_shared = False
 
 
 def share_seed() -> None:
-    """Say that this process has a hash seed in common with others, although PYTHONHASHSEED does not say so."""
+    """Declare that this process shares its hash seed with others, although PYTHONHASHSEED does not show it."""
     global _seed_is_shared
     _seed_is_shared = True
 
 
 class SetOrder(NamedTuple):
-    """How a function depends on the order of sets."""
+    """The dependence of a function on the order of sets."""
 
-    is_seeded: bool  # it follows from the hash seed and from `observed`; otherwise from nothing that has a name
-    observed: str  # a digest of the orders that its sets have in this process
-    where: str  # the name of the code, or what holds the set
+    is_seeded: bool
+    """Whether the order is determined by the hash seed and by `observed`; if not, its cause is unknown."""
+    observed: str
+    """A digest of the orders that the function's sets have in this process."""
+    where: str
+    """The name of the code that may observe an order, or of the object that holds the set."""
 
     @property
     def key(self) -> tuple[str, int, str] | None:
-        """What other processes that see the same orders have in common with this one; None where there are none."""
+        """A key that this process shares with others in which sets have the same order; None if there are none."""
         has_seed = _seed_is_shared or os.environ.get("PYTHONHASHSEED", "").isdecimal()
         return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
 
@@ -51,7 +54,7 @@ class SetOrder(NamedTuple):
 
 
 def set_order(roots: Value) -> SetOrder | None:
-    """How what was walked depends on the order of sets; None if it does not."""
+    """Return how a walked function depends on the order of sets; None if it does not."""
     found = _Found()
     for node in _reached(roots):
         found.add_code_of(node)
@@ -67,7 +70,7 @@ def set_order(roots: Value) -> SetOrder | None:
 
 
 class _Found:
-    """The sets that a capture holds, under their names where they have one, and the code that may use them."""
+    """The sets that a capture holds, under their names where they have any, and the code that may use them."""
 
     def __init__(self) -> None:
         self.codes: list[CodeType] = []
@@ -76,7 +79,7 @@ class _Found:
         self.orders: set[tuple[bytes, ...]] = set()
 
     def kind_of(self, items: Any) -> str | None:
-        """What decides the order of a set; None where the daemon's copy has the same order as this one."""
+        """Return what determines the order of a set; None if the daemon's copy has the same order as this one."""
         if len(items) < 2:
             return None
         if not all(map(is_plain, items)):
@@ -89,14 +92,17 @@ class _Found:
         return SEEDED if all(map(_is_hashed_by_value, items)) else UNKNOWN
 
     def add_code_of(self, node: Node) -> None:
-        """Note the user's code, and installed code that closes over a set: other installed code is taken on trust."""
+        """Record a node's code that may observe set order.
+
+        This is the user's code, and installed code that closes over a set. Other installed code is trusted.
+        """
         if node.op == "source":
             self.codes.append(node.obj)
         elif node.op == "function" and self._may_observe(node):
             self.codes.append(node.obj.__code__)
 
     def add(self, node: Node, name: Any, value: Value) -> None:
-        """Note the sets in a value that a node holds under a name, or under none."""
+        """Record the sets in a value that a node holds under a name, or under None."""
         whole = _set_of(value)
         if name is None or whole is None:
             self.add_unnamed(value, node)
@@ -104,21 +110,23 @@ class _Found:
             bind(self.sets, name, self.kind_of(whole))
 
     def add_unnamed(self, value: Value, holder: Node | None) -> None:
-        """Note the sets in a value that code may reach in ways that its bytecode does not show."""
+        """Record the sets in a value that code may reach in ways that its bytecode does not show."""
         for items in _sets_in(value):
             kind = self.kind_of(items)
-            if kind is not None:  # only then may the holder be asked for a name: that runs code of its own
+            # Ask the holder for a name only if necessary, because that may run its own code.
+            if kind is not None:
                 self.unnamed.append((kind, "a static value" if holder is None else _name_of(holder)))
 
     def _may_observe(self, node: Node) -> bool:
+        # JAX's own closures, such as those over axis names, make the same program in any order.
         if _is_of_dataclass(node.obj) or str(node.obj.__globals__.get("__name__")).startswith("jax."):
-            return False  # JAX's own closures (of axis names, say) make one program whatever the order
+            return False
         closure = [fill.args[0] for cell in node.args[3] for fill in cell.fills]
         return has_private_globals(node.obj) or any(_set_of(value) is not None for value in closure)
 
 
 def _is_of_dataclass(func: Any) -> bool:
-    """Whether `dataclasses` made a function, which stores, compares or shows fields whatever they hold."""
+    """Return whether `dataclasses` made a function, which stores, compares or shows fields with any contents."""
     names = ("__init__", "__eq__", "__hash__", "__repr__")
     return func.__name__ in names and func.__code__.co_filename == "<string>"
 
@@ -130,7 +138,7 @@ def _is_hashed_by_value(item: Any) -> bool:
 
 
 def _set_of(value: Value) -> Any:
-    """The set that a value is or stands for, or None."""
+    """Return the set that a value is or stands for, or None."""
     if type(value) is not Node:
         return value if type(value) is frozenset else None
     is_odd = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
@@ -138,7 +146,7 @@ def _set_of(value: Value) -> Any:
 
 
 def _sets_in(value: Value) -> Iterator[Any]:
-    """The sets that a value is or stands for, or has inside."""
+    """Yield the sets that a value is, stands for or contains."""
     if type(value) in COMPOUND:
         for part in value:
             yield from _sets_in(part)
@@ -149,7 +157,8 @@ def _sets_in(value: Value) -> Iterator[Any]:
 def _reached(roots: Value) -> list[Node]:
     found = dict.fromkeys(nodes_in(roots))
     order = list(found)
-    for node in order:  # grows while it is read
+    # The loop appends to the list that it iterates over.
+    for node in order:
         for child in node.leads_to():
             if child not in found:
                 found[child] = None
@@ -158,7 +167,10 @@ def _reached(roots: Value) -> list[Node]:
 
 
 def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
-    """What a node holds, each under the name by which code reads it, or None. A local's name has its code beside it."""
+    """Yield the values that a node holds, each with the name by which code reads it, or None.
+
+    The name of a local variable is a pair with its code object.
+    """
     match node.op:
         case "bind":
             yield node.args[1], node.args[2]

@@ -1,9 +1,10 @@
-"""Where code can observe the order of a set, decided from its bytecode.
+"""Detection, in bytecode, of uses that observe the order of a set.
 
-The order of a set of strings follows PYTHONHASHSEED, and that of most other objects their addresses: it differs between
-processes. Code that asks a set only for its size, its members, comparisons or `sorted` observes none of it. One pass
-over each code object follows what may be a set from where it is made or read, along the stack and through the names it
-is bound to, to where it is used. What the pass does not understand counts as an observation.
+The order of a set of strings depends on PYTHONHASHSEED, and that of most other objects on their addresses, so it
+differs between processes. Code that uses a set only for its size, membership tests, comparisons or `sorted` does not
+observe the order. A single pass over each code object follows values that may be sets: from where they are made or
+read, along the stack and through the names that they are bound to, to where they are used. Any use that the pass does
+not understand counts as an observation.
 """
 
 import dis
@@ -14,26 +15,27 @@ from typing import Any
 from jitclient.capture.user_code.bytecode import nested
 
 SEEDED, UNKNOWN = "seeded", "unknown"
-"""Kinds of sets: those whose order PYTHONHASHSEED decides, and those where nothing says what does."""
+"""Kinds of sets: those whose order depends on PYTHONHASHSEED, and those whose order has an unknown cause."""
 
-_VIEW = "view"  # of a dictionary: it has an order of its own, but operators make sets of it
+# The kind of a dictionary view: it has an order of its own, but operators make sets of it.
+_VIEW = "view"
 
 Order = Callable[[frozenset[Any]], str | None]
-"""The kind of a constant; None where its order is the same in every process."""
+"""A function that gives the kind of a constant set; None if its order is the same in every process."""
 
 
 Sets = dict[str | tuple[CodeType, str], str]
-"""Names that may be bound to sets, each with its kind. The name of a local has its code beside it."""
+"""Names that may be bound to sets, with the kind of set. A local variable's name is a pair with its code object."""
 
 
 def bind(sets: Sets, name: str | tuple[CodeType, str], kind: Any) -> None:
-    """Note what a name may be bound to, beside what is known."""
+    """Record the kind of set that a name may be bound to; UNKNOWN takes precedence over other kinds."""
     if kind in (SEEDED, UNKNOWN, _VIEW) and sets.get(name) != UNKNOWN:
         sets[name] = kind
 
 
 def uses_of_order(codes: list[CodeType], sets: Sets, order_of: Order) -> list[tuple[str, str]]:
-    """The kind of each set whose order these code objects may observe, with the name of the code that does."""
+    """Return the kind of each set whose order these code objects may observe, with the name of the observing code."""
     everything = [inner for code in codes for inner in nested(code)]
     while True:
         before = dict(sets)
@@ -43,11 +45,12 @@ def uses_of_order(codes: list[CodeType], sets: Sets, order_of: Order) -> list[tu
             return found
 
 
-_known: dict[int, tuple[CodeType, bool]] = {}  # keeps the code alive, so that no other comes to have its id
+# The keys are ids. The values keep the code alive, so that no other code can get the same id.
+_known: dict[int, tuple[CodeType, bool]] = {}
 
 
 def _deals_with_sets(code: CodeType) -> bool:
-    """Whether code makes sets, of its own or of dictionaries; worked out once per code object."""
+    """Return whether code makes sets, on its own or from dictionaries; computed once per code object."""
     if id(code) not in _known:
         names = {*code.co_names} & {*_MAKERS, "keys", "items"}
         constants = any(map(_is_of_sets, code.co_consts))
@@ -94,15 +97,16 @@ _POPS: dict[str, Callable[[int], int]] = {
     "FORMAT_VALUE": lambda arg: 2 if arg & 4 else 1,
     "MAKE_FUNCTION": lambda arg: 1 + arg.bit_count(),
 }
-"""How many values an instruction takes from the stack. One that is not here may take them all."""
+"""The number of values that an instruction takes from the stack. An instruction without an entry may take all."""
 
 _PLAIN = "plain"  # a constant without identity
-_EMPTY = "empty"  # a display that has nothing in it yet, or numbers only: their order is the same everywhere
+# A set that is empty so far, or that has only numbers: its order is the same in every process.
+_EMPTY = "empty"
 _COMPREHENSION = ("call", "comprehension")
 
 
 class _Pass:
-    """One pass over a code object. A value on the stack is a kind, a callee (a tuple), or None."""
+    """A pass over a code object. A value on the stack is a kind of set, a callee (a tuple), or None."""
 
     def __init__(self, code: CodeType, sets: Sets, order_of: Order) -> None:
         self._code = code
@@ -113,13 +117,14 @@ class _Pass:
         self._has_keywords = False
 
     def run(self) -> list[str]:
-        """The kinds of the sets whose order is observed."""
+        """Return the kinds of the sets whose order the code observes."""
         steps = [step for step in dis.get_instructions(self._code) if step.opname not in _SKIPPED]
         for at, step in enumerate(steps):
             known = len(self._found)
             self._do(step)
+            # The trace in the caller's process raises the same error, in that process's own order.
             if len(self._found) > known and _leads_to_raise(steps, at):
-                del self._found[known:]  # what a trace raises is raised again by a trace in the caller's process
+                del self._found[known:]
         return self._found
 
     def _do(self, step: dis.Instruction) -> None:
@@ -154,7 +159,8 @@ class _Pass:
             self._stack += [] if op == "POP_TOP" else [None]
         elif op == "RETURN_VALUE" and self._code.co_name == "<setcomp>":
             self._stack = []
-        elif op == "END_FOR":  # in the order of the code, its body has taken the value that the loop gave
+        elif op == "END_FOR":
+            # This pass follows the order of the code, in which the loop's body has already taken the loop's value.
             self._take(-dis.stack_effect(step.opcode) - 1)
         else:
             self._other(step)
@@ -181,7 +187,8 @@ class _Pass:
     def _other(self, step: dis.Instruction) -> None:
         op, arg = step.opname, step.arg or 0
         if "JUMP_IF" in op:
-            self._pop()  # a set as a condition says only whether it is empty
+            # A set as a condition shows only whether it is empty.
+            self._pop()
             self._forget()
             return
         taken = _POPS[op](arg) if op in _POPS else None
@@ -195,7 +202,8 @@ class _Pass:
         types = [value for value in values if type(value) is tuple]
         if op in ("BUILD_TUPLE", "BINARY_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"):
             self._observe(*(value for value in values if type(value) is not tuple))
-            is_function = op.endswith(("FUNCTION", "FUNCTION_ATTRIBUTE"))  # its annotations may name types of sets
+            # Annotations of a function may name types of sets.
+            is_function = op.endswith(("FUNCTION", "FUNCTION_ATTRIBUTE"))
             self._stack.append(
                 _COMPREHENSION if _COMPREHENSION in types else types[0] if types and not is_function else None
             )
@@ -218,7 +226,8 @@ class _Pass:
         if kind is None and name in _INSENSITIVE | _MAKERS:
             kind = ("call", name)
         has_null = step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1
-        self._stack += [kind, None] if has_null else [kind]  # `_call` looks at both places
+        # `_call` searches both stack positions for the callee.
+        self._stack += [kind, None] if has_null else [kind]
 
     def _store_fast(self, op: str, names: tuple[str, ...]) -> None:
         first, *second = ((self._code, name) for name in names)
@@ -310,14 +319,15 @@ class _Pass:
                 return owner if len(kinds) == len(arguments) and {owner, *kinds} <= {SEEDED, _EMPTY} else UNKNOWN
             case ("method", name, owner) if name in _TESTS | _CHANGES:
                 if name in _CHANGES and arguments and owner != UNKNOWN:
-                    self._observe(UNKNOWN)  # whatever it is bound to has other elements now
+                    # The set has other elements now, so its kind is unknown wherever it is bound.
+                    self._observe(UNKNOWN)
                 return None
         self._observe(*arguments, callee)
         return None
 
 
 def _leads_to_raise(steps: list[dis.Instruction], at: int) -> bool:
-    """Whether all that comes after a step is the making of an exception, which is then raised."""
+    """Return whether the steps that follow a step only make an exception and raise it."""
     for step in steps[at + 1 :]:
         if step.opname == "RAISE_VARARGS":
             return True

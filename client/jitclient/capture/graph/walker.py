@@ -1,8 +1,7 @@
-"""The walk from a function to all that it depends on; the result is a graph of nodes.
+"""The walk from a function to everything that it depends on, which results in a graph of nodes.
 
-How each kind of object is described stands in the files that register a describer here. A
-describer returns at once with a node or another value; what it holds is described later, from a
-queue, so that deep structures do not exhaust the stack.
+Other modules register a describer here for each kind of object. A describer immediately returns a node or another
+value. The contents of the object are described later, from a queue, so that deep structures do not exhaust the stack.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ _describers: dict[type, Describer] = {}
 
 
 def describes(*kinds: type) -> Callable[[Describer], Describer]:
-    """Register how objects of exactly these types are described; for `object`, those of types that nobody claims."""
+    """Register a describer for objects of exactly these types; `object` stands for all types without a describer."""
 
     def register(describer: Describer) -> Describer:
         _describers.update(dict.fromkeys(kinds, describer))
@@ -37,8 +36,12 @@ def describes(*kinds: type) -> Callable[[Describer], Describer]:
 def describes_as(
     op: str, *kinds: type, by_name: bool = False
 ) -> Callable[[Callable[["Walker", Node, Any], None]], Describer]:
-    """Register how nodes of `op` are described that stand for objects of exactly these types; without types, for
-    another describer to call. `by_name`: an object that an installed module holds is captured by its name.
+    """Register a function that completes the description of nodes for objects of exactly these types.
+
+    Args:
+        op: The operation of the nodes.
+        kinds: The types. Without any, the result is a describer that other describers can call.
+        by_name: Whether an object that an installed module holds is captured by its name.
     """
 
     def register(describe: Callable[["Walker", Node, Any], None]) -> Describer:
@@ -56,10 +59,10 @@ def describes_as(
 
 
 class Walker:
-    """Turns objects into nodes, each object once.
+    """A walk that turns objects into nodes, each object once.
 
-    `options` name what is captured only because some code in reach reads it: "docs", "locals",
-    "annotations" and "qualnames". The walk finds out whether that is so; `capture/dump.py` then walks again.
+    `options` are the parts of code that are captured only because some reachable code reads them: "docs", "locals",
+    "annotations" and "qualnames". The walk finds out which of them are read; `capture/dump.py` then walks again.
     """
 
     def __init__(self, options: frozenset[str] = frozenset()) -> None:
@@ -68,20 +71,21 @@ class Walker:
         self.watch = Watch()
         self.failed: list[Node] = []
         self.unordered: list[Node] = []
-        self.patches: set[Home] = set()  # names of installed modules whose value travels
+        self.patches: set[Home] = set()  # names in installed modules whose values are captured
         self.packages: set[str] = set()
         self.caches: set[int] = set()
-        self.keyed_by_address: set[int] = set()  # what an installed class keeps to itself: maybe a cache, by `id`
+        # Ids of attribute values of installed classes' instances: dictionaries among them may be caches keyed by id.
+        self.keyed_by_address: set[int] = set()
         self.namespaces: dict[int, Node] = {}
         self.bindings: dict[Any, Node] = {}
         self.codes: dict[bytes, Node] = {}
         self._known: dict[int, Value] = {}
-        self._alive: list[Any] = []  # ids are only unique among living objects
+        self._alive: list[Any] = []  # so that ids stay unique
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
         self._at_rest: list[Callable[[], None]] = []
 
     def value(self, obj: Any) -> Value:
-        """What stands for an object in the graph."""
+        """Return the value that represents an object in the graph."""
         kind = type(obj)
         if kind in ATOMS:
             return obj
@@ -98,35 +102,40 @@ class Walker:
         return known
 
     def cell_of_client(self, cell: CellType) -> Node:
-        """The node of a cell, whose content is not described."""
+        """Return the node of a closure cell whose content is not described."""
         if id(cell) not in self._known:
             self._known[id(cell)] = Node("cell", cell)
             self._alive.append(cell)
         return self._known[id(cell)]  # type: ignore[no-any-return]
 
     def pairs(self, mapping: Mapping[Any, Any]) -> list[Value]:
-        """The items of a mapping, as structure of a step."""
+        """Return the items of a mapping as arguments of a step: a list of pairs."""
         return [[self.value(key), self.value(value)] for key, value in mapping.items()]
 
     def installed(self, home: Home) -> Value:
-        """What stands for an object of an installed module."""
+        """Return the value that represents an object of an installed module."""
         self.uses_package(home[0])
-        self.words.add(home[1])  # user code may have given it another name
+        # User code may refer to the object by another name.
+        self.words.add(home[1])
         return Reduced("installed", home)
 
     def by_reference(self, obj: Any) -> Value:
-        """What stands for an object that only an installed module can tell."""
+        """Return the value that represents an object by the name under which an installed module holds it.
+
+        Raises:
+            CaptureError: No installed module holds the object.
+        """
         home = holder_of(obj)
         if home is None:
             raise CaptureError(f"{type_name(obj)} cannot be captured")
         return self.installed(home)
 
     def leaves_caches_empty(self, held: Iterable[Any]) -> None:
-        """Note weak containers that belong to installed code: what they hold depends on what ran before."""
+        """Record weak containers of installed code, which are captured empty: their contents depend on earlier runs."""
         self.caches.update(id(each) for each in held if type(each).__module__ in ("weakref", "_weakrefset"))
 
     def address(self, number: int) -> Node:
-        """What stands for a number that is the `id` of an object, if the capture makes that object."""
+        """Return a node for a number that is the `id` of an object, if the capture makes that object."""
         node = Node("address", number, [number])
 
         def look() -> None:
@@ -138,44 +147,46 @@ class Walker:
         return node
 
     def uses_package(self, module: str) -> None:
-        """Note that the capture refers to an installed module."""
+        """Record that the capture refers to an installed module."""
         package = package_of(module)
         if package is not None:
             self.packages.add(package)
 
     def later(self, node: Node, describe: Callable[[], None]) -> None:
-        """Describe what a node holds when the present describer is done."""
+        """Queue a function that describes the contents of a node after the current describer has returned."""
         self._queue.append((describe, node))
 
     def at_rest(self, look: Callable[[], None]) -> None:
-        """Look at what the walk has met each time that nothing is queued; what is queued then is described too."""
+        """Register a function to be called each time the queue is empty; it may queue further descriptions."""
         self._at_rest.append(look)
 
     def made(self, obj: Any) -> bool:
-        """Whether the capture makes an object anew, as far as the walk has come."""
+        """Return whether the capture makes a new object in place of this one, as far as the walk has progressed."""
         return type(self._known.get(id(obj))) is Node
 
     def run(self) -> None:
-        """Describe everything that is queued, and what that leads to."""
+        """Describe everything in the queue, and everything that these objects lead to."""
         while self._queue:
             describe, node = self._queue.popleft()
             try:
                 describe()
             except RecursionError:
                 raise
-            except Exception as error:  # describing may run any code of the object's
+            # A describer may run code of the object, which may raise any exception.
+            except Exception as error:
                 self._fail(node, error)
             for look in () if self._queue else self._at_rest:
                 look()
 
     def code(self, func_code: Any) -> Node:
-        """The node of a code object: equal code is one node."""
+        """Return the node of a code object. Equal code objects share one node."""
         blob = canonical_code(func_code, Kept("docs" in self.options, "locals" in self.options)).blob
         return self.codes.setdefault(blob, Node("code", func_code, [blob]))
 
     def _fail(self, node: Node, error: Exception) -> Node:
-        """Have a node stand for what cannot be captured, which is an error only if it is sure to be needed."""
-        if not isinstance(error, CaptureError):  # the object did not let itself be looked at
+        """Make a node represent an object that cannot be captured: an error only if it is certain to be needed."""
+        # Code of the object may have raised an exception of any other type.
+        if not isinstance(error, CaptureError):
             error = CaptureError(f"{type_name(node.obj)} cannot be captured: {type(error).__name__}: {error}")
         node.op, node.error = "trap", error
         node.args = [isinstance(error, AmbientInput), str(error)]

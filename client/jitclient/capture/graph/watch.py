@@ -1,8 +1,9 @@
-"""The check that nothing a capture went through was rebound: it is made before every call, so it must be fast.
+"""The check that no binding was changed on which a capture depends. The check runs before every call and must be fast.
 
-Names and cells are compared by identity with what they held, many at once. Nothing reads a namespace faster than a
-function whose globals it is: the interpreter remembers where in it each name lies. So that is what the checks are:
-`n0 is v0 and n1 is v1 and ...`, with names put in, and values as defaults.
+Names and cells are compared, by identity, with the values that they held, several at once. The fastest reader of a
+namespace is a function that has it as its globals, because the interpreter caches the position of each name in it. So
+the checks are functions with the body `n0 is v0 and n1 is v1 and ...`, where the names are inserted into the code and
+the values are defaults.
 """
 
 import functools
@@ -16,22 +17,22 @@ from jitclient.capture.codec.tracers import holds_tracer
 from jitclient.capture.user_code.names import MISSING
 
 Check = Callable[[], bool]
-"""Raises one of `GONE` where there is nothing any more."""
+"""A function that returns whether bindings are unchanged, or raises an error of `GONE` if one no longer exists."""
 
 _AT_ONCE = 8
 
 GONE = (NameError, KeyError, ValueError)
-"""A name was deleted, or a cell emptied."""
+"""The errors that a check raises if a name was deleted or a cell emptied."""
 
 _code_of = operator.attrgetter("__code__")
 _defaults_of = operator.attrgetter("__defaults__")
 
 
 class Watch:
-    """Every binding that a capture went through, compared by identity.
+    """All bindings that a capture depends on, compared by identity.
 
-    Contents of captured objects are not watched: as with `jax.jit`, a function keeps the program
-    that it was first given.
+    Contents of captured objects are not watched: as with `jax.jit`, a function keeps the program that it was first
+    given.
     """
 
     def __init__(self) -> None:
@@ -43,42 +44,44 @@ class Watch:
         self._functions: list[FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
         self.checks: list[Check] = []
-        """All hold where nothing was rebound. Where one does not, or raises what `GONE` names, `unchanged` decides."""
+        """Checks that succeed if nothing was rebound. If one fails or raises a `GONE` error, `unchanged` decides."""
         self._bindings: list[Check] = []
         self._contents: list[Any] = []
         self.met_tracer = False
-        """Whether something was bound to a value of a trace since. As with `jax.jit`, what was made before goes on; a
-        new trace meets that value."""
+        """Whether a name or cell was bound to a value of a trace since the capture.
+
+        As with `jax.jit`, existing programs remain valid, but a new trace reads that value.
+        """
 
     def name(self, names: dict[str, Any], name: str, value: Any) -> None:
-        """A name in a namespace, MISSING if it was not there."""
+        """Watch a name in a namespace. The value is MISSING if the name did not exist."""
         if value is MISSING:
             self._missing.append((names, name))
         else:
             self._bound.setdefault(id(names), (names, {}))[1][name] = value
 
     def size(self, names: dict[str, Any]) -> None:
-        """A namespace that was captured whole: new names in it matter."""
+        """Watch the size of a namespace that was captured whole, so that new names in it are noticed."""
         self._sizes.append((names, len(names)))
 
     def cell(self, cell: CellType) -> None:
-        """The cell of a closure, with something in it."""
+        """Watch the cell of a closure, which must not be empty."""
         self._cells.append(cell)
 
     def function(self, func: FunctionType) -> None:
-        """The code and the defaults of a function."""
+        """Watch the code and the defaults of a function."""
         self._functions.append(func)
 
     def class_(self, cls: type) -> None:
-        """All attributes of a class."""
+        """Watch all attributes of a class."""
         self._classes.append(cls)
 
     def file(self, path: str) -> None:
-        """A source file that travels."""
+        """Watch a source file whose contents are part of the capture."""
         self._files[path] = _stat(path)
 
     def seal(self) -> None:
-        """Begin to watch. Not earlier: looking at instances adds attributes to their classes."""
+        """Start to watch. This is the last step, because reading instances may add attributes to their classes."""
         self._watch_functions()
         for names in map(vars, self._classes):
             was = list(names.values())
@@ -91,7 +94,7 @@ class Watch:
         self._watch_bindings()
 
     def unchanged(self) -> bool:
-        """Whether all of that is as it was."""
+        """Return whether all watched bindings are unchanged, or changed only to values of traces."""
         try:
             for check in self.checks:
                 if not check():
@@ -101,7 +104,10 @@ class Watch:
             return False
 
     def _goes_on(self) -> bool:
-        """Whether nothing was changed but names and cells that have values of traces now. Those are accepted."""
+        """Return whether only names and cells have changed, and all of these to values of traces.
+
+        These changes are accepted: the new values are watched from now on, and `met_tracer` is set.
+        """
         if not all(check() for check in self.checks if check not in self._bindings):
             return False
         for names, bound in self._bound.values():
@@ -136,7 +142,7 @@ class Watch:
         plain = [func for func in functions if func.__defaults__ is None]
         others = [func for func in functions if func.__defaults__ is not None]
         was = list(map(_defaults_of, others))
-        # equal code does the same, and comparing all at once is faster than one by one
+        # Equal code has equal effects, and one comparison of all code objects is faster than one for each.
         self.checks.append(lambda: list(map(_code_of, functions)) == codes and not any(map(_defaults_of, plain)))
         if others:
             self.checks.append(lambda: _are_same(map(_defaults_of, others), was))
@@ -155,14 +161,14 @@ def _stat(path: str) -> tuple[int, int] | None:
 
 
 def _names_hold(names: dict[str, Any], values: dict[str, Any]) -> Iterator[Check]:
-    """Checks that a namespace has these values under these names."""
+    """Yield checks that a namespace holds these values under these names."""
     for some in _some_at_once(list(values)):
         code = _template(in_cells=False).replace(co_names=tuple(some))
         yield FunctionType(code, names, None, tuple([values[name] for name in some]))
 
 
 def _cells_hold(cells: list[CellType]) -> Iterator[Check]:
-    """Checks that cells have what they have now."""
+    """Yield checks that cells hold their current contents."""
     for some in _some_at_once(cells):
         values = tuple([cell.cell_contents for cell in some])
         yield FunctionType(_template(in_cells=True), {}, None, values, tuple(some))
