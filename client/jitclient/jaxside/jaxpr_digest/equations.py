@@ -140,7 +140,7 @@ class Equations:
 
         Args:
             equation: The equation.
-            parts: Digests of all that the equation depends on.
+            parts: Digests of the equation's fixed parts, its operands and its inner jaxprs.
             rows: For each result, a digest that identifies it.
             place: The place of the equation.
             token: The token after the equation's inner jaxprs.

@@ -29,8 +29,8 @@ class Sums:
         The digest of the addition does not include the operands, because partial sums depend on the order.
 
         Args:
-            kind: A digest of the addition without its operands. Additions of one kind have the same types, and only their
-                terms are merged.
+            kind: A digest of the addition without its operands. Additions of one kind have the same types, and only
+                their terms are merged.
             operands: The digests of the operands.
         """
         terms = [term for operand in operands for term in self._terms_of(kind, operand)]
