@@ -23,7 +23,7 @@ from jitclient.jaxside.jaxpr_digest import order_free_digest
 from jitclient.wire.messages import Evidence
 
 _MAX_TEXT = 4 << 20
-"""Longer texts are compared by their digests alone."""
+"""The maximum length in characters of a text that is sent; longer texts are compared by their digests alone."""
 
 _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
 _RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(, )?')

@@ -89,7 +89,11 @@ class JitOptions:
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Static, ...]]:
-        """Return the dynamic arguments of a call, and the static ones with their position or name."""
+        """Return the dynamic arguments of a call, and the static ones with their position or name.
+
+        Raises:
+            ValueError: A static argument cannot be hashed.
+        """
         if not self.static_argnums and not self.static_argnames:
             return tuple(args), dict(kwargs), ()
         numbers = {n % len(args) if n < 0 else n for n in self.static_argnums if -len(args) <= n < len(args)}

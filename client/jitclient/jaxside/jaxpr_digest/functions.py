@@ -26,7 +26,7 @@ def function_digest(fun: Any, of_value: Callable[[Any], bytes]) -> bytes:
     """Return the digest of an installed function and of the values in its closure and defaults.
 
     Raises:
-        NotComparableError: The object is no installed function.
+        NotComparableError: The object is not a function of an installed module.
     """
     home = home_digest(fun)
     if home is not None:

@@ -6,7 +6,7 @@ from jitclient.core.digests import digest
 
 
 class NotComparableError(Exception):
-    """A part of a jaxpr has no identity that two processes could compare."""
+    """An error for a part of a jaxpr without an identity that two processes could compare."""
 
 
 def combine(kind: bytes, *parts: bytes) -> bytes:

@@ -45,7 +45,7 @@ def write(fun: Any, options: Any, args: Any, kwargs: Any) -> Recipe | None:
         # Without the pickler's memo, equal recipes have equal bytes, no matter which of their parts are one object.
         pickler.fast = True
         pickler.dump((place(fun, options), (positional, named)))
-    # For example, a function that cannot be pickled.
+    # An argument may be, for example, a function that cannot be pickled.
     except Exception:
         return None
     return into.getvalue()
