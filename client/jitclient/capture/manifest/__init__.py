@@ -1,4 +1,4 @@
-"""The data of installed packages that a trace reads beside the function's capture: settings, registries, defaults.
+"""The data of installed packages that a trace reads outside of the capture: settings, registries, defaults.
 
 A capture refers to packages only by name. So a program is stored with a manifest: the names of the data that its trace
 read, and their digests. A process whose packages are in a different state does not get that program.

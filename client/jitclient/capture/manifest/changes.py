@@ -19,7 +19,7 @@ _ALL = "*"
 
 
 class _OtherError(Exception):
-    """Two descriptions differ in more than counters and caches."""
+    """A difference between two descriptions in more than counters and caches."""
 
 
 def grown(before: Tree, after: Tree) -> list[Place] | None:

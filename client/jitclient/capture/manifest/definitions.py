@@ -116,7 +116,10 @@ def class_tree(cls: type, describe: Describe) -> Tree:
 
 
 def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ...]:
-    """Return the names of a class's attributes that count, stored for as long as the class holds the same objects."""
+    """Return the names of the attributes that are part of a class's description.
+
+    The result is stored for as long as the class holds the same objects.
+    """
     known = _described_of.get(id(cls))
     if known is None or len(known[1]) != len(held) or not all(map(operator.is_, known[1], held.values())):
         # No name leads to the methods of these classes, so the description must include them.

@@ -24,7 +24,7 @@ def collects_garbage() -> bool:
 
 @contextlib.contextmanager
 def noting_garbage() -> Iterator[None]:
-    """Record garbage collections, from before the first other callback of `gc` runs until after the last."""
+    """Record which threads collect garbage during the `with` block, callbacks of `gc` included."""
 
     def begins(phase: str, info: dict[str, int]) -> None:
         if phase == "start":

@@ -68,11 +68,11 @@ _TIMES = itertools.count()
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType)
 _ANONYMOUS = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType)
-"""Types whose objects have no identity that matters: two equal objects are equivalent to one."""
+"""Types whose objects' identity does not matter: two equal objects are equivalent to one that occurs twice."""
 
 
 class TooLargeError(Exception):
-    """A value has too many parts to be described."""
+    """An error for a value with too many parts to be described."""
 
 
 def digest_of_tree(tree: Tree) -> bytes:
