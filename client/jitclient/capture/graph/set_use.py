@@ -261,7 +261,7 @@ class _Pass:
             self._observe(*map(self._constant, value))
         return _PLAIN if type(value) in (str, bytes, int, float, bool, complex) else None
 
-    # ---- what is done with sets
+    # ---- operations on sets
 
     def _build_set(self, op: str, arg: int) -> None:
         if op == "BUILD_SET":
