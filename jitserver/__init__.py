@@ -1,4 +1,4 @@
-"""jitserver: the daemon that keeps JAX functions compiled, and its command line."""
+"""jitserver: the daemon that keeps JAX functions compiled between runs of a program, and its command line."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from jitserver.daemon import embedded  # now: the commands need not load it
+        # Imported at first use: the CLI commands do not need this module.
+        from jitserver.daemon import embedded
 
         return getattr(embedded, name)

@@ -1,11 +1,14 @@
-"""The command `jitserver`, also as `python -m jitserver`. Its `run` takes a short way, without the other commands."""
+"""Entry point of the `jitserver` command and of `python -m jitserver`.
+
+`jitserver run` is dispatched first, without importing the other commands, so that it starts faster.
+"""
 
 import gc
 import sys
 
 
 def main() -> None:
-    """Run the command."""
+    """Parse the command line and run the `jitserver` command."""
     if sys.argv[1:2] == ["run"]:
         from jitserver.run import front
 
@@ -18,7 +21,9 @@ def main() -> None:
     try:
         others()
     finally:
-        gc.freeze()  # else the interpreter's last collections take a tenth of a short command
+        # Exempt all objects from garbage collection: the collections at interpreter exit take a tenth of a short
+        # command.
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How much memory a process may use, and how much this one does."""
+"""Limit on the memory that this process may use, and the amount that it uses."""
 
 import os
 import resource
@@ -11,7 +11,13 @@ GROUPS_OF_PROCESS = Path("/proc/self/cgroup")
 
 
 class LimitedGroup(NamedTuple):
-    """A control group with a memory limit, and whether its files are those of version 2 of the kernel's interface."""
+    """A control group with a memory limit.
+
+    Attributes:
+        limit: the limit in bytes.
+        folder: the directory of the group's files.
+        is_v2: whether these files follow version 2 of the kernel's cgroup interface.
+    """
 
     limit: int
     folder: Path
@@ -19,16 +25,16 @@ class LimitedGroup(NamedTuple):
 
 
 def memory_bytes() -> int:
-    """Bytes of this machine's memory, or the limit of a control group (a container, a systemd unit) if that is less.
+    """Return the bytes of this machine's memory, or the limit of a control group (container, systemd unit) if lower.
 
-    Every budget is a part of this.
+    Every memory budget of the daemon is a fraction of this number.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *(group.limit for group in limited_groups(GROUPS_OF_PROCESS))])
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process has."""
+    """Return the resident memory of this process in bytes (its peak if /proc is not readable)."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -37,7 +43,11 @@ def resident_bytes() -> int:
 
 
 def limited_groups(of_process: Path) -> Iterator[LimitedGroup]:
-    """The control groups that limit the memory of a process, whose file `cgroup` in /proc is given."""
+    """Yield the control groups that limit the memory of a process.
+
+    Args:
+        of_process: the process's file /proc/PID/cgroup.
+    """
     try:
         lines = of_process.read_text().splitlines()
     except OSError:
@@ -48,10 +58,11 @@ def limited_groups(of_process: Path) -> Iterator[LimitedGroup]:
             continue
         top, name = (GROUPS / "memory", "memory.limit_in_bytes") if controllers else (GROUPS, "memory.max")
         own = Path(path.lstrip("/"))
-        for group in (own, *own.parents):  # a limit also holds for the groups below; the last one is `top` itself
+        # A group's limit also applies to its descendants, so look at all ancestors. The last one is `top` itself.
+        for group in (own, *own.parents):
             try:
                 text = (top / group / name).read_text().strip()
-            except OSError:  # inside a container, the groups above are not visible
+            except OSError:  # inside a container, ancestor groups are not visible
                 continue
             if text.isdecimal():  # otherwise it is "max"
                 yield LimitedGroup(int(text), top / group, not controllers)

@@ -1,4 +1,4 @@
-"""Which processes live, and what they are: a descriptor tells at once, and a name that no other process ever has."""
+"""Process liveness (pidfd) and process identity (pid, boot id, start time)."""
 
 import os
 import select
@@ -10,46 +10,57 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Process(msgspec.Struct, array_like=True, frozen=True):
-    """A process of this machine. `born` distinguishes it from others with the same id, if it is not empty."""
+    """A process of this machine.
+
+    Attributes:
+        pid: its process id.
+        born: the boot id and the start time, which distinguish the process from others with the same id. Empty if
+            unknown.
+    """
 
     pid: int
     born: str
 
 
 class Watch:
-    """Tells when a process has ended."""
+    """A watch on one process, which reports whether the process has exited."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._descriptor: int | None = None
         self._closed = False
         self._is_another = False
-        self.is_over()  # opens the descriptor now
+        self.is_over()  # opens the pidfd now
 
     @classmethod
     def again(cls, process: Process) -> "Watch":
-        """Watches a process that an earlier daemon saw."""
+        """Return a watch on a process that an earlier daemon recorded.
+
+        The process counts as exited if its id now belongs to a different process.
+        """
         watch = cls(process.pid)
         watch._is_another = named(process.pid) != process
         return watch
 
     def is_over(self) -> bool:
-        """Whether it has ended, as far as that can be known."""
+        """Return whether the process has exited, as far as can be determined (False if no pidfd is available)."""
         if self._is_another:
             return True
         if self._descriptor is None and not self._closed:
             try:
-                self._descriptor = _pidfd_of(self.pid)  # retried later if there are no descriptors now
+                # No pidfd if no file descriptors are free: the next call tries again.
+                self._descriptor = _pidfd_of(self.pid)
             except ProcessLookupError:
                 return True
         if self._descriptor is None:
             return False
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
-        return any(event & select.POLLIN for _, event in poller.poll(0))  # not if user code closed the descriptor
+        # Test for POLLIN only: if user code closed the file descriptor, poll reports POLLNVAL, which proves nothing.
+        return any(event & select.POLLIN for _, event in poller.poll(0))
 
     def close(self) -> None:
-        """Stops watching."""
+        """Stop watching and close the file descriptor."""
         self._closed = True
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -57,16 +68,16 @@ class Watch:
 
 
 def named(pid: int) -> Process:
-    """The process that has this id now."""
+    """Return the process that has this id now; `born` is empty if /proc cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # starttime, proc_pid_stat(5)
+        return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # field starttime of proc_pid_stat(5)
     except (OSError, IndexError):
         return Process(pid, "")
 
 
 def command_line(pid: int) -> list[str]:
-    """The words of a process's command line; none if the process has ended or this is not Linux."""
+    """Return the arguments of a process's command line; empty if the process has exited or this is not Linux."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -75,7 +86,11 @@ def command_line(pid: int) -> list[str]:
 
 
 def _pidfd_of(pid: int) -> int | None:
-    """A descriptor that becomes readable when a process ends; None if there can be none. Raises if it has ended."""
+    """Return a pidfd, which becomes readable when the process exits; None if no pidfd can be opened.
+
+    Raises:
+        ProcessLookupError: the process has exited.
+    """
     if not pid or not hasattr(os, "pidfd_open"):
         return None
     try:

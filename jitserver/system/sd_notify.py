@@ -1,4 +1,4 @@
-"""The interface to systemd: readiness, watchdog, and the inherited socket."""
+"""Interface to systemd: readiness, watchdog, and the inherited socket."""
 
 import logging
 import os
@@ -14,19 +14,22 @@ _FIRST_DESCRIPTOR = 3
 
 
 def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Notifies systemd, if it runs us and can be told: `READY=1`, `STOPPING=1`, `WATCHDOG=1` (sd_notify(3))."""
+    """Send a state such as `READY=1`, `STOPPING=1` or `WATCHDOG=1` to systemd (sd_notify(3)).
+
+    Does nothing if systemd did not start this process; logs a warning if the message cannot be sent.
+    """
     path = environment.get("NOTIFY_SOCKET")
     if not path:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
             sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
-    except OSError as error:  # such as no descriptors
+    except OSError as error:  # such as no free file descriptors
         log.warning("systemd was not told %s: %s", state, error)
 
 
 def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
-    """The listening socket that systemd opened for us (sd_listen_fds(3)), or None."""
+    """Return the listening socket that systemd opened for this process (sd_listen_fds(3)), or None."""
     if environment.get("LISTEN_PID") != str(os.getpid()) or environment.get("LISTEN_FDS") != "1":
         return None
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
@@ -36,22 +39,23 @@ def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> sock
 
 
 def watchdog_seconds(environment: MutableMapping[str, str] = os.environ) -> float | None:
-    """Seconds between notifications, half of what systemd allows; None if it expects none."""
+    """Return the seconds between watchdog notifications, half of systemd's limit; None if systemd expects none."""
     microseconds = environment.get("WATCHDOG_USEC")
     ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     return int(microseconds) / 1e6 / 2 if microseconds and ours else None
 
 
 class Watchdog:
-    """Notifies systemd after each run of a tiny program. Without notifications, systemd restarts the daemon.
+    """Sender of watchdog notifications: one after each successful run of a tiny program on the devices.
 
-    The program runs in a thread, and may have to wait for a client's long computation on the same device. So while it
-    runs, the daemon counts as healthy as long as there are clients.
+    Without notifications, systemd restarts the daemon. The program runs in its own thread, and may have to wait for a
+    client's long computation on the same device. While the program runs, the daemon therefore counts as healthy as long
+    as it has clients.
 
     Args:
         every: seconds from one run to the next.
-        beat: runs the program; raises if that fails.
-        has_clients: whether there are clients.
+        beat: runs the program; raises an exception if the program fails.
+        has_clients: returns whether the daemon has clients.
     """
 
     def __init__(self, every: float, beat: Callable[[], None], has_clients: Callable[[], bool]) -> None:
@@ -62,7 +66,7 @@ class Watchdog:
         self._thread = Thread(self._run, "watchdog")
 
     def tick(self) -> None:
-        """To be called often, by the main thread of the daemon."""
+        """Send a notification or start the next run if one is due. The daemon's main thread calls this method often."""
         if self._thread.is_alive():
             if self._has_clients():
                 notify("WATCHDOG=1")

@@ -1,8 +1,9 @@
-"""Shared memory: a pool of blocks, which are reused because touched pages are fast, and the blocks of one connection.
+"""Shared memory: the daemon's pool of blocks, and the blocks lent to one connection.
 
-A block is free in the pool, lent to one connection, or kept because the daemon's arrays use its memory. It returns to
-the pool when the client releases it, or when the last of those arrays is freed. The blocks of a connection that ends
-are retired: they are never written again, and are freed with their last reader on either side.
+Blocks are reused because pages that were touched before are fast. A block is in one of three states: free in the pool,
+lent to one connection, or kept because arrays of the daemon use its memory. A block returns to the pool when the client
+releases it, or when the last array that uses it is freed. The blocks of a closed connection are retired: they are never
+written again, and are freed with their last reader on either side.
 """
 
 import itertools
@@ -18,9 +19,9 @@ from jitclient.wire.shared_memory import MOST_LENT, OwnBlock, Reader, best, capa
 from jitserver.system import memory_limits
 
 IDLE_SECONDS = 300.0
-"""A block is freed after so long without use."""
+"""Seconds without use after which a free block is freed."""
 
-_MOST_BLOCKS = 128  # each takes two descriptors
+_MOST_BLOCKS = 128  # each block takes two file descriptors
 
 
 class Pool:
@@ -38,11 +39,15 @@ class Pool:
 
     @property
     def lends(self) -> bool:
-        """Whether it may ever have a block."""
+        """Whether the pool can ever lend a block."""
         return self._most_bytes > 0
 
     def take(self, nbytes: int) -> OwnBlock | None:
-        """Takes a block of at least so many bytes, a used one if possible; None at the limit."""
+        """Lend a block of at least `nbytes` bytes, a used one if possible.
+
+        Returns:
+            The block; None if the pool is at its limit, or if no memory or file descriptors are left.
+        """
         capacity = capacity_for(nbytes)
         self._settle()
         with self._lock:
@@ -59,30 +64,36 @@ class Pool:
             self.lent_bytes += capacity
         try:
             return OwnBlock(next(self._numbers), capacity)
-        except OSError:  # no descriptors, or no memory: arrays go over the socket
+        # No file descriptors, or no memory: the caller sends the arrays over the socket instead.
+        except OSError:
             self.retire(capacity)
             return None
 
     def put(self, block: OwnBlock) -> None:
-        """Takes back a block that was lent."""
+        """Return a lent block to the pool."""
         with self._lock:
             self.lent_bytes -= block.capacity
             self._add_free(block)
 
     def keep(self, block: OwnBlock, whole: "weakref.ref[HostArray]") -> None:
-        """Keeps a lent block for arrays of the daemon, until none of them uses it."""
+        """Keep a lent block for arrays of the daemon, until none of them uses its memory.
+
+        Args:
+            block: the block.
+            whole: a reference to the array of the whole block, which the arrays that use the block keep alive.
+        """
         with self._lock:
             self.lent_bytes -= block.capacity
             self._kept.append((block, whole))
 
     def retire(self, capacity: int) -> None:
-        """Gives up a lent block of this size."""
+        """Remove a lent block of this size from the counts: it never returns to the pool."""
         with self._lock:
             self.lent_bytes -= capacity
             self._count(-1, -capacity)
 
     def trim(self, now: float) -> None:
-        """Frees the blocks that were unused for long at `now`."""
+        """Free the blocks that have been unused for `IDLE_SECONDS` at time `now`."""
         self._settle()
         with self._lock:
             for block in [block for block in self._free if now - block.used >= IDLE_SECONDS]:
@@ -109,7 +120,7 @@ class Pool:
 
 
 class Lent:
-    """The blocks lent to one connection. For its thread only."""
+    """The blocks lent to one connection. Only the connection's thread may use this object."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -117,7 +128,11 @@ class Lent:
         self._reading: dict[int, tuple[OwnBlock, weakref.ref[HostArray]]] = {}
 
     def lease(self, nbytes: int) -> tuple[Leased, int | None]:
-        """Lends a block of at least so many bytes; returns the answer and the descriptor to send with it."""
+        """Lend a block of at least `nbytes` bytes.
+
+        Returns:
+            The reply, and the file descriptor to send with it; an empty reply and None if no block is available.
+        """
         block = self._pool.take(nbytes) if nbytes > 0 and len(self._blocks) < MOST_LENT else None
         if block is None:
             return Leased(), None
@@ -125,31 +140,34 @@ class Lent:
         return Leased(block.number, block.capacity), block.descriptor
 
     def take_back(self, message: Return) -> None:
-        """Takes back the blocks that the client releases."""
+        """Take back the blocks that the client frees or retires."""
         for number in message.free:
             self._pool.put(self._taken(number))
         for number in message.retired:
             self._pool.retire(self._taken(number).capacity)
 
     def arguments(self, number: int) -> Reader:
-        """Reads the arguments in a block, which the daemon owns until `gives_back`."""
+        """Return a reader of the arguments in a block, which the daemon owns until `gives_back`."""
         block = self._taken(number)
         whole, reference = block.readable()
         self._reading[number] = block, reference
         return Reader(whole)
 
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
-        """Writes values into a block that the client offered; False if they do not fit."""
-        block = self._blocks[number] = self._taken(number)  # it stays with the client
+        """Write arrays into a block that the client offered; return False if they do not fit."""
+        block = self._blocks[number] = self._taken(number)  # stays lent to the client
         if room_for([array.nbytes for array in arrays]) > block.capacity:
             return False
         lay(block, arrays)
         return True
 
     def gives_back(self, number: int) -> bool:
-        """Returns a block of arguments to the client, or keeps it in the pool if an array or a result uses its memory.
+        """Return a block of arguments to the client, or keep it in the pool if an array or a result uses its memory.
 
-        Such an array holds a reference to the array of the whole block.
+        An array that uses the block's memory holds a reference to the array of the whole block.
+
+        Returns:
+            Whether the client may use the block again.
         """
         block, whole = self._reading.pop(number)
         if whole() is not None:
@@ -159,7 +177,7 @@ class Lent:
         return True
 
     def close(self) -> None:
-        """Retires all blocks when the connection has ended: the client may still read them."""
+        """Retire all blocks after the connection has closed: the client may still read them."""
         for block in (*self._blocks.values(), *(block for block, _ in self._reading.values())):
             self._pool.retire(block.capacity)
         self._blocks.clear()
@@ -172,5 +190,5 @@ class Lent:
 
 
 def memory_share() -> int:
-    """Default limit for blocks: a quarter of the memory that this process may use."""
+    """Return the default limit for blocks: a quarter of the memory that this process may use."""
     return memory_limits.memory_bytes() // 4
