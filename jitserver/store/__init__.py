@@ -1,1 +1,1 @@
-"""Programs on disk and in memory, and which of them crash the daemon. Does not depend on jax."""
+"""Storage of programs in memory and on disk, and of crash records. Does not depend on jax."""

@@ -1,4 +1,4 @@
-"""Bytes by their digest, each in a file: what is stored twice is there once."""
+"""Content-addressed files: byte strings stored under their digest, so that equal contents share one file."""
 
 import contextlib
 import logging
@@ -14,14 +14,20 @@ from jitserver.store.files import Corrupt
 log = logging.getLogger(__name__)
 
 _FRESH_SECONDS = 600.0
-"""A younger file may belong to a row that another daemon is about to write."""
+"""Minimum age in seconds at which a file without a row may be deleted.
+
+The catalog row of a younger file may still have to be written by another daemon.
+"""
 
 _ASIDE_SECONDS = 7 * 24 * 3600.0
-"""For so long somebody may look at what was damaged."""
+"""Seconds for which a damaged file stays in quarantine, so that users can inspect it."""
 
 
 class Blobs:
-    """A folder of such files. What turns out not to hold what was written is moved aside, and is then not there."""
+    """A directory of content-addressed files.
+
+    A file whose content is damaged is moved to the quarantine directory, and counts as missing from then on.
+    """
 
     def __init__(self, folder: Path, quarantine: Path) -> None:
         self._folder = folder
@@ -30,17 +36,18 @@ class Blobs:
             path.mkdir(mode=0o700, exist_ok=True)
 
     def put(self, data: bytes) -> str:
-        """Stores bytes under their digest, which it returns."""
+        """Store bytes, and return their digest in hexadecimal."""
         name = digest(data).hex()
         path = self._path(name)
         try:
-            os.utime(path)  # and is so fresh that no other daemon takes it for left over
+            # A fresh modification time keeps the `sweep` of other daemons from deleting the file as a leftover.
+            os.utime(path)
         except FileNotFoundError:
             files.write(path, [data])
         return name
 
     def get(self, name: str) -> memoryview | None:
-        """The bytes; None where they are missing or damaged."""
+        """Return the bytes of a digest; None if they are missing or damaged."""
         path = self._path(name)
         try:
             return files.read(path)
@@ -52,18 +59,23 @@ class Blobs:
             return None
 
     def discard(self, name: str) -> None:
-        """Moves bytes aside that are of no use."""
+        """Move the file of an unusable blob to quarantine."""
         with contextlib.suppress(OSError):
             self._path(name).replace(self._quarantine / name)
 
     def remove(self, name: str) -> None:
-        """Deletes bytes, if they are there."""
+        """Delete the file of a digest, if it exists."""
         with contextlib.suppress(OSError):
             self._path(name).unlink()
 
     def sweep(self, known: Container[str]) -> int:
-        """Deletes files that are not `known`, what interrupted writers left, and what was moved aside days ago; returns
-        the bytes that were freed.
+        """Delete unknown files, leftovers of interrupted writers, and expired files in quarantine.
+
+        Args:
+            known: the digests whose files stay. Fresh files stay, too.
+
+        Returns:
+            The number of bytes freed.
         """
         now = time.time()
         left = [
@@ -88,8 +100,9 @@ def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
 
 
 def _age(entry: "os.DirEntry[str]", now: float) -> float:
-    """Seconds since it was written, used again or moved; none where it has gone meanwhile."""
+    """Return the seconds since the file was written, reused or moved; 0 if it no longer exists."""
     with contextlib.suppress(OSError):
-        stat = entry.stat()  # is remembered with the entry
+        # Cached in the entry: a later `stat` works after the file is deleted.
+        stat = entry.stat()
         return now - max(stat.st_mtime, stat.st_ctime)
     return 0.0

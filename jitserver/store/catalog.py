@@ -1,6 +1,6 @@
-"""The catalog: a row for each program on the disk, in SQLite. Several daemons may share it, and commands read it.
+"""The catalog: an SQLite database with a row for each program on disk. Several daemons and CLI commands may share it.
 
-SQLite does not notice a flipped byte, so each row ends with a checksum. A damaged row is removed when it is read.
+SQLite does not notice a flipped byte, so each row ends with a checksum. A damaged row is deleted when it is read.
 """
 
 import contextlib
@@ -23,12 +23,15 @@ from jitserver.store.files import Corrupt, unpacked
 log = logging.getLogger(__name__)
 
 CATALOG = "catalog.sqlite"
-"""Its name in a part of the cache."""
+"""File name of the catalog in an environment's cache directory."""
 
 FORMAT = 4
-"""Of the tables, and of the messages and captures in them; a catalog with another is moved aside."""
+"""Version of the tables, and of the messages and captures in them.
 
-# What lists read is apart from what is long.
+A catalog of a different version is moved to quarantine.
+"""
+
+# Long columns have a table of their own, so that listing the programs does not read them.
 _TABLES = """
 CREATE TABLE programs (
     key TEXT PRIMARY KEY, base TEXT NOT NULL, name TEXT NOT NULL, executable TEXT NOT NULL, capture TEXT NOT NULL,
@@ -47,12 +50,19 @@ _STORED = "SELECT programs.*, details.* FROM programs JOIN details ON programs.k
 _encode = msgspec.msgpack.encode
 
 Run = Callable[..., list[Any]]
-"""Runs a statement with these values."""
+"""Function that runs an SQL statement with the given values and returns the rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """That a program was found: how often since the last time this was told, the seconds saved, and when last."""
+    """Hits of one program since they were last recorded.
+
+    Attributes:
+        key: the call key.
+        hits: the number of hits.
+        saved: the seconds that the hits saved.
+        last_used: the time of the last hit, in seconds since the epoch.
+    """
 
     key: str
     hits: int
@@ -61,7 +71,7 @@ class Use:
 
 
 class _Program(NamedTuple):
-    """A row of `programs`. Text is read as bytes: damaged text may be none."""
+    """A row of the table `programs`. Text columns are read as bytes, because damaged text may not decode."""
 
     key: bytes
     base: bytes
@@ -77,15 +87,25 @@ class _Program(NamedTuple):
 
 
 class Catalog:
-    """An open catalog. Safe to use from threads. Whatever SQLite raises is `sqlite3.Error`; rows may be `Corrupt`."""
+    """An open catalog. Thread-safe.
+
+    Methods raise `sqlite3.Error` if SQLite does, and `Corrupt` if a row cannot be decoded.
+    """
 
     def __init__(self, path: Path, writes: bool = True) -> None:
-        """Opens it, or raises Corrupt; where it is missing it is made, if this is somebody who writes."""
+        """Open the catalog; create it if it is missing and `writes`.
+
+        Raises:
+            Corrupt: the file is damaged, or has a different format.
+            sqlite3.Error: SQLite cannot open the file.
+        """
         self.writes = writes
         self._lock = threading.Lock()
         if writes:
-            with contextlib.suppress(OSError):  # what is wrong, SQLite says
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # captured values lie in it
+            # Ignore errors here: SQLite reports them when it opens the file.
+            with contextlib.suppress(OSError):
+                # Create the file readable by its owner only: it contains captured values.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         target = str(path) if writes else f"{path.as_uri()}?mode=ro"
         self._connection = sqlite3.connect(
             target, timeout=5.0, check_same_thread=False, uri=not writes, isolation_level=None
@@ -104,7 +124,8 @@ class Catalog:
                 run("PRAGMA journal_mode = WAL")
                 run("PRAGMA synchronous = NORMAL")
                 run("PRAGMA foreign_keys = ON")
-                run("PRAGMA secure_delete = ON")  # what a function captured may be a secret
+                # Overwrite deleted rows with zeros: a function may have captured a secret.
+                run("PRAGMA secure_delete = ON")
                 run("BEGIN IMMEDIATE")
             version = run("PRAGMA user_version").fetchone()[0]
             wanted = [statement.strip().encode() for statement in _TABLES.split(";")[:-1]]
@@ -125,22 +146,22 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the database file."""
         with self._lock:
             self._connection.close()
 
     # ---- rows
 
     def find(self, key: str) -> Stored | None:
-        """The program of that key."""
+        """Return the program of a call key, or None."""
         return next(iter(self._stored("WHERE programs.key = ?", key)), None)
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
-        """The programs whose key starts with `prefix`, or whose function has that name."""
+        """Return the programs whose key starts with `prefix`, or whose function has that name."""
         return self._infos("WHERE substr(key, 1, ?) = ? OR name = ?", len(prefix), prefix, prefix)
 
     def of_base(self, base: str) -> list[EntryInfo]:
-        """The programs of a base key, which differ in their manifests."""
+        """Return the programs of a base key, which differ in their manifests."""
         return self._infos("WHERE base = ?", base)
 
     def _infos(self, where: str, *values: object) -> list[EntryInfo]:
@@ -148,11 +169,16 @@ class Catalog:
         return [_info(row) for row in rows if self._is_sound("programs", row)]
 
     def named(self, name: str, most: int = 200) -> list[Stored]:
-        """Programs of that name, the ones used last first."""
+        """Return at most `most` programs whose function has that name, the most recently used first."""
         return self._stored("WHERE name = ? ORDER BY last_used DESC LIMIT ?", name, most)
 
     def add(self, stored: Stored, sizes: dict[str, int]) -> None:
-        """Adds a program, or replaces it, with the sizes of its blobs."""
+        """Add or replace a program.
+
+        Args:
+            stored: the program.
+            sizes: the digest and the size in bytes of each of its blobs.
+        """
         info, made = stored.info, stored.makeup
         used = int(info.pinned), info.hits, float(info.saved), float(info.last_used)
         with self._writing() as run:
@@ -165,7 +191,7 @@ class Catalog:
                 _insert(run, "blobs", name, size)
 
     def use(self, uses: Iterable[Use]) -> None:
-        """Notes that programs were found."""
+        """Record hits of programs; damaged rows stay unchanged."""
         with self._writing() as run:
             for use in uses:
                 for row in _changeable(run, use.key):
@@ -173,44 +199,50 @@ class Catalog:
                     _update(run, row, hits=row.hits + use.hits, saved=row.saved + use.saved, last_used=last)
 
     def note(self, infos: Iterable[EntryInfo]) -> None:
-        """Notes what is known of programs by now; what columns of their own hold stays as it is."""
+        """Record current information about programs, except for the values that have columns of their own."""
         with self._writing() as run:
             for info in infos:
                 for row in _changeable(run, info.key):
                     _update(run, row, info=_encode(info))
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
-        """Has programs stay, or lets them go again."""
+        """Pin programs, which protects them from eviction, or unpin them."""
         with self._writing() as run:
             for key in keys:
                 for row in _changeable(run, key):
                     _update(run, row, pinned=int(pinned))
 
     def remove(self, keys: Iterable[str]) -> list[str]:
-        """Forgets programs; returns the blobs that no other needs."""
+        """Remove programs, and return the digests of the blobs that no remaining program needs."""
         with self._writing() as run:
             for key in keys:
                 run("DELETE FROM programs WHERE key = ?", key)
             needed = "SELECT executable FROM programs UNION SELECT capture FROM programs"
             rows = run(f"DELETE FROM blobs WHERE key NOT IN ({needed}) RETURNING key")
-        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")  # nor is it left in the log, if nobody reads that just now
+        # Truncate the write-ahead log, so that the deleted data does not stay there. SQLite skips this while other
+        # connections read.
+        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return [name.decode(errors="replace") for (name,) in rows]
 
     # ---- blobs
 
     def blobs(self) -> dict[str, int]:
-        """The bytes of each blob that a program needs."""
+        """Return the digest and the size in bytes of each blob that a program needs."""
         rows = self._rows("SELECT * FROM blobs")
         return {row[0].decode(): row[1] for row in rows if self._is_sound("blobs", row)}
 
     def total(self) -> int:
-        """The bytes of all of them, and of the catalog."""
+        """Return the total size of all blobs and of the catalog, in bytes."""
         [(blobs,)] = self._rows("SELECT total(bytes) FROM blobs")
         [(pages,)], [(size,)] = self._rows("PRAGMA page_count"), self._rows("PRAGMA page_size")
         return int(blobs + pages * size)
 
     def check(self) -> None:
-        """Raises Corrupt if there is damage between the rows."""
+        """Run SQLite's integrity check.
+
+        Raises:
+            Corrupt: the database is damaged outside of the rows' contents.
+        """
         [(found,), *_] = self._rows("PRAGMA integrity_check(1)")
         if found != b"ok":
             raise Corrupt(found.decode(errors="replace"))
@@ -218,7 +250,7 @@ class Catalog:
     # ---- details
 
     def commit(self) -> None:
-        """Ends a transaction: all of it is there from now on, or none."""
+        """Commit the open transaction."""
         self._connection.execute("COMMIT")
 
     def _rows(self, query: str, *values: object) -> list[Any]:
@@ -238,12 +270,13 @@ class Catalog:
         return found
 
     def _is_sound(self, table: str, row: tuple[Any, ...], *details: tuple[Any, ...]) -> bool:
-        """Whether a row, and what belongs to it, is as it was written; otherwise it is removed."""
+        """Return whether the checksums of a row and of its details match; delete the row if they do not."""
         if all(each[-1] == _checksum(each[:-1]) for each in (row, *details)):
             return True
         log.warning("a damaged row was found among the %s of the catalog; what is lost is made again", table)
         if self.writes:
-            with contextlib.suppress(sqlite3.Error), self._writing() as run:  # by bytes, as its text may be none
+            # Compare the keys as bytes, because the text of a damaged row may not decode.
+            with contextlib.suppress(sqlite3.Error), self._writing() as run:
                 run(f"DELETE FROM {table} WHERE CAST(key AS BLOB) = CAST(? AS BLOB)", row[0])
         return False
 
@@ -261,8 +294,12 @@ class Catalog:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether a catalog that raised this cannot be used; otherwise it is the disk, or another process holds it."""
-    if isinstance(error, sqlite3.OperationalError):  # "no such column", or the like, of damaged tables
+    """Return whether an error means that the catalog is damaged.
+
+    Other errors mean that the disk failed, or that another process holds a lock.
+    """
+    # SQLITE_ERROR is "no such column" or the like, from damaged tables.
+    if isinstance(error, sqlite3.OperationalError):
         return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
     damaged_text = isinstance(error, UnicodeDecodeError)
     return damaged_text or isinstance(error, Corrupt) or type(error) is sqlite3.DatabaseError
@@ -273,7 +310,7 @@ def _insert(run: Run, table: str, *row: Any) -> None:
 
 
 def _changeable(run: Run, key: str) -> list[_Program]:
-    """The row of a program; none if it is damaged, as a change would give it a new checksum."""
+    """Return the row of a program, if it exists and is sound: an update would give a damaged row a valid checksum."""
     rows = map(_Program._make, run("SELECT * FROM programs WHERE key = ?", key))
     return [row for row in rows if row.checksum == _checksum(row[:-1])]
 
@@ -291,5 +328,6 @@ def _checksum(row: tuple[Any, ...]) -> bytes:
 def _info(row: _Program) -> EntryInfo:
     found = unpacked(row.info, EntryInfo)
     found.hits, found.saved, found.last_used, found.pinned = row.hits, row.saved, row.last_used, bool(row.pinned)
-    found.in_memory = False  # which it was when it was written down
+    # The stored value dates from the time of writing; this process's memory tier may not have the program.
+    found.in_memory = False
     return found

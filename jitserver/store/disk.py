@@ -1,4 +1,7 @@
-"""The disk tier: programs that outlive the daemon, within a bound, for as long as the disk plays along."""
+"""Bounded disk tier: programs that outlive the daemon.
+
+After an I/O error, look-ups miss and programs are not stored; writing is retried after 30 s.
+"""
 
 import contextlib
 import dataclasses
@@ -20,7 +23,7 @@ from jitserver.store.folder import texts, trim
 log = logging.getLogger(__name__)
 
 _QUARANTINE = "quarantine"
-"""The folder of what turned out to be damaged."""
+"""Name of the directory for damaged files."""
 
 _AFTER_TRIM = 0.9
 _RETRY_SECONDS = 30.0
@@ -30,14 +33,20 @@ Act = Callable[[Catalog, Blobs], Found]
 
 
 class Store:
-    """Programs by call key, at most `most_bytes` of them. Safe to use from threads, and beside other daemons.
+    """Programs on disk by call key, with a limit on their total size.
 
-    Where the disk fails, nothing is found and nothing is kept, with one warning, until it works again.
+    Thread-safe; several daemons may share the directory. If the disk fails, look-ups miss and nothing is stored, with
+    one warning, until the disk works again.
     """
 
     def __init__(self, folder: Path, most_bytes: int, take_over: Callable[[str], bool] = lambda key: True) -> None:
-        """It takes about `most_bytes`, a quarter of them for JAX's own cache; with 0 it keeps nothing. Programs whose
-        key `take_over` refuses leave only when they are removed.
+        """Create the tier; files are opened at the first access.
+
+        Args:
+            folder: the directory of this environment's cache.
+            most_bytes: the approximate limit, a quarter of it for JAX's own cache. With 0, nothing is stored.
+            take_over: called with a program's key before the program is evicted. If it returns False, the program stays
+                on disk until it is removed explicitly.
         """
         self.texts = texts(folder)
         self._most_texts = most_bytes // 4
@@ -50,7 +59,10 @@ class Store:
         self._failed_at: float | None = None
         self._uses: dict[str, Use] = {}
         self.beside: Callable[[], int] = int
-        """The bytes that others have on the disk, for which programs leave, down to a quarter of the bound."""
+        """Function that returns the bytes of other data on the disk, such as checkpoints.
+
+        Programs are evicted to make room for that data, down to a quarter of the limit.
+        """
 
     # ---- reading
 
@@ -59,7 +71,7 @@ class Store:
         return self._read(lambda catalog, _: catalog.find(key), None)
 
     def blob(self, digest: str) -> memoryview | None:
-        """The bytes of a digest; None where they are missing or damaged."""
+        """Return the blob of a digest; None if it is missing or damaged, or if the digest is empty."""
         return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
@@ -71,18 +83,22 @@ class Store:
         return self._read(lambda catalog, _: catalog.of_base(base), [])
 
     def named(self, name: str) -> list[Stored]:
-        """Return the programs of a name, the ones used last first: some of them, if there are many."""
+        """Return programs whose function has that name, the most recently used first; a limited number of them."""
         return self._read(lambda catalog, _: catalog.named(name), [])
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the programs take."""
+        """The total size of blobs and catalog in bytes."""
         return self._read(lambda catalog, _: catalog.total(), 0)
 
     # ---- writing
 
     def put(self, stored: Stored, executable: bytes = b"", capture: bytes = b"") -> Stored:
-        """Adds a program, with its executable and its capture where there are any, and makes room for it."""
+        """Store a program, with its executable and its capture unless they are empty, and evict others to make room.
+
+        Returns:
+            The program with the digests of its blobs; unchanged if it could not be stored.
+        """
 
         def act(catalog: Catalog, blobs: Blobs) -> Stored:
             digests = [blobs.put(data) if data else "" for data in (executable, capture)]
@@ -98,29 +114,29 @@ class Store:
         return kept or stored
 
     def used(self, use: Use) -> None:
-        """Notes that a program was found; `flush` writes it down."""
+        """Count hits of a program in memory; `flush` writes them to the catalog."""
         with self._lock:
             before = self._uses.get(use.key, Use(use.key, 0, 0.0, 0.0))
             self._uses[use.key] = Use(use.key, before.hits + use.hits, before.saved + use.saved, use.last_used)
 
     def flush(self) -> None:
-        """Writes down what was found since the last time."""
+        """Write the hits counted since the last flush to the catalog."""
         with self._lock:
             uses, self._uses = self._uses, {}
         if uses:
             self._write(lambda catalog, _: catalog.use(uses.values()))
 
     def note(self, infos: Sequence[EntryInfo]) -> None:
-        """Writes down what is known of programs by now."""
+        """Record current information about programs in the catalog."""
         if infos:
             self._write(lambda catalog, _: catalog.note(infos))
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
-        """Protect programs from eviction, or no longer."""
+        """Pin programs, which protects them from eviction, or unpin them."""
         self._write(lambda catalog, _: catalog.pin(keys, pinned))
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forgets programs, and deletes what no other needs."""
+        """Remove programs, and delete the blobs that no remaining program needs."""
         gone = list(keys)
 
         def act(catalog: Catalog, blobs: Blobs) -> None:
@@ -131,16 +147,17 @@ class Store:
             self._write(act)
 
     def spoilt(self, stored: Stored) -> None:
-        """An executable cannot be loaded: it is moved aside, and the program forgotten."""
+        """Move an executable that cannot be loaded to quarantine, and remove its program."""
         self._write(lambda _, blobs: blobs.discard(stored.executable))
         self.remove([stored.info.key])
 
     def trim(self) -> None:
-        """Forgets what is worth least until the rest is within the bound with room to spare, if it is not."""
+        """Evict the programs of least worth if the limit is exceeded, until 90% of the limit is used."""
         most = max(self.most_bytes // 4, self.most_bytes - self.beside())
         if self.nbytes <= most:
             return
-        self._read(lambda catalog, _: len(catalog.blobs()), 0)  # damaged sizes are removed
+        # Reading the blobs deletes rows with damaged sizes, which would distort the total.
+        self._read(lambda catalog, _: len(catalog.blobs()), 0)
         total, now = self.nbytes, time.time()
         leaving = []
         for info in sorted(self.infos(), key=lambda info: worth(info, now)):
@@ -153,7 +170,11 @@ class Store:
         log.info("%d programs left the disk, whose share is full", len(leaving))
 
     def collect(self) -> int:
-        """Deletes what nobody needs, after a look for damage; returns the bytes that were freed."""
+        """Check the catalog for damage, evict programs over the limit, and delete unneeded files.
+
+        Returns:
+            The number of bytes freed, those in JAX's own cache included.
+        """
         self._read(lambda catalog, _: catalog.check(), None)
         before = self.nbytes
         self.trim()
@@ -161,7 +182,7 @@ class Store:
         return freed + max(0, before - self.nbytes) + trim(self.texts, self._most_texts)
 
     def close(self) -> None:
-        """Writes down what is left to write, and lets go of the files."""
+        """Write the counted hits, and close the files."""
         self.flush()
         with self._lock, contextlib.suppress(sqlite3.Error):
             if self._opened is not None:
@@ -197,7 +218,8 @@ class Store:
     def _open(self, to_write: bool = False) -> tuple[Catalog, Blobs]:
         with self._lock:
             path = self._folder / CATALOG
-            is_gone = not path.exists()  # somebody has deleted the folder, as one may with a cache
+            # Users may delete the cache directory at any time.
+            is_gone = not path.exists()
             if self._opened is not None and (is_gone or (to_write and not self._opened[0].writes)):
                 self._opened[0].close()
                 self._opened = None
@@ -205,7 +227,7 @@ class Store:
                 if is_gone:
                     self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._folder.mkdir(mode=0o700, exist_ok=True)
-                    self._folder.chmod(0o700)  # jax may have made it
+                    self._folder.chmod(0o700)  # jax may have created it
                 try:
                     catalog = Catalog(path)
                 except sqlite3.OperationalError:

@@ -1,4 +1,4 @@
-"""One cached program, in memory and on the disk, and what it is worth."""
+"""Entries of the cache: a program in memory or on disk, and its worth to the cache."""
 
 import dataclasses
 import time
@@ -8,7 +8,7 @@ from typing import Any
 from jitclient.wire.messages import EntryInfo
 
 OVERHEAD_BYTES = 1 << 20
-"""What keeping any program costs beside the bytes of its own: files, rows, and JAX's objects around it."""
+"""Bytes that any cached program costs beyond its own: files, rows, and JAX's Python objects."""
 
 HALF_LIFE_SECONDS = 3 * 24 * 3600.0
 _IDLE_SECONDS = 10.0
@@ -17,11 +17,11 @@ _FRESH_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Makeup:
-    """What decided a call key.
+    """The inputs that determine a call key.
 
     Attributes:
-        rows: the digest of each row of the table of keys; two keys differ if and only if one of these does.
-        parts: what the rows are made of, in words, encoded.
+        rows: the digest of each row of the table of keys; two keys differ if and only if one of these digests does.
+        parts: encoded description of the parts of each row, for explanations.
     """
 
     rows: Mapping[str, bytes]
@@ -30,7 +30,16 @@ class Makeup:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A program on the disk. `facts` and `request` are the engine's business; blobs go by digest, "" for none."""
+    """A program on disk.
+
+    Attributes:
+        info: the description for lists and statistics.
+        makeup: the inputs that determine the call key.
+        facts: bytes that only the engine interprets.
+        request: bytes that only the engine interprets.
+        executable: the digest of the executable's blob; empty if there is none.
+        capture: the digest of the capture's blob; empty if there is none.
+    """
 
     info: EntryInfo
     makeup: Makeup
@@ -41,17 +50,20 @@ class Stored:
 
     @property
     def key(self) -> str:
-        """The call key."""
+        """The call key of the program."""
         return self.info.key
 
 
 @dataclasses.dataclass(eq=False)
 class Entry:
-    """A program in memory. The program itself is the engine's business.
+    """A program in memory.
 
     Attributes:
-        rest: has the program let go of its executable, until it is called again.
-        holders: the sessions that may call it.
+        info: the description for lists and statistics.
+        program: the engine's object.
+        makeup: the inputs that determine the call key.
+        rest: makes the program release its executable until the next call.
+        holders: the sessions that may call the program.
     """
 
     info: EntryInfo
@@ -62,19 +74,23 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """The call key."""
+        """The call key of the program."""
         return self.info.key
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes; on the CPU, JAX does not say how long machine code is."""
+        """Approximate memory use in bytes. The size of machine code for the CPU is missing: JAX does not report it."""
         return OVERHEAD_BYTES + self.info.code_bytes
 
     def can_leave(self) -> bool:
-        """Whether memory can do without its executable: one that a session holds must be idle, and on the disk."""
+        """Return whether the executable may leave memory.
+
+        A pinned program stays. A program that a session holds may leave only if it is idle and stored on disk.
+        """
         if self.info.pinned:
             return False
-        if not self.holders:  # a session that has just asked for it is about to hold it
+        # A session that has just looked the program up is about to register as a holder.
+        if not self.holders:
             return time.time() - self.info.last_used > _FRESH_SECONDS
         return bool(self.info.disk_bytes) and time.monotonic() - self.program.last_call > _IDLE_SECONDS
 
@@ -83,8 +99,10 @@ Known = Entry | Stored
 
 
 def worth(info: EntryInfo, now: float) -> float:
-    """The one rule by which the cache keeps, drops and loads first: seconds that it would take to make the program
-    again, halved for every three days without use, for each byte that it takes.
+    """Return a program's worth, by which the cache evicts (lowest first) and preloads (highest first).
+
+    The worth is the number of seconds that making the program again would take, halved for every three days without
+    use, per byte that the program occupies.
     """
     age = max(0.0, now - info.last_used)
     recency: float = 0.5 ** (age / HALF_LIFE_SECONDS)

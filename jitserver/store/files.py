@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens while they are written; and what is not as written."""
+"""Atomic files with checksums: a file appears completely or not at all, and damage is detected when it is read."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Corrupt(Exception):  # noqa: N818
-    """What is stored is not what was written, or another version wrote it."""
+    """Stored data is damaged, or was written by a different version."""
 
 
 def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Writes a file with a checksum at its end; under its name it appears only once it is on the disk.
+    """Write a file with a checksum at its end. The file gets its name only after its content is on disk.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: the file cannot be written; the partial file is deleted.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -48,11 +48,11 @@ def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
 
 
 def read(path: Path) -> memoryview:
-    """What was written.
+    """Return the content of a file, without the checksum.
 
     Raises:
-        Corrupt: the file was cut short, changed, or is none of ours.
-        OSError: it cannot be read.
+        Corrupt: the file is truncated, changed, or was not written by `write`.
+        OSError: the file cannot be read.
     """
     data = memoryview(path.read_bytes())
     body, mark, checksum = data[:-_TAIL], data[-_TAIL:-4], data[-4:]
@@ -62,7 +62,11 @@ def read(path: Path) -> memoryview:
 
 
 def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
-    """The message of that type that was stored; Corrupt if the data is none."""
+    """Decode a stored message.
+
+    Raises:
+        Corrupt: the data is not a message of this type.
+    """
     try:
         return decoded(data, kind)
     except msgspec.MsgspecError as error:
@@ -70,12 +74,12 @@ def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
 
 
 def sync(handle: int) -> None:
-    """Waits until the disk has what was written."""
+    """Wait until the data written to a file descriptor is on disk."""
     os.fsync(handle)
 
 
 def rename(fresh: Path, path: Path) -> None:
-    """Gives a file its name, also for after a loss of power."""
+    """Rename a file, and sync the directory so that the new name survives a power loss."""
     fresh.rename(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -1,4 +1,7 @@
-"""Where the cache is: a folder of the user's own, with a part for each environment. Knows nothing of jax."""
+"""Locations of the cache: a directory for each user, with a subdirectory for each environment.
+
+Does not depend on jax.
+"""
 
 import contextlib
 import os
@@ -9,26 +12,30 @@ import platformdirs
 from jitclient.core.settings import settings
 from jitclient.wire.address import environment_digest, private_folder, runtime_folder, user_name
 
-_OF_SYSTEM = Path("/var/cache/jitserver")  # what CacheDirectory= of the system's units means
+# The directory that `CacheDirectory=` selects in the system units.
+_OF_SYSTEM = Path("/var/cache/jitserver")
 
 
 def part() -> Path:
-    """The part of this environment, made if need be: its programs are of use to no other.
+    """Return the cache directory of this environment, created if necessary. Other environments cannot use its programs.
 
     Raises:
-        SettingsError: a folder belongs to somebody else.
-        OSError: it cannot be made.
+        SettingsError: a directory belongs to a different user.
+        OSError: the directory cannot be created.
     """
     return private_folder(private_folder(base()) / environment_digest())
 
 
 def texts(part: Path) -> Path:
-    """The folder of JAX's own cache in a part: of compilations, by program text. The store limits it."""
+    """Return the directory of JAX's own cache, which finds compilations by program text.
+
+    The disk tier limits its size.
+    """
     return part / "texts"
 
 
 def parts_there() -> list[Path]:
-    """The parts of this environment that exist, the user's own first: the system's daemon keeps another."""
+    """Return the existing cache directories of this environment, the user's own first, then the system daemon's."""
     name = user_name()
     bases = [base(), *([] if name is None else [_OF_SYSTEM / name])]
     parts = [folder / environment_digest() for folder in bases]
@@ -36,8 +43,10 @@ def parts_there() -> list[Path]:
 
 
 def trim(path: Path, most_bytes: int) -> int:
-    """Deletes the files of a folder that were written longest ago, until the rest takes no more than so many bytes;
-    returns the bytes that were freed.
+    """Delete the oldest files of a directory until the rest takes at most `most_bytes` bytes.
+
+    Returns:
+        The number of bytes freed.
     """
     freed = 0
     with contextlib.suppress(OSError):
@@ -52,9 +61,10 @@ def trim(path: Path, most_bytes: int) -> int:
 
 
 def base() -> Path:
-    """Where the parts of all environments are."""
-    given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # the latter is systemd's
+    """Return the directory that contains the cache directories of all environments."""
+    given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
     try:
         return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))
-    except RuntimeError:  # this user has no home
+    # This user has no home directory.
+    except RuntimeError:
         return runtime_folder() / "cache"

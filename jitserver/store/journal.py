@@ -1,8 +1,8 @@
-"""The crash journal: what each thread of a daemon is doing, in a file that survives the daemon.
+"""The crash journal: a file that survives the daemon and records the current activity of each of its threads.
 
 The file is mapped into memory, with a slot for each thread. A write takes no system call, and the kernel keeps it
-however the process ends. The file is locked as long as its daemon lives, and removed on a regular shutdown. So an
-existing file without a lock means a crash, and the next daemon gives a strike to each program in it.
+however the process exits. The file is locked as long as its daemon lives, and deleted on a regular shutdown. An
+existing file without a lock therefore means a crash, and the next daemon gives a strike to each program in it.
 """
 
 import contextlib
@@ -24,18 +24,19 @@ log = logging.getLogger(__name__)
 
 SLOT = 128
 _SLOTS = 2048
-_CHECK = 5  # a slot has: one byte (in progress or not), four bytes (checksum of the text), the text
+# Layout of a slot: one byte (in progress or not), four bytes (checksum of the text), the text.
+_CHECK = 5
 NOTHING = bytes(SLOT)
 
 
 def mark(phase: str, key: str, label: str) -> bytes:
-    """The content of a slot while its thread is in a phase of a program."""
+    """Return the content of a slot while its thread is in a phase of a program."""
     text = f"{phase} {key} {label}".encode(errors="replace")[: SLOT - _CHECK].ljust(SLOT - _CHECK, b"\0")
     return b"\1" + zlib.crc32(text).to_bytes(4, "big") + text
 
 
 def read(slot: bytes) -> Work | None:
-    """What a thread was doing; None if it was idle, or died while it wrote the slot."""
+    """Return the work recorded in a slot; None if the thread was idle, or died while writing the slot."""
     text = slot[_CHECK:]
     if not slot[0] or zlib.crc32(text).to_bytes(4, "big") != slot[1:_CHECK]:
         return None
@@ -44,11 +45,11 @@ def read(slot: bytes) -> Work | None:
 
 
 class Journal:
-    """What the threads of this daemon are doing. Without a file, it does not survive a crash.
+    """The current activity of each thread of this daemon. Without a file, the record does not survive a crash.
 
     Attributes:
         here: `here.slot` is the slot of the current thread.
-        lasts: whether it survives a crash.
+        lasts: whether the record survives a crash.
         strikes: the strikes from earlier crashes.
     """
 
@@ -63,11 +64,14 @@ class Journal:
 
     @classmethod
     def begin(cls, folder: Path, part: Path) -> "Journal":
-        """Counts earlier crashes, and begins the journal of this process.
+        """Count the crashes of earlier daemons, and create the journal of this process.
 
         Args:
-            folder: of journals; best in memory, so that no thread ever waits for a disk.
-            part: the folder of the cache with these programs, which also has the strikes.
+            folder: the directory of journals; best in memory (tmpfs), so that no thread ever waits for a disk.
+            part: the cache directory of this environment, which also contains the strikes.
+
+        Returns:
+            The journal; without a file, after a warning, if the file cannot be created.
         """
         strikes = Strikes(part)
         stem = digest(os.fsencode(part), 6).hex()
@@ -80,22 +84,24 @@ class Journal:
         return cls(strikes, path, memory)
 
     def end(self) -> None:
-        """Marks a regular shutdown: no program gets a strike from now on."""
+        """Record a regular shutdown by deleting the file: no program gets a strike from now on."""
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
     @contextlib.contextmanager
     def noted(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
-        """Notes what this thread does with a program. When a phase ends, also by an exception, its strikes are removed.
+        """Record this thread's activity while the context is open.
+
+        When a phase ends, even by an exception, the program's strikes for that phase are removed.
 
         Args:
             phase: "tracing", "compiling", ...
             key: the call key of the program.
-            label: describes the program for people.
+            label: the program's description in messages.
 
-        Returns:
-            A function to call with the next phase, when this one ends.
+        Yields:
+            A function to call with the name of the next phase, when the current phase ends.
 
         Example:
             >>> with journal.noted("tracing", key, label) as go_on:
@@ -121,7 +127,7 @@ class Journal:
 
 
 class _Here(threading.local):
-    """Gives each thread a slot until the thread ends."""
+    """The slot of the current thread, which the thread owns until it exits."""
 
     def __init__(self, memory: memoryview, free: list[int]) -> None:
         self._lease = _Lease(memory, free)
@@ -135,7 +141,8 @@ class _Lease:
         try:
             self._start = free.pop()
             self.slot = memory[self._start : self._start + SLOT]
-        except IndexError:  # too many threads: this one is not noted
+        # More threads than slots: this thread's activity is not recorded in the file.
+        except IndexError:
             self.slot = memoryview(bytearray(SLOT))
 
     def __del__(self) -> None:
@@ -144,15 +151,15 @@ class _Lease:
 
 
 def _new(folder: Path, stem: str) -> tuple[Path, memoryview]:
-    """Makes a journal, which other processes see only once it is locked."""
+    """Create a locked journal. Other processes see it only after it is locked, because the rename comes last."""
     number, name = tempfile.mkstemp(".new", f"{stem}-", folder)
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
         with open(number, "wb", closefd=False) as file:
-            file.write(
-                NOTHING * _SLOTS
-            )  # finds a full disk now: later, a write to the mapped memory would kill the process
-        memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))  # keeps the file open and locked
+            # Allocate the disk space now: on a full disk, a later write to the mapped memory would kill the process.
+            file.write(NOTHING * _SLOTS)
+        # The mapping keeps the file open and locked after the file descriptor is closed.
+        memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))
         path = Path(name).with_suffix(".journal")
         os.rename(name, path)
     except BaseException:
@@ -168,10 +175,10 @@ def _count_dead(folder: Path, stem: str, strikes: Strikes) -> None:
         with contextlib.suppress(BlockingIOError, FileNotFoundError), open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file.fileno()).st_nlink:
-                continue  # another daemon counted it
+                continue  # another daemon has already counted it
             data = file.read()
             slots = (data[start : start + SLOT] for start in range(0, len(data) - SLOT + 1, SLOT))
             died = [work for work in map(read, slots) if work is not None]
-            # If the strikes cannot be saved, the file stays, and the next daemon counts it again.
+            # If the strikes cannot be saved, keep the file: the next daemon counts it again.
             if not died or strikes.add(died, time.time()):
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The memory tier: programs that are ready to run, within bounds of bytes and of memory maps."""
+"""The memory tier: programs that are ready to run, with limits on bytes and on memory maps."""
 
 import threading
 import time
@@ -14,7 +14,10 @@ _COUNT_EVERY = 16
 
 
 def maps_of_process() -> int:
-    """How many memory maps this process has: the kernel ends one that wants too many, and each program needs some."""
+    """Return the number of memory maps of this process; 0 if unknown.
+
+    Each program needs some, and a process that reaches the kernel's limit crashes.
+    """
     try:
         with open("/proc/self/maps", "rb") as file:
             return sum(1 for _ in file)
@@ -23,10 +26,10 @@ def maps_of_process() -> int:
 
 
 class Memory:
-    """Programs by call key, at most `most_bytes` of them. Safe to use from threads.
+    """Programs in memory by call key, at most `most_bytes` of them. Thread-safe.
 
-    Over a bound, those leave first that no session holds. One that a session holds rests, and is the same again when
-    it comes back.
+    Over a limit, programs that no session holds are evicted first. A program that a session holds releases its
+    executable instead ("rests"), and resumes as the same object when it is loaded again.
     """
 
     def __init__(self, most_bytes: int, most_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
@@ -44,7 +47,7 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the programs take."""
+        """The total size of the programs in bytes."""
         return self._nbytes
 
     def get(self, key: str) -> Entry | None:
@@ -52,7 +55,11 @@ class Memory:
         return self._entries.get(key)
 
     def put(self, entry: Entry) -> Entry:
-        """Adds a program, and makes room for it; returns its entry, which sessions may hold already."""
+        """Add a program, and evict others to make room for it.
+
+        Returns:
+            The program's entry: an existing one if sessions hold the program while it rests.
+        """
         with self._lock:
             self._pop(entry.key)
             resting = self._resting.pop(entry.key, None)
@@ -73,8 +80,11 @@ class Memory:
             return entry
 
     def take_over(self, key: str) -> bool:
-        """Takes over a program that is to leave the disk: as long as a session holds it, it then stays in memory. False
-        if it may not leave, as a session holds it and its executable is nowhere else.
+        """Prepare for the eviction of a program from disk: if a session holds it, it then stays in memory.
+
+        Returns:
+            Whether the program may leave the disk. False if it rests: a session holds it, and its only executable is
+            there.
         """
         with self._lock:
             if key in self._resting:
@@ -85,18 +95,18 @@ class Memory:
             return True
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forget programs, if they are there."""
+        """Remove programs, if they are in memory."""
         with self._lock:
             for key in keys:
                 self._pop(key)
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
-        """Protect programs from eviction, or no longer."""
+        """Pin programs, which protects them from eviction, or unpin them."""
         for entry in filter(None, map(self.get, keys)):
             entry.info.pinned = pinned
 
     def entries(self) -> list[Entry]:
-        """All programs."""
+        """Return the entries of all programs."""
         with self._lock:
             return list(self._entries.values())
 
@@ -110,7 +120,7 @@ class Memory:
         return [entry.info for entry in self.entries() if entry.info.base == base]
 
     def named(self, name: str) -> list[Entry]:
-        """Return the programs of a name, the ones used last first."""
+        """Return the programs whose function has that name, the most recently used first."""
         found = [entry for entry in self.entries() if entry.info.name == name]
         return sorted(found, key=lambda entry: -entry.info.last_used)
 
@@ -133,7 +143,7 @@ class Memory:
 
 
 def maps_share() -> int:
-    """Memory maps that this process may have where nobody says: half of what the kernel grants."""
+    """Return the default limit on memory maps: half of the kernel's limit."""
     try:
         return int(Path("/proc/sys/vm/max_map_count").read_text()) // 2
     except (OSError, ValueError):

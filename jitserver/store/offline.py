@@ -1,4 +1,4 @@
-"""The cache as the disk has it, for commands while no daemon runs."""
+"""Read access to the cache on disk, for CLI commands while no daemon runs."""
 
 import contextlib
 import sqlite3
@@ -15,18 +15,18 @@ Found = TypeVar("Found")
 
 
 def infos(prefix: str = "") -> list[EntryInfo]:
-    """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+    """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
     found = reversed(_each(lambda catalog: catalog.infos(prefix)))
     return list({info.key: info for infos in found for info in infos}.values())
 
 
 def find(key: str) -> Stored | None:
-    """The program of that key."""
+    """Return the program of a call key, or None."""
     return next((stored for stored in _each(lambda catalog: catalog.find(key)) if stored is not None), None)
 
 
 def named(name: str) -> list[Stored]:
-    """Programs of that name, the ones used last first: some of them, where there are many."""
+    """Return programs whose function has that name, the most recently used first; a limited number of them."""
     return [stored for found in _each(lambda catalog: catalog.named(name)) for stored in found]
 
 

@@ -1,4 +1,4 @@
-"""One maker per key: whoever asks meanwhile waits for what the first one makes."""
+"""Single flight: one thread makes the value of a key, and others that request it meanwhile wait for the result."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,13 @@ Made = TypeVar("Made")
 
 
 class Once(Generic[Made]):
-    """Runs the maker of a key once at a time, where it is not `known`. What it raises is raised to all who waited."""
+    """Shared computation of missing values, at most one at a time for each key.
+
+    An exception of `make` is raised in all waiting calls.
+
+    Args:
+        known: returns the value of a key, or None if it must be made.
+    """
 
     def __init__(self, known: Callable[[str], Made | None]) -> None:
         self._known = known
@@ -17,7 +23,11 @@ class Once(Generic[Made]):
         self._lock = threading.Lock()
 
     def get(self, key: str, make: Callable[[], Made]) -> tuple[Made, bool]:
-        """What is known, or else made; and whether it was this call that made it."""
+        """Return the known value of a key, or make it.
+
+        Returns:
+            The value, and whether this call made it.
+        """
         with self._lock:
             found = self._known(key)
             if found is not None:

@@ -1,4 +1,4 @@
-"""Strikes: each program that was in progress when a daemon died gets one. A program with three is refused."""
+"""Strikes: each program that was in progress when a daemon died gets one. A program with three strikes is refused."""
 
 import contextlib
 import datetime
@@ -18,10 +18,10 @@ from jitserver.store.files import Corrupt
 log = logging.getLogger(__name__)
 
 MOST = 3
-"""With so many strikes, a program is refused."""
+"""Number of strikes at which a program is refused."""
 
 DRY_RUN = "dry-running"
-"""The phase of dry runs, which no client requested: its strikes refuse no calls, only further dry runs."""
+"""Phase of dry runs, which no client requested: their strikes prevent further dry runs, but no calls."""
 
 _FILE = "strikes"
 _MOST_SUSPECTS = 1000
@@ -29,7 +29,7 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 class Work(NamedTuple):
-    """What a thread of a daemon is doing: tracing, compiling, running, ... a program."""
+    """The activity of a daemon's thread: a phase (tracing, compiling, running, ...) of a program."""
 
     phase: str
     key: str
@@ -37,66 +37,66 @@ class Work(NamedTuple):
 
 
 class Strike(msgspec.Struct, frozen=True):
-    """A daemon died during this phase of a program."""
+    """The record that a daemon died during a phase of a program."""
 
     phase: str
     when: float  # seconds since the epoch
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A program with strikes."""
+    """A program that has strikes, with its label."""
 
     label: str
     strikes: tuple[Strike, ...]
 
     @property
     def name(self) -> str:
-        """The name of its function."""
+        """The name of the program's function."""
         return self.label.partition("(")[0]
 
     @property
     def held(self) -> list[Strike]:
-        """The strikes that count against its calls."""
+        """The strikes that count towards the refusal of calls."""
         return [strike for strike in self.strikes if strike.phase != DRY_RUN]
 
     def count(self, phase: str) -> int:
-        """The number of strikes for a phase."""
+        """Return the number of strikes for a phase."""
         return sum(strike.phase == phase for strike in self.strikes)
 
 
 class Strikes:
-    """The strikes of one folder of the cache, for all daemons that use it. Thread-safe.
+    """The strikes of one cache directory, shared by all daemons that use it. Thread-safe.
 
-    If the file cannot be written, changes are known to this process only, after one warning.
+    If the file cannot be written, changes apply to this process only, after one warning.
 
     Args:
-        folder: has the file; None: strikes are in memory only.
+        folder: the directory of the file; None: strikes are in memory only.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._suspects: dict[str, Suspect] = {}  # the most recent comes last
-        self._seen: tuple[int, ...] = ()  # the version of the file that was read
+        self._suspects: dict[str, Suspect] = {}  # the most recent last
+        self._seen: tuple[int, ...] = ()  # version of the file at the last read
         self._lock = threading.Lock()
         self._warned = False
 
     def all(self) -> dict[str, Suspect]:
-        """The programs with strikes, by key; the most recent comes last."""
+        """Return the programs with strikes, by key; the most recent comes last."""
         with self._lock:
             self._refresh()
             return dict(self._suspects)
 
     def of(self, key: str) -> Suspect | None:
-        """The strikes of a program, or None."""
+        """Return the strikes of a program, or None."""
         return self.all().get(key)
 
     def count(self, key: str, phase: str) -> int:
-        """The number of strikes of a program for a phase."""
+        """Return the number of strikes of a program for a phase."""
         suspect = self.of(key)
         return suspect.count(phase) if suspect is not None else 0
 
     def refusal(self, key: str) -> str:
-        """Why a program is refused, and how to change that; empty if it is not refused."""
+        """Return the reason why a program is refused, and the remedy; empty if it is not refused."""
         suspect = self.of(key)
         if suspect is None or len(suspect.held) < MOST:
             return ""
@@ -109,7 +109,15 @@ class Strikes:
         )
 
     def add(self, died: Iterable[Work], when: float) -> bool:
-        """Gives a strike to each program that was in progress when a daemon died; returns whether they were saved."""
+        """Give a strike to each program that was in progress when a daemon died.
+
+        Args:
+            died: the activities of the dead daemon's threads.
+            when: the time, in seconds since the epoch.
+
+        Returns:
+            Whether the strikes were saved to the file.
+        """
 
         def strike(suspects: dict[str, Suspect]) -> None:
             for work in {work.key: work for work in died}.values():
@@ -125,7 +133,7 @@ class Strikes:
         return self._change(strike)
 
     def forgive(self, key: str, phase: str) -> None:
-        """Removes the strikes of a program for a phase that has now succeeded: another program was to blame."""
+        """Remove the strikes of a program for a phase that has now succeeded: the crash had a different cause."""
 
         def forgive(suspects: dict[str, Suspect]) -> None:
             left = [strike for strike in suspects[key].strikes if strike.phase != phase] if key in suspects else []
@@ -138,7 +146,7 @@ class Strikes:
             self._change(forgive)
 
     def clear(self, prefix: str) -> dict[str, Suspect]:
-        """Removes all strikes of the programs whose key starts with `prefix`, or whose function has that name.
+        """Remove all strikes of the programs whose key starts with `prefix`, or whose function has that name.
 
         Returns:
             The programs that had strikes, by key.
@@ -163,15 +171,16 @@ class Strikes:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Locks the file against other daemons."""
+        """Lock the file against other daemons."""
         with contextlib.ExitStack() as stack:
             if self._folder is not None:
-                with contextlib.suppress(OSError):  # then it cannot be written either, and `_save` warns
+                # If the lock file cannot be opened, the strikes cannot be written either, and `_save` warns.
+                with contextlib.suppress(OSError):
                     fcntl.flock(stack.enter_context(open(self._folder / "strikes.lock", "a")), fcntl.LOCK_EX)
             yield
 
     def _refresh(self) -> None:
-        """Reads the file if it was written or removed since."""
+        """Read the file if it was written or removed since the last read."""
         if self._folder is None:
             return
         path = self._folder / _FILE
@@ -200,7 +209,7 @@ class Strikes:
 
 
 def _version(path: Path) -> tuple[int, ...]:
-    """Changes with each write of the file; empty if there is none."""
+    """Return a value that changes with each write of the file; empty if the file does not exist."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The cache: memory, then disk."""
+"""The cache: the memory tier, then the disk tier."""
 
 import logging
 import shutil
@@ -18,24 +18,34 @@ log = logging.getLogger(__name__)
 
 
 class Tiers:
-    """Programs by call key, wherever they are. Safe to use from threads."""
+    """Programs by call key, in memory and on disk. Thread-safe."""
 
     def __init__(self, memory: Memory, store: Store, writer: Writer) -> None:
         self.memory = memory
         self.store = store
-        self._tiers: tuple[Memory | Store, ...] = (memory, store)  # the fastest first
+        self._tiers: tuple[Memory | Store, ...] = (memory, store)  # fastest first
         self.writer = writer
         self._counting = threading.Lock()
 
     # ---- programs
 
     def keep(self, entry: Entry, stored: Stored, executable: Callable[[], bytes], capture: bytes) -> Entry:
-        """Holds a program that was just made, and has it written to the disk some time; returns the entry for it."""
+        """Add a new program to memory, and schedule its write to disk.
+
+        Args:
+            entry: the program in memory.
+            stored: its description on disk.
+            executable: returns the serialized executable; called later, on the writer's thread.
+            capture: the capture's bytes.
+
+        Returns:
+            The program's entry in memory, which sessions may already hold.
+        """
         self.writer.add(entry.key, lambda: self.store.put(stored, executable(), capture))
         return self.memory.put(entry)
 
     def used(self, entry: Entry) -> float:
-        """Notes that a program was asked for and found; returns the seconds that this saved."""
+        """Count a hit of a program, and return the seconds that the hit saved."""
         info = entry.info
         saved = sum(info.seconds.values())
         with self._counting:
@@ -46,7 +56,7 @@ class Tiers:
         return saved
 
     def remove(self, prefix: str) -> list[EntryInfo]:
-        """Forgets the programs that `infos` tells of, and returns those."""
+        """Remove the programs that `infos` returns for `prefix` from all tiers, and return their descriptions."""
         found = self.infos(prefix)
         keys = [info.key for info in found]
         for key in keys:
@@ -56,7 +66,7 @@ class Tiers:
         return found
 
     def pin(self, prefix: str, pinned: bool) -> list[str]:
-        """Has the programs that `infos` tells of stay, or lets them go again; returns their keys."""
+        """Pin the programs that `infos` returns for `prefix`, or unpin them; return their keys."""
         keys = [info.key for info in self.infos(prefix)]
         for tier in self._tiers:
             tier.pin(keys, pinned)
@@ -65,11 +75,11 @@ class Tiers:
     # ---- looking inside
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
-        """The programs whose key starts with `prefix`, or whose function has that name; all where it is empty."""
+        """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
         return list({info.key: info for tier in reversed(self._tiers) for info in tier.infos(prefix)}.values())
 
     def get(self, key: str) -> Known | None:
-        """What is known of a program; it is not loaded."""
+        """Return a program from memory, or its description on disk without loading it; None if it is unknown."""
         return self.memory.get(key) or self.store.get(key)
 
     def names_of(self, base: str) -> list[tuple[str, ...]]:
@@ -77,23 +87,27 @@ class Tiers:
         return [info.names for info in (*self.memory.of_base(base), *self.store.of_base(base))]
 
     def stored(self, key: str) -> Stored | None:
-        """What the disk has of a program, once it is written if it is to be."""
+        """Return the description of a program on disk, after waiting for a pending write; None if it is not stored."""
         self.writer.wait_for(key)
         return self.store.get(key)
 
     def named(self, name: str) -> list[Known]:
-        """Programs of that name, the ones used last first: some of them, where there are many."""
+        """Return programs whose function has that name, the most recently used first; a limited number of them."""
         found = {known.key: known for tier in reversed(self._tiers) for known in tier.named(name)}
         return sorted(found.values(), key=lambda known: -known.info.last_used)
 
     # ---- housekeeping
 
     def tidy(self) -> None:
-        """Has what nobody needs deleted some time."""
+        """Schedule the clean-up of the disk tier."""
         self.writer.add("", lambda: log.info("%d bytes of the disk freed", self.store.collect()))
 
     def close(self, seconds: float) -> bool:
-        """Writes what is left to write; returns whether that took no longer than so many seconds."""
+        """Finish pending writes, and close the disk tier.
+
+        Returns:
+            Whether the pending writes took no longer than `seconds`.
+        """
         done = self.writer.finish(seconds)
         timed = [entry for entry in self.memory.entries() if entry.program.slowest]
         for entry in timed:
@@ -104,5 +118,5 @@ class Tiers:
 
 
 def disk_share(folder: Path) -> int:
-    """Bytes that the disk tier may take where nobody says: a tenth of what is free, ten GiB at most."""
+    """Return the default limit of the disk tier: a tenth of the free space, at most 10 GiB."""
     return min(10 << 30, shutil.disk_usage(folder).free // 10)

@@ -1,4 +1,4 @@
-"""Why a program was made instead of found: where it differs from another, or from the nearest one before it."""
+"""Explanations of misses: how a program differs from a given other one, or from the most similar earlier one."""
 
 import functools
 import itertools
@@ -8,10 +8,10 @@ from jitclient.wire.explaining import Difference, Explained, KeyPart, Why, decod
 from jitserver.store.entry import Known, Makeup
 
 Find = Callable[[str], Known | None]
-"""Finds a program by its key."""
+"""Function that returns the program of a key, or None."""
 
 Named = Callable[[str], Iterable[Known]]
-"""Finds those whose function has that name, the ones used last first."""
+"""Function that returns the programs whose function has a name, the most recently used first."""
 
 _Pair = tuple[KeyPart | None, KeyPart | None]
 
@@ -19,7 +19,11 @@ _MOST_COMPARED = 200
 
 
 def why(find: Find, named: Named, request: Why) -> Explained | None:
-    """Where a program differs from another, or from the nearest other one; None if one of them is not there."""
+    """Return how a program differs from a requested other one, or else from the most similar one.
+
+    Returns:
+        The explanation; None if one of the requested programs does not exist.
+    """
     known = find(request.key)
     if known is None:
         return None
@@ -32,10 +36,20 @@ def why(find: Find, named: Named, request: Why) -> Explained | None:
 
 
 def against_nearest(find: Find, named: Named, key: str, makeup: Makeup, name: str, refusal: str = "") -> Explained:
-    """Where a program that is there, or is to be made, differs from the nearest other one of that name."""
+    """Return how a program differs from the most similar other program of the same function name.
+
+    Args:
+        find: the look-up by key.
+        named: the look-up by function name.
+        key: the call key; its program may not exist yet.
+        makeup: the inputs that determine the call key.
+        name: the name of the function.
+        refusal: the reason why the daemon cannot make the program, for the explanation.
+    """
     found = find(key)
     others = [known for known in named(name) if known.key != key]
-    if found is not None:  # what was made later is no reason for having made this one
+    # A program made later cannot be the reason why this program was made.
+    if found is not None:
         others = [known for known in others if known.info.created < found.info.created] or others
     compared = [(known, differences(known.makeup, makeup)) for known in itertools.islice(others, _MOST_COMPARED)]
     closest, differ = min(compared, key=lambda pair: len(pair[1]), default=(None, ()))
@@ -43,9 +57,9 @@ def against_nearest(find: Find, named: Named, key: str, makeup: Makeup, name: st
 
 
 def differences(old: Makeup, new: Makeup) -> tuple[Difference, ...]:
-    """Where two programs differ; empty if and only if their keys are the same.
+    """Return the differences between two programs; empty if and only if their keys are equal.
 
-    A row that differs although no part of it does is named itself.
+    If a row differs although none of its described parts does, the row itself is named.
 
     Example:
         >>> [str(difference) for difference in differences(old, new)]
@@ -63,7 +77,8 @@ def _in_row(before: dict[str, KeyPart], after: dict[str, KeyPart]) -> list[Diffe
     pairs = {label: (before.get(label), after.get(label)) for label in dict.fromkeys([*before, *after])}
     changed = {label: (old, new) for label, (old, new) in pairs.items() if _digest(old) != _digest(new)}
     told = [_difference(label, pair) for label, pair in changed.items() if not _goes_without_saying(label, changed)]
-    return sorted(told, key=lambda told: "__" in told.what)  # last what Python wrote, out of what the user wrote
+    # Names with "__", which Python derives from the user's code, come last.
+    return sorted(told, key=lambda told: "__" in told.what)
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,7 +99,7 @@ def _difference(label: str, pair: _Pair) -> Difference:
 
 
 def _goes_without_saying(label: str, changed: Mapping[str, _Pair]) -> bool:
-    """Whether something is there or not because what holds it changed, which is told."""
+    """Return whether a part was only added or removed because its reported container changed."""
     if None not in changed[label]:
         return False
     stem, _, owner = label.partition(" of ")

@@ -1,4 +1,4 @@
-"""What is to be written goes to the disk in the background, when nobody waits for the daemon."""
+"""Background writes to disk, done while the daemon is idle."""
 
 import logging
 import threading
@@ -17,14 +17,18 @@ _POLL_SECONDS = 0.05
 
 
 class Writer:
-    """Does jobs one after another on a thread of its own.
+    """A thread that runs jobs one after another while the daemon is quiet.
 
-    To turn a program into bytes holds up all Python in the process, for half a second if it is a large one: the client
-    that asked for it is to have its first result before.
+    Serializing a program holds the GIL, for half a second if the program is large. The client that requested the
+    program should have its first result before that.
     """
 
     def __init__(self, activity: Callable[[], int]) -> None:
-        """`activity` is a number that changes while there is something going on."""
+        """Start the thread.
+
+        Args:
+            activity: returns a number that changes while the daemon is active.
+        """
         self._activity = activity
         self._jobs: dict[str, tuple[float, Job]] = {}
         self._changed = threading.Condition()
@@ -34,23 +38,23 @@ class Writer:
         self.thread.start()
 
     def add(self, key: str, job: Job) -> None:
-        """Has a job done some time."""
+        """Schedule a job; it replaces a pending job of the same key."""
         with self._changed:
             self._jobs[key] = time.monotonic(), job
             self._changed.notify_all()
 
     def cancel(self, key: str) -> None:
-        """Forgets a job that was not begun."""
+        """Remove a pending job; a job that has started is not interrupted."""
         with self._changed:
             self._jobs.pop(key, None)
 
     def wait_for(self, key: str) -> None:
-        """Waits until that job is done, if it is to be done."""
+        """Wait until the job of a key is done; return at once if there is none."""
         with self._changed:
             self._changed.wait_for(lambda: key not in self._jobs and not self._busy)
 
     def finish(self, seconds: float) -> bool:
-        """Has all jobs done at once; returns whether that took no longer than `seconds`."""
+        """Run all pending jobs at once; return whether this took no longer than `seconds`."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
