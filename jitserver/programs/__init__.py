@@ -1,1 +1,1 @@
-"""Traces, compiles and runs programs. With `devices`, the only package of the daemon that imports jax."""
+"""Tracing, compiling and running of programs: the only package of the daemon that imports jax."""

@@ -1,8 +1,9 @@
-"""Callbacks of programs into Python, which happen in the process that made the call.
+"""Callbacks from programs into Python functions, which run in the client process that made the call.
 
-JAX lowers a program together with a list of Python functions, which XLA calls by their positions there. The daemon puts
-a slot in the place of each: it sends the arguments to the client of the current run, and waits for what the client's
-function returns. Clients learn of the functions as of anything that a trace made (`jitclient.capture.results`).
+JAX lowers a program together with a list of Python functions, which XLA calls by their positions in the list. The
+daemon replaces each function by a slot: a slot sends the arguments to the client of the current run, and waits for the
+results of the client's function. Clients receive these functions in the same form as other objects that a trace made
+(`jitclient.capture.results`).
 """
 
 import contextlib
@@ -22,19 +23,19 @@ from jitclient.wire.messages import Slot
 from jitserver.programs import executables
 
 Ask = Callable[[int, Slot, Sequence[HostArray]], Sequence[HostArray]]
-"""Has the client of a run call the function of a slot: number, slot and arguments -> what the function returns."""
+"""Function that calls a slot's function in the client of a run: number, slot and arguments -> results."""
 
 Function = Callable[..., tuple[Any, ...]]
 
 _MOST_IDLE = 4
-"""Executables of a program that wait for a run."""
+"""Maximum number of executables of a program that are kept for further runs."""
 
 _EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedIOEffect"})
-"""Those of callbacks, which have no public names."""
+"""JAX's effect types of callbacks, by class name, because they have no public names."""
 
 
 def refuse_others(jaxpr: Any) -> None:
-    """Raises CaptureError if a program has effects that must happen in the client's process, but are no callbacks."""
+    """Raise CaptureError if a program has effects other than callbacks, which must happen in the client's process."""
     others = sorted(str(effect) for effect in jaxpr.effects if type(effect).__name__ not in _EFFECTS)
     if others:
         raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
@@ -43,7 +44,11 @@ def refuse_others(jaxpr: Any) -> None:
 
 
 def slot_of(function: Function) -> Slot:
-    """What XLA expects of a callback, or CaptureError if this version of JAX makes such callbacks in another way."""
+    """Return the interface that XLA expects of a callback.
+
+    Raises:
+        CaptureError: this version of JAX builds such callbacks in an unknown way.
+    """
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     holds = {
         name: cell.cell_contents for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True)
@@ -56,13 +61,15 @@ def slot_of(function: Function) -> Slot:
 
 
 class Executables:
-    """The executables of one program with callbacks. Each is for one run at a time, whose client its callbacks ask: a
-    second run, perhaps one that a callback makes, gets another.
+    """The executables of one program with callbacks.
+
+    Each executable serves one run at a time, because its callbacks call the client of that run. A concurrent run, for
+    example from within a callback, gets a different executable.
 
     Args:
-        slots: what XLA expects of the callbacks.
-        lowered: the program, if it is compiled here.
-        serialized: otherwise, what `to_bytes` returned.
+        slots: the interfaces that XLA expects of the callbacks.
+        lowered: the program, if it is compiled in this process.
+        serialized: otherwise, the bytes that `to_bytes` returned.
     """
 
     def __init__(self, slots: tuple[Slot, ...], lowered: Any = None, serialized: bytes | memoryview = b"") -> None:
@@ -74,10 +81,11 @@ class Executables:
         self._idle = [self._first]
 
     def run(self, ask: Ask, *leaves: Any, is_spread: bool = False) -> Any:
-        """The results, once they are there and all callbacks have returned.
+        """Run the program, and return the results after they are computed and all callbacks have returned.
 
-        A callback that raises ends the program. One that `is_spread` over several devices goes on with zeros, and the
-        exception comes afterwards: the other devices would wait for this one, until XLA ends the process.
+        An exception in a callback aborts the program, unless the program `is_spread` over several devices. Such a
+        program continues with zeros as the callback's results, and the exception is raised afterwards: other devices
+        would wait for the aborted one until XLA kills the process.
         """
         with self._lock:
             one = self._idle.pop() if self._idle else None
@@ -97,18 +105,23 @@ class Executables:
                     self._idle.append(one)
 
     def to_bytes(self) -> bytes:
-        """The executable, for `Executables` in any process with the same devices; raises if JAX cannot serialize it."""
+        """Return the serialized executable, for `Executables` in any process with the same devices.
+
+        Raises:
+            Exception: JAX cannot serialize the executable.
+        """
         if not self._serialized:
             self._serialized = executables.to_bytes(self._first.compiled)
             self._lowered = None
         return self._serialized
 
     def __getattr__(self, name: str) -> Any:
-        """What `jax.stages.Compiled` says of the program."""
+        """Return an attribute of the first executable, which is a `jax.stages.Compiled`."""
         return getattr(self._first.compiled, name)
 
     def _another(self) -> "_Executable":
-        with contextlib.suppress(Exception):  # JAX cannot serialize every executable: it is compiled once more then
+        # JAX cannot serialize every executable; in that case, `_made` compiles the program once more.
+        with contextlib.suppress(Exception):
             self.to_bytes()
         return self._made()
 
@@ -123,7 +136,12 @@ class Executables:
 
 @dataclasses.dataclass
 class _Here:
-    """Whom the callbacks of one executable ask during a run, and what they raised if the program is to go on then."""
+    """The state of one executable's run that its callbacks need.
+
+    Attributes:
+        ask: calls the client of the run; None between runs.
+        failed: collects exceptions of callbacks, if the program continues after them; None if an exception aborts it.
+    """
 
     ask: Ask | None = None
     failed: list[BaseException] | None = None
@@ -131,11 +149,12 @@ class _Here:
 
 class _Executable(NamedTuple):
     compiled: jax.stages.Compiled
-    here: _Here  # its callbacks know only this, as XLA would keep what knows the executable for ever
+    # Its callbacks refer to this object only: XLA would keep objects that refer to the executable alive for ever.
+    here: _Here
 
 
 class _Calls:
-    """What XLA calls for a slot of one executable."""
+    """The function that XLA calls for a slot of one executable."""
 
     def __init__(self, here: _Here, number: int, slot: Slot) -> None:
         self._here = here
@@ -144,7 +163,8 @@ class _Calls:
         self._forms = list(map(host_form, slot.results))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return int, ()  # whoever loads an executable gives it new ones
+        # Placeholder: `executables.from_bytes` supplies new callbacks when it loads the executable.
+        return int, ()
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         ask, failed = self._here.ask, self._here.failed
@@ -163,6 +183,7 @@ class _Calls:
 
     def _asked(self, ask: Ask, arguments: Sequence[Any]) -> Sequence[HostArray]:
         results = ask(self._number, self._slot, arguments)
-        if [(result.shape, result.dtype) for result in results] != self._forms:  # XLA would read other memory
+        # Check shapes and dtypes, because XLA would otherwise read beyond the arrays' memory.
+        if [(result.shape, result.dtype) for result in results] != self._forms:
             raise TypeError("a client's callback returned arrays of another shape or type")
         return results

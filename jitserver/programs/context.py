@@ -43,7 +43,7 @@ def _on_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
 @contextlib.contextmanager
 def _in_block(mesh: Any) -> Iterator[None]:
     made = shardings.mesh_to_jax(Mesh(*mesh))
-    with output.withheld():  # the deprecation warning was shown in the client
+    with output.withheld():  # the client already showed the deprecation warning
         made.__enter__()
     try:
         yield
@@ -77,7 +77,7 @@ _ENTER: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = {
 
 @contextlib.contextmanager
 def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
-    """Enters the caller's JAX settings and process state in this thread, with JAX's defaults for all others."""
+    """Apply the caller's JAX settings and process state to this thread, and JAX's defaults to all other settings."""
     with contextlib.ExitStack() as stack:
         for name, value in {**DEFAULTS, **dict(settings)}.items():
             if name in _ENTER:
@@ -86,21 +86,26 @@ def entered(settings: Sequence[tuple[str, Any]]) -> Iterator[None]:
 
 
 def checks_values(settings: Sequence[tuple[str, Any]]) -> bool:
-    """Whether a program made under these settings raises for NaNs or infinities."""
+    """Return whether a program made under these settings raises an exception for NaNs or infinities."""
     return any(value for name, value in settings if name in ("jax_debug_nans", "jax_debug_infs"))
 
 
 @functools.cache
 def packages() -> Packages:
-    """The packages of this process."""
+    """Return the record of this process's packages."""
     return Packages()
 
 
 def start_backend() -> None:
-    """Has JAX find the devices; SettingsError if there are none of the platforms that it is told to use."""
+    """Initialize JAX's backend and its devices.
+
+    Raises:
+        SettingsError: the platforms in JAX_PLATFORMS have no devices.
+    """
     try:
         jax.devices()
-    except (AssertionError, RuntimeError) as error:  # the one for a platform without a plugin
+    # AssertionError: a platform without a plugin.
+    except (AssertionError, RuntimeError) as error:
         platforms, why = os.environ.get("JAX_PLATFORMS", ""), f" ({error})" if str(error) else ""
         raise SettingsError(
             f"JAX finds no device of JAX_PLATFORMS={platforms}{why}: install its plugin (for NVIDIA GPUs, pip install "
@@ -109,10 +114,10 @@ def start_backend() -> None:
 
 
 def start_thread() -> None:
-    """Has JAX make what it needs in each thread that uses it: it reads the random device at the first use.
+    """Initialize JAX's state for this thread; JAX reads the random device at its first use.
 
     Raises:
-        DaemonUnavailable: it cannot now.
+        DaemonUnavailable: JAX cannot be initialized now.
     """
     try:
         jax.device_put(0)
@@ -122,7 +127,7 @@ def start_thread() -> None:
 
 @functools.cache
 def of_process() -> dict[str, str]:
-    """The part of the context that all programs of this daemon share, by label."""
+    """Return the part of the context that all programs of this daemon share, by label."""
     devices = jax.devices()
     return {
         "format": str(FORMAT),
@@ -136,29 +141,29 @@ def of_process() -> dict[str, str]:
 
 
 def jax_versions() -> dict[str, str]:
-    """The versions that must agree with a client's."""
+    """Return the versions of jax and jaxlib, which must equal the client's."""
     return {name: packages().version(name) for name in ("jax", "jaxlib")}
 
 
 def export_platform() -> str:
-    """The platform of programs by its name in jax.export: "cpu", "cuda", ..."""
+    """Return the platform of programs under its name in jax.export: "cpu", "cuda", ..."""
     name = jax.devices()[0].platform
     return "cuda" if name == "gpu" else name
 
 
 def device_names() -> tuple[str, ...]:
-    """The names of the devices, for people."""
+    """Return the names of the devices for messages and lists."""
     return tuple(f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices())
 
 
 def device_infos() -> list[DeviceInfo]:
-    """The devices, for clients."""
+    """Return the descriptions of the devices for clients."""
     found = jax.devices()
     return [DeviceInfo(device.device_kind, device.platform, _memory(device).get("bytes_limit")) for device in found]
 
 
 def device_memory() -> list[DeviceMemory]:
-    """The memory of the devices, as far as it is known: on the CPU it is not."""
+    """Return the memory use and the limit of each device; None where they are unknown, as on the CPU."""
     pairs = zip(device_names(), map(_memory, jax.devices()), strict=True)
     return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
 
@@ -168,7 +173,7 @@ def _memory(device: Any) -> dict[str, int]:
 
 
 def _cpu_features() -> str:
-    """A digest of the CPU's features: a program must not be loaded on a CPU that lacks some of them."""
+    """Return a digest of the CPU's features: a program must not be loaded on a CPU that lacks some of them."""
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return platform.processor()

@@ -1,4 +1,4 @@
-"""What the daemon counts since it started. `jitserver status` shows these."""
+"""Counters of the daemon's work since its start, as `jitserver status` shows them."""
 
 import dataclasses
 import threading
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Counted(Protocol):
-    """Has a number of calls."""
+    """An object with a number of calls."""
 
     calls: int
 
 
 class Timed(Counted, Protocol):
-    """Has the duration of its calls, too."""
+    """An object with a number of calls and their durations in seconds."""
 
     call_seconds: float
     slowest: float
@@ -21,27 +21,32 @@ class Timed(Counted, Protocol):
 
 @dataclasses.dataclass
 class Counters:
-    """Each counter is increased in one place only."""
+    """The counters of one daemon. Each counter is increased in one place of the code only."""
 
-    calls: int = 0  # programs run, or about to be
-    hits: int = 0  # programs requested and found: nothing was loaded, traced or compiled
-    misses: int = 0  # programs requested and made
-    restores: int = 0  # programs loaded from the disk
-    dry_runs: int = 0  # of these, run on zeros before their first call
+    calls: int = 0  # programs run, or about to run
+    hits: int = 0  # requested programs that needed no loading, tracing or compilation
+    misses: int = 0  # requested programs that were made
+    restores: int = 0  # programs loaded from disk
+    dry_runs: int = 0  # restored programs run on zeros before their first call
     traces: int = 0
     compiles: int = 0
-    text_hits: int = 0  # of these, found in JAX's own cache by the text of the program
-    captures_loaded: int = 0  # times user code was unpickled
-    client_traces: int = 0  # reported by clients, like the next
+    text_hits: int = 0  # compilations found in JAX's own cache by program text
+    captures_loaded: int = 0  # number of times that user code was unpickled
+    client_traces: int = 0  # reported by clients, as is the next counter
     local_runs: int = 0
-    compile_seconds: float = 0.0  # loading, tracing, lowering and compiling
+    compile_seconds: float = 0.0  # for loading, tracing, lowering and compiling
     compile_seconds_saved: float = 0.0  # the same for programs that were found
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
 
     def add_run(self, session: Counted, ran: Iterable[tuple[Timed, float]]) -> None:
-        """Adds the calls of one Run: programs, each with the seconds that it ran."""
+        """Count the calls of one Run message.
+
+        Args:
+            session: the session that made the calls.
+            ran: the programs, each with its duration in seconds.
+        """
         with self.lock:
             for program, seconds in ran:
                 if seconds > program.slowest and program.calls:
@@ -51,7 +56,7 @@ class Counters:
                 session.calls += 1
 
     def add(self, **amounts: float) -> None:
-        """Increases several counters at once."""
+        """Increase several counters by the given amounts, under one lock."""
         with self.lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)

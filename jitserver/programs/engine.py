@@ -1,4 +1,4 @@
-"""The engine: runs the programs of the daemon."""
+"""The engine: the daemon's interface for looking up and running programs."""
 
 import contextlib
 import functools
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Holds the programs of this daemon, and runs them. Thread-safe."""
+    """The programs of this daemon, with methods to run and inspect them. Thread-safe."""
 
     def __init__(self, counters: Counters, cache: Tiers, journal: Journal | None = None) -> None:
-        # So a call runs on the thread that requests it, which is four times faster for small calls, and callbacks
-        # cannot deadlock with the thread that waits for them (jax #25861).
+        # Run each call on the thread that requests it: small calls are four times faster, and callbacks cannot deadlock
+        # with the thread that waits for them (jax #25861).
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Errors are sent as they are, without JAX's notes about frames that it has left out.
+        # Keep JAX's notes about omitted frames out of the errors that are sent to clients.
         jax.config.update("jax_traceback_filtering", "off")
         self.counters = counters
         self.cache = cache
@@ -43,17 +43,25 @@ class Engine:
         self._here = self.journal.here
         world.watch()
         output.watch()
-        context.start_backend()  # now, not during the first call
-        context.start_thread()  # the one that saves arrays at the end
-        context.packages()  # now, not once for each client that comes at once
+        context.start_backend()  # now, rather than during the first call
+        context.start_thread()  # for this thread, which saves arrays at shutdown
+        context.packages()  # now, rather than once for each client that connects at the same time
 
     # ---- calls and arrays
 
     def run(
         self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]], ask: Ask | None = None
     ) -> Any:
-        """Runs a program on resident and received arrays, for a client that its callbacks `ask`; appends its duration
-        to `ran`, for `add_run`.
+        """Run a program on resident and received arrays.
+
+        Args:
+            built: the program.
+            arguments: its arguments.
+            ran: a list to which the program and its duration in seconds are appended, for `Counters.add_run`.
+            ask: calls a function of the client, for the program's callbacks.
+
+        Returns:
+            The results of the executable.
         """
         run = built.run
         if built.slots:
@@ -63,7 +71,8 @@ class Engine:
         if built.is_spread:
             run = functools.partial(alone, run)
         slot = self._here.slot
-        slot[:] = built.mark  # inlined `Journal.noted`, which would cost another function call
+        # Write to the slot directly: `Journal.noted` would cost another function call.
+        slot[:] = built.mark
         start = monotonic()
         try:
             if built.settings:
@@ -93,7 +102,11 @@ class Engine:
     # ---- introspection
 
     def show(self, key: str, what: str, say: Say) -> Inspected | None:
-        """A view of a cached program (see inspection.py), or None if it is not in the cache."""
+        """Return a view of a cached program (see inspection.py).
+
+        Returns:
+            The view; None if the program is not cached, or the view needs the program's capture and that is not cached.
+        """
         if what not in inspection.TRACED:
             entry = self.programs.entry_of(key, say)
             return None if entry is None else inspection.inspected(entry.program, what)
@@ -105,7 +118,7 @@ class Engine:
         return inspection.traced_again(request_of(stored), bytes(capture), what)
 
     def explain(self, request: Explain) -> Explained:
-        """Whether a program exists, and how it differs from the most similar one."""
+        """Return whether a program exists, and how it differs from the most similar one."""
         key = self.programs.key_of(request.lookup)
         if isinstance(key, tuple):
             return Explained("", None, None, (), names=key)
@@ -117,7 +130,10 @@ class Engine:
 
 @contextlib.contextmanager
 def _floating_point_errors() -> Iterator[None]:
-    """Turns JAX's internal exception for NaNs into FloatingPointError: the program cannot be run again without jit."""
+    """Convert JAX's internal exception for NaNs to FloatingPointError.
+
+    JAX would rerun the function without jit to locate the NaN, which is impossible for a compiled program.
+    """
     try:
         yield
     except Exception as error:

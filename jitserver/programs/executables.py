@@ -1,4 +1,4 @@
-"""Executables as bytes, and back. The bytes must come from our own cache, as loading them can run code."""
+"""Serialization of executables. Load bytes from jitserver's own cache only, because loading can run code."""
 
 import functools
 import io
@@ -12,17 +12,24 @@ from jax.experimental import serialize_executable
 
 
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:
-    """Serializes an executable that XLA compiled in this process, or raises what JAX does.
+    """Serialize an executable that XLA compiled in this process.
 
-    On a CPU, one that was serialized after loading cannot run ("Function ... not found").
+    On a CPU, an executable that was serialized after loading cannot run ("Function ... not found").
+
+    Raises:
+        Exception: JAX cannot serialize the executable.
     """
     payload, in_tree, out_tree = serialize_executable.serialize(compiled)
     return pickle.dumps((payload, in_tree, out_tree, _devices(compiled)))
 
 
 def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]] = ()) -> jax.stages.Compiled:
-    """Loads an executable, with the functions that it calls: run with too few of them, it would end the process. Raises
-    something if the bytes are not an executable that can run here, or it calls another number of functions.
+    """Load an executable, and supply the Python functions that it calls.
+
+    The number of functions is checked, because too few of them would crash the process during a run.
+
+    Raises:
+        Exception: the bytes are not an executable that can run here, or it calls a different number of functions.
     """
     _ready_for_native_calls()
     payload, in_tree, out_tree, numbers = pickle.loads(data)
@@ -48,11 +55,14 @@ def _check_count(unloaded: Any, callbacks: Sequence[Callable[..., Any]]) -> None
 
 
 _Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)
-"""Reads executables without callbacks. Where another version of JAX has none, those with callbacks are made again."""
+"""JAX's unpickler for executables without callbacks.
+
+If a version of JAX lacks this class, executables with callbacks cannot be loaded, and are compiled again.
+"""
 
 
 class _Unpickler(_Base):  # type: ignore[misc]
-    """Reads those with callbacks as well."""
+    """Unpickler that also reads executables with callbacks."""
 
     callbacks: list[Callable[..., Any]]
 
@@ -65,7 +75,7 @@ class _Unpickler(_Base):  # type: ignore[misc]
 
 
 def _devices(compiled: Any) -> list[int]:
-    """The devices of an executable, in its own order."""
+    """Return the ids of an executable's devices, in the executable's order."""
     for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings)):
         if isinstance(sharding, jax.sharding.NamedSharding):
             return [device.id for device in sharding.mesh.devices.flat]
@@ -75,7 +85,9 @@ def _devices(compiled: Any) -> list[int]:
 
 @functools.cache
 def _ready_for_native_calls() -> None:
-    """Makes JAX register the addresses of LAPACK, which it does when it first lowers something that needs them. An
-    executable that was loaded before would crash the process.
+    """Make JAX register the addresses of LAPACK functions.
+
+    JAX does so when it first lowers an operation that needs them. An executable that calls them before that would crash
+    the process.
     """
     jax.jit(jnp.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))

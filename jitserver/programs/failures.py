@@ -1,4 +1,4 @@
-"""Exceptions as messages, from which the client raises the same exception without its traceback."""
+"""Exceptions as messages, from which the client raises an equal exception without its traceback."""
 
 from jitclient.capture.codec import values
 from jitclient.capture.describe.attributes import dict_of
@@ -11,8 +11,12 @@ _MOST_TEXT = 100_000
 
 
 class TraceFailed(Exception):  # noqa: N818
-    """Making a program raised `error`, in terms of the capture `loaded`. Unless it is final, the client traces the
-    function, too, before it raises.
+    """The trace of a capture failed.
+
+    Args:
+        error: the exception.
+        loaded: the capture, to which the message can refer for the user's classes.
+        is_final: if False, the client traces the function itself before it raises the exception.
     """
 
     def __init__(self, error: BaseException, loaded: Loaded, is_final: bool = True) -> None:
@@ -23,7 +27,13 @@ class TraceFailed(Exception):  # noqa: N818
 
 
 def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 0) -> Failure:
-    """An exception as a message; what the capture `loaded` holds is sent by reference."""
+    """Convert an exception to a message.
+
+    Args:
+        error: the exception.
+        loaded: the capture; its objects are sent as references.
+        depth: the number of exceptions that this one is a cause of.
+    """
     ref = loaded.index_of if loaded is not None else values.nowhere
     text, cause = text_of(error), error.__cause__
     return Failure(
@@ -37,7 +47,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 
 
 
 def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, bytes], ...]:
-    """The attributes of an exception, as far as they can be serialized."""
+    """Return the names and encoded values of an exception's attributes, without those that cannot be serialized."""
     sent: list[tuple[str, bytes]] = []
     room = _MOST_TEXT
     for name, value in dict_of(error).items():
@@ -62,7 +72,7 @@ def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
 
 
 def text_of(thing: object) -> str:
-    """The text of an object, limited and encodable, even if its `__str__` raises."""
+    """Return the text of an object, truncated and encodable, even if its `__str__` raises an exception."""
     try:
         text = str(thing)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Describes programs: in lists, by their texts, and by the analyses of the compiler."""
+"""Descriptions of programs: for lists, as text, and from the compiler's analyses."""
 
 import time
 
@@ -10,11 +10,11 @@ from jitserver.programs import context
 from jitserver.programs.program import Program, loaded_for, text_of_capture, text_of_client
 
 TRACED = ("jaxpr", "stablehlo")
-"""The views that need another trace."""
+"""Views of a program that require another trace."""
 
 
 def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
-    """Describes a new program."""
+    """Return the description of a new program."""
     signature: Signature = request.lookup.signature
     now = time.time()
     return EntryInfo(
@@ -50,7 +50,11 @@ def _options_text(signature: Signature) -> str:
 
 
 def inspected(program: Program, what: str) -> Inspected:
-    """One of the views "hlo" (or "text"), "costs" (estimates of flops, bytes, ...) and "memory" (bytes by use)."""
+    """Return a view: "hlo" (or "text"), "costs" (estimates of flops, bytes, ...) or "memory" (bytes by use).
+
+    Raises:
+        ProtocolError: there is no such view.
+    """
     match what:
         case "text" | "hlo":
             return Inspected(text=program.run.as_text() or "")
@@ -64,10 +68,10 @@ def inspected(program: Program, what: str) -> Inspected:
 
 
 def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
-    """The "jaxpr" or "stablehlo" of a program, from its capture: the function is traced again.
+    """Return the "jaxpr" or "stablehlo" of a program by tracing its capture again.
 
     Raises:
-        CaptureError: it cannot be traced; the message has what the function raised.
+        CaptureError: the trace failed; the message contains the function's exception.
     """
     if request.traced is not None:
         return Inspected(text_of_client(payload, what))
@@ -76,7 +80,8 @@ def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
         return Inspected(text_of_capture(loaded, request.lookup.signature, request.name, what))
     except CaptureError:
         raise
-    except BaseException as error:  # the user's function may raise anything, SystemExit included
+    # The user's function may raise any exception, including SystemExit.
+    except BaseException as error:
         raise CaptureError(f"{request.name} cannot be traced again: {error!r}") from error
     finally:
         context.packages().meet_loaded()

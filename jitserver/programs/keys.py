@@ -1,4 +1,4 @@
-"""The call key: a digest of labelled components, so that a miss can be explained by the one that differs."""
+"""The call key: a digest of labelled components, so that a miss can be explained by the component that differs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 @dataclasses.dataclass(frozen=True)
 class CallKey:
-    """The key of a program. It is computed once for each request, and passed on.
+    """The call key of a program, computed once for each request.
 
     Attributes:
         text: the digest of all rows, under which the program is cached.
@@ -41,7 +41,7 @@ class CallKey:
 
 
 def call_key(lookup: Lookup) -> CallKey:
-    """Return the key of a program that a client looks up, whatever its manifest."""
+    """Return the key of a lookup, without a manifest (the base key)."""
     signature = lookup.signature
     rows = {
         "capture": lookup.capture_key.encode(),
@@ -67,7 +67,12 @@ def _digest(rows: Mapping[str, bytes]) -> str:
 
 
 def makeup_of(key: CallKey, parts: bytes) -> Makeup:
-    """The components of a key in words. `parts` are the client's descriptions of them."""
+    """Return the components of a key with their descriptions.
+
+    Args:
+        key: the call key.
+        parts: the client's descriptions of its components.
+    """
     told = decode_parts(parts)
     for row in _TOLD_HERE:
         held = decoded(key.rows[row], dict[str, str])

@@ -1,4 +1,4 @@
-"""The packages that this daemon has loaded: their versions, and whether they have changed on the disk since."""
+"""Record of the packages that this daemon has loaded: their versions, and later changes of their files on disk."""
 
 import contextlib
 import dataclasses
@@ -16,20 +16,22 @@ from jitclient.core.digests import digest
 Stamp = tuple[int, ...] | None
 
 _ENDINGS_OF_OTHERS = (".pyc", ".so", ".a", ".h", ".hpp", ".pyi", ".pyx", ".pxd")
-"""What is compiled, or never imported: not looked at, as a look at each file takes microseconds at each start of a
-program."""
+"""Endings of files that are compiled or never imported.
+
+Such files are not checked, because each check takes microseconds per file at each start of a program.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class PackageFiles:
-    """The files of a package, as they were when it was met.
+    """The files of a package, as they were when the daemon first saw the package.
 
     Attributes:
-        name: of the distribution, or of the import if that belongs to none.
-        content: a digest of what is in them.
+        name: the name of the distribution, or the import name if the package belongs to no distribution.
+        content: a digest of the files' contents.
         metadata: the file that each installation replaces.
-        files: all others that can be edited.
-        is_recorded: whether it belongs to a distribution.
+        files: the files that users may edit.
+        is_recorded: whether the package belongs to a distribution.
     """
 
     name: str
@@ -40,7 +42,10 @@ class PackageFiles:
 
     @classmethod
     def of_distribution(cls, distribution: importlib.metadata.Distribution, name: str) -> "PackageFiles":
-        """Those in its RECORD, which has the digest of each; those that were edited since are read."""
+        """Return the files listed in a distribution's RECORD file.
+
+        The RECORD contains a digest of each file. Only files edited since the installation are read.
+        """
         folder = str(distribution.locate_file(""))
         files = _stamped(
             os.path.join(folder, each) for each in recorded(distribution) if not each.endswith(_ENDINGS_OF_OTHERS)
@@ -52,7 +57,7 @@ class PackageFiles:
 
     @classmethod
     def of_import(cls, name: str) -> "PackageFiles":
-        """The sources of a package or module that belongs to no distribution."""
+        """Return the source files of a package or module that belongs to no distribution."""
         spec = find_source(name) if package_of(name) is not None else None
         folders = (spec.submodule_search_locations if spec else None) or ()
         alone = [spec.origin] if spec and spec.has_location and spec.origin else []
@@ -60,18 +65,18 @@ class PackageFiles:
         return cls(name, _digest(files), {}, files)
 
     def were_replaced(self) -> bool:
-        """Whether another version, or this one once more, was installed since, or it was removed."""
+        """Return whether the package was removed, or any version of it installed, since the daemon first saw it."""
         return _differ(self.metadata)
 
     def were_edited(self) -> bool:
-        """Whether any file has changed. It looks at each: a few microseconds."""
+        """Return whether any file has changed. The check takes a few microseconds per file."""
         if self.is_recorded:  # a new file comes with a new RECORD
             return _differ(self.files)
         return PackageFiles.of_import(self.name).files != self.files
 
 
 def recorded(distribution: importlib.metadata.Distribution) -> list[str]:
-    """What the RECORD of a distribution names."""
+    """Return the file names in a distribution's RECORD."""
     return [line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()]
 
 
@@ -96,7 +101,7 @@ def _digest(files: Iterable[str], record: bytes = b"") -> str:
     for file in files:
         try:
             parts += [file.encode(errors="surrogateescape"), Path(file).read_bytes()]
-        except OSError:  # it went meanwhile
+        except OSError:  # deleted meanwhile
             parts.append(b"")
     return digest(b"".join(b"%d:" % len(part) + part for part in parts), 6).hex()
 
@@ -106,10 +111,11 @@ OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
 
 
 class Packages:
-    """The version of each package when this daemon first saw it, which is the one that it has imported. Thread-safe."""
+    """The version of each package when this daemon first saw it, which is the imported version. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # also so that what takes long is not done by several threads at once
+        # The lock also keeps several threads from doing the same slow work at once.
+        self._lock = threading.RLock()
         self._met: dict[str, tuple[str, PackageFiles]] = {}
         self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
         self._installed: dict[str, importlib.metadata.Distribution] = {}
@@ -121,7 +127,7 @@ class Packages:
             self._met[name] = _meet(self._distributions.get(name, [name]), name)
 
     def version(self, name: str) -> str:
-        """The version of the distribution that provides an import."""
+        """Return the version of the distribution that provides an import."""
         with self._lock:
             if name not in self._met:
                 if name not in self._distributions:
@@ -130,8 +136,9 @@ class Packages:
             return self._met[name][0]
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
-        """The versions of packages and of all their requirements, which may change what they compute, each with a
-        digest of what is installed: two installations of one version can differ.
+        """Return the versions of packages and of all their requirements, which may affect the packages' results.
+
+        Each version includes a digest of the installed files, because two installations of one version can differ.
         """
         found = dict.fromkeys(names)
         for name in found:
@@ -141,13 +148,13 @@ class Packages:
         return {each: f"{version} ({files.content})" for each, (version, files) in met.items()}
 
     def installed(self) -> dict[str, str]:
-        """The versions of all distributions in this environment now; of those that were loaded, the loaded ones."""
+        """Return the versions of all distributions now in this environment; for loaded ones, the loaded versions."""
         found = [(each.name, each.version) for each in importlib.metadata.distributions()]
-        now = dict(reversed(found))  # of two with one name, Python imports the first
+        now = dict(reversed(found))  # of two with the same name, Python imports the first
         return now | {each: self.version(name) for name in self._loaded for each in self._distributions.get(name, ())}
 
     def _behind(self, name: str) -> tuple[str, ...]:
-        """The distributions of a package and all that they require, directly or not."""
+        """Return the distributions of a package and their direct and indirect requirements."""
         with self._lock:
             if name not in self._required:
                 self._require(name)
@@ -167,7 +174,7 @@ class Packages:
         self._required[name] = tuple(found)
 
     def meet_loaded(self) -> None:
-        """Notes the packages that were imported since the last call, also those that no lookup names."""
+        """Record the packages that were imported since the last call, including packages that no lookup names."""
         with self._lock:
             new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
             self._seen |= new
@@ -180,15 +187,20 @@ class Packages:
             self._loaded |= found
 
     def replaced(self, names: Iterable[str] = ()) -> list[str]:
-        """The loaded packages, and those of `names`, that were upgraded or removed since this daemon saw them."""
+        """Return the packages that were upgraded or removed since this daemon first saw them.
+
+        Args:
+            names: packages to check in addition to the loaded ones.
+        """
         named = list(names)
         behind = {each for name in named for each in self._required.get(name, ())}
         wanted = sorted(self._loaded.union(named, behind))
         return [name for name in wanted if name in self._met and self._met[name][1].were_replaced()]
 
     def edited(self) -> list[str]:
-        """The packages of which any file has changed since this daemon saw them. It looks at each file, which takes
-        milliseconds.
+        """Return the packages with a file that changed since this daemon first saw them.
+
+        The check reads the status of each file, which takes milliseconds.
         """
         with self._lock:
             met = {files.name: files for _, files in self._met.values()}
@@ -196,8 +208,10 @@ class Packages:
 
 
 def _providers() -> dict[str, list[str]]:
-    """The distributions that provide each import. `importlib.metadata.packages_distributions` takes ten times as long:
-    it makes an object for each file, and parses all descriptions.
+    """Return the distributions that provide each import.
+
+    `importlib.metadata.packages_distributions` takes ten times as long: it makes an object for each file, and parses
+    all descriptions.
     """
     found: dict[str, list[str]] = {}
     for each in importlib.metadata.distributions():
@@ -207,14 +221,14 @@ def _providers() -> dict[str, list[str]]:
 
 
 def _name(distribution: importlib.metadata.Distribution) -> str:
-    """The name of a distribution, without parsing its description."""
+    """Return the name of a distribution, without parsing its description."""
     about = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     found = re.search(r"^Name: *(\S+)", about, re.MULTILINE)
     return found[1] if found else ""
 
 
 def _imports(distribution: importlib.metadata.Distribution) -> Iterator[str]:
-    """What can be imported of the files of a distribution."""
+    """Yield the import names that the files of a distribution provide."""
     for file in recorded(distribution):
         top, _, rest = file.partition("/")
         if file.endswith((".py", ".so")) and (name := top if rest else top.partition(".")[0]).isidentifier():
@@ -233,11 +247,11 @@ def _met(distribution: importlib.metadata.Distribution) -> tuple[str, PackageFil
 
 
 def _requirements(distribution: importlib.metadata.Distribution) -> list[str]:
-    """The distributions that one requires, without its extras."""
+    """Return the normalized names of a distribution's requirements, without those of its extras."""
     return [_normal(line) for line in distribution.requires or () if "extra ==" not in line]
 
 
 def _normal(requirement: str) -> str:
-    """The normalized name in a requirement: foo-bar for `Foo_Bar>=1; python_version > "3"`."""
+    """Return the normalized name in a requirement: foo-bar for `Foo_Bar>=1; python_version > "3"`."""
     name = re.match(r"[\w.-]*", requirement.strip())
     return re.sub(r"[-_.]+", "-", name.group() if name else "").lower()

@@ -14,7 +14,7 @@ from jitclient.wire.shardings import Sharding
 
 
 def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> Any:
-    """A function over leaves under `jax.jit`, with the signature's shardings of arguments."""
+    """Return `jax.jit` of a function over leaves, with the signature's shardings of arguments."""
     inputs = _inputs(signature)
     if any(inputs):
         options = {**options, "in_shardings": tuple(message and shardings.to_jax(message) for message in inputs)}
@@ -22,7 +22,7 @@ def jitted(function: Callable[..., Any], signature: Signature, options: Mapping[
 
 
 def _inputs(signature: Signature) -> Sequence[Sharding | None]:
-    """The `in_shardings` for jit. Most arguments of a trace have their sharding themselves."""
+    """Return the `in_shardings` for jit; None for an argument whose abstract value already has its sharding."""
     if signature.shardings is not None and signature.shardings.inputs is not None:
         return signature.shardings.inputs
     return [spec.sharding if is_wider_than_new(spec) else None for spec in signature.leaves]
@@ -31,7 +31,10 @@ def _inputs(signature: Signature) -> Sequence[Sharding | None]:
 def lowered(
     traced: Any, name: str, signature: Signature, options: Mapping[str, Any], out_tree: Any, deref: values.Deref
 ) -> Any:
-    """Lowers what was traced, with the signature's shardings of results, whose tree is known only after the trace."""
+    """Lower a trace, with the signature's shardings of results.
+
+    The tree of results, which these shardings follow, is known only after the trace.
+    """
     told = signature.shardings
     if told is None or told.outputs is None:
         return traced.lower()
@@ -47,7 +50,10 @@ def lowered(
 
 
 def results(avals: Sequence[Any], compiled: Any, signature: Signature) -> tuple[Spec, ...]:
-    """The specs of a program's results, without shardings if none was chosen and each result is on one device."""
+    """Return the specs of a program's results.
+
+    The specs have no shardings if none was requested and each result is on one device.
+    """
     found = list(compiled.output_shardings)
     chosen = signature.shardings is not None or any(spec.sharding is not None for spec in signature.leaves)
     if not chosen and all(isinstance(sharding, jax.sharding.SingleDeviceSharding) for sharding in found):

@@ -1,7 +1,7 @@
-"""Prewarming: loads the most valuable programs when the daemon starts, and runs them once on zeros.
+"""Prewarming: at its start, the daemon loads the most valuable programs, and runs each once on zeros.
 
-Such a dry run pays for XLA's first execution, which takes more than a second longer than later ones if the program is
-large. So no client waits for it.
+A dry run takes the cost of XLA's first execution, which can be more than a second longer than later executions for a
+large program, so that no client has to wait for it.
 """
 
 import logging
@@ -22,32 +22,36 @@ from jitserver.store.strikes import DRY_RUN, MOST
 log = logging.getLogger(__name__)
 
 _SHARE = 0.5
-"""Of the memory for programs. The rest is for new ones."""
+"""Share of the memory for programs that prewarming may fill; the rest is for new programs."""
 
 _MOST_SECONDS = 1.0
 _ALL_SECONDS = 10.0
-_MOST_BYTES = (
-    256 << 20
-)  # of arguments, results and temporaries: making them takes time, too, however quick the calls were
+# Limit on arguments, results and temporaries: allocating them takes time, however quick the calls were.
+_MOST_BYTES = 256 << 20
 
 _UNSURE = re.compile(
     r' (?:while\((?!.*"known_trip_count":\{"n":)'
     r"|(?:conditional|custom-call|infeed|outfeed|send|recv|reduce-scatter|(?:ragged-)?all-[a-z-]+|collective-[a-z-]+)"
     r"(?:-start)?\()"
 )
-"""Operations whose work depends on values or on other processes. A program without them does the same work in each
-run. So a run on zeros takes as long as its calls did. With a loop over values, it might never end.
+"""Operations whose work depends on values or on other processes.
+
+A program without such operations does the same work in each run, so a run on zeros takes as long as its earlier calls.
+A loop that depends on values might never finish.
 """
 
 
 def prewarm(engine: Engine, goes_on: Callable[[], bool]) -> list[str]:
-    """Loads programs from the disk until the share is full; returns their keys, the best first.
+    """Load programs from disk until the share is full.
 
-    A client that requests one meanwhile does not wait: its own thread loads the program.
+    A client that requests such a program meanwhile does not wait: its own thread loads the program.
 
     Args:
-        engine: gets the programs.
-        goes_on: called before each program; waits until that would delay no client, and returns whether to load it.
+        engine: the engine that gets the programs.
+        goes_on: called before each program. Waits until loading would delay no client, and returns whether to load it.
+
+    Returns:
+        The keys of the loaded programs, the most valuable first.
     """
     memory, now, keys = engine.cache.memory, time.time(), list[str]()
     for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):
@@ -62,15 +66,16 @@ def prewarm(engine: Engine, goes_on: Callable[[], bool]) -> list[str]:
 def dry_run(
     engine: Engine, keys: Iterable[str], may_begin: Callable[[], bool], find_room: Callable[[int, str], None]
 ) -> None:
-    """Runs those programs that are certainly quick and without side effects, one after another.
+    """Run the programs that are certainly quick and free of side effects, one after another.
 
-    Only on the CPU: on other devices calls return before they are computed, so their durations are not known.
+    Runs take place on the CPU only: on other devices, calls return before they are computed, so their durations are
+    unknown.
 
     Args:
-        engine: has the programs in memory.
-        keys: of the programs, the most important first.
-        may_begin: whether no client would be delayed; called before each run.
-        find_room: raises if the memory budget lacks so many bytes for what is named.
+        engine: the engine that has the programs in memory.
+        keys: the keys of the programs, the most important first.
+        may_begin: returns whether a run would delay no client; called before each run.
+        find_room: raises an exception if the memory budget lacks this number of bytes; the text names their purpose.
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
@@ -103,7 +108,11 @@ def dry_run(
 
 
 def _may_be_run(entry: Entry) -> bool:
-    """Whether it is plain, on one device, not yet called in this process, and its earlier calls were quick."""
+    """Return whether a dry run is safe.
+
+    The program must be plain, on one device, and not yet called in this process, and its earlier calls must have been
+    quick.
+    """
     program: Program = entry.program
     is_placed = any(spec.sharding for spec in (*program.specs, *program.results))
     in_order = not (program.calls or program.may_raise or program.suspect or is_placed)

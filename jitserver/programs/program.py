@@ -1,4 +1,4 @@
-"""Makes programs from captures, or from what a client traced: trace, lower, compile."""
+"""Making of programs from captures, or from programs that a client traced: trace, lower, compile."""
 
 import contextlib
 import dataclasses
@@ -37,37 +37,38 @@ _JITTED = type(jax.jit(lambda: None))
 
 @dataclasses.dataclass
 class Program:
-    """An executable over flat leaves, and what a caller must know of it. Running it runs no user code."""
+    """An executable over flat leaves, with the information that callers need. Running it runs no user code."""
 
-    run: Any  # a `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes leaves, returns leaves
-    specs: tuple[Spec, ...]  # of the arguments' leaves
+    # A `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes and returns leaves.
+    run: Any
+    specs: tuple[Spec, ...]  # specs of the arguments' leaves
     results: tuple[Spec, ...]
-    tree: bytes  # of the results
+    tree: bytes  # tree of the results
     donated: tuple[int, ...]
     may_raise: bool
     settings: tuple[tuple[str, Any], ...]
     code_bytes: int
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
-    slots: tuple[Slot, ...] = ()  # for its callbacks
-    callbacks: bytes = b""  # their functions, as objects from its trace
+    slots: tuple[Slot, ...] = ()  # interfaces of its callbacks
+    callbacks: bytes = b""  # functions of its callbacks, as objects from its trace
     has_effects: bool = False
-    is_found: bool = False  # its executable comes from JAX's own cache, or from ours
+    is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
     calls: int = 0
     call_seconds: float = 0.0
-    slowest: float = 0.0  # of its calls after the first, which takes longer
-    last_call: float = 0.0  # its end, by time.monotonic
-    nbytes: int = 0  # of its results
-    mark: bytes = NOTHING  # for the crash journal while the program runs
-    suspect: str = ""  # its key, as long as it has strikes for running
-    evidence: bytes = b""  # the digest of the trace's evidence, if its client compares it
-    asked: bytes = b""  # a digest of the lookup that it answers
-    trace: Evidence = _NONE  # all of it, until a client has compared it
-    order_free: Callable[[], bytes] = bytes  # likewise, the evidence without the order
-    agreed_order_free: bytes = b""  # what that returned, if the client's trace had another order
+    slowest: float = 0.0  # seconds of the slowest call, without the first, which takes longer
+    last_call: float = 0.0  # end of the last call, by time.monotonic
+    nbytes: int = 0  # bytes of the results
+    mark: bytes = NOTHING  # slot content of the crash journal while the program runs
+    suspect: str = ""  # call key, as long as the program has strikes for running
+    evidence: bytes = b""  # digest of the trace's evidence, if the client compares it
+    asked: bytes = b""  # digest of the lookup that the program answers
+    trace: Evidence = _NONE  # the whole evidence, until a client has compared it
+    order_free: Callable[[], bytes] = bytes  # computes the digest of the evidence without its order, until then
+    agreed_order_free: bytes = b""  # that digest, if the client's trace had a different order
 
     direct: Any = None
-    """The C++ function to which `run` passes the leaves; None until the first run, and if there is none."""
+    """The C++ function to which `run` passes the leaves; None before the first run, and if there is none."""
 
     is_spread: bool = False  # over several devices
 
@@ -75,7 +76,8 @@ class Program:
     """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/daemon/plain_runs.py`."""
 
     def __post_init__(self) -> None:
-        self.landings = tuple(map(device_arrays.landing, self.specs))  # make the leaves from received bytes
+        # Functions that make the leaves from received bytes.
+        self.landings = tuple(map(device_arrays.landing, self.specs))
         self.nbytes = sum(map(_nbytes, self.results))
         self.is_spread = any(map(device_arrays.is_spread, (*self.specs, *self.results)))
         unlike = self.donated or self.settings or self.may_raise or self.suspect
@@ -83,31 +85,31 @@ class Program:
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
     def rest(self, again: Callable[[], "Program"]) -> None:
-        """Frees the executable until it is needed, when `again` loads or makes it."""
+        """Free the executable until it is needed; `again` then loads or makes it."""
         self.run, self.direct = _Resting(self, again), None
 
     def wake(self, same: "Program") -> None:
-        """Takes the executable of the same program, for a call that follows."""
+        """Take over the executable of an equal program, for a call that follows."""
         self.last_call = time.monotonic()
         self.run = same.run
 
     def shown_evidence(self) -> Evidence:
-        """Return what clients compare with traces of their own."""
+        """Return the evidence that clients compare with their own traces."""
         return self.trace if self.trace.digest else Evidence(self.evidence, order_free=self.agreed_order_free)
 
     def forget_trace(self) -> None:
-        """Free what only a comparison with another trace needs."""
+        """Free the data that is needed only for a comparison with another trace."""
         self.trace, self.order_free = _NONE, bytes
 
     def note_direct(self) -> None:
-        """After a run, finds `direct`, which `Compiled` may have under a private name."""
+        """Set `direct` after a run, from a private attribute of `Compiled` that may be missing."""
         run = self.run  # read once: another thread may replace it
         found = getattr(run, "_call", None) if isinstance(run, jax.stages.Compiled) else None
         self.direct = found if type(found) is _JITTED else None
 
 
 class _Resting:
-    """Stands for the freed executable of a program, and loads it when it is used."""
+    """Placeholder for the freed executable of a program, which loads the executable at its first use."""
 
     def __init__(self, program: Program, again: Callable[[], Program]) -> None:
         self._program = program
@@ -125,13 +127,20 @@ class _Resting:
 
 
 def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
-    """Loads a capture under the settings of its caller, as loading may run user code."""
+    """Load a capture under the settings of its caller, because loading may run user code."""
     with context.entered(_settings(lookup.signature, values.nothing)):
         return load(payload, lookup.locations)
 
 
 def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, compared: bool = True) -> Program:
-    """Trace and compile a captured function. `compared` keeps the evidence of the trace.
+    """Trace and compile a captured function.
+
+    Args:
+        loaded: the capture.
+        signature: the signature for which the function is traced.
+        name: the name of the function.
+        say: reports the current phase.
+        compared: whether to keep the evidence of the trace.
 
     Raises:
         CaptureError: a client cannot rebuild the tree of results or a callback, or the program has other side effects.
@@ -146,7 +155,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, comp
 
 
 def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -> bytes:
-    """Callbacks as clients make them again. What a client traced has none."""
+    """Return the encoded callbacks, from which clients rebuild them; empty for a program that a client traced."""
     if loaded is None:
         return b""
     made = Made(loaded)
@@ -159,7 +168,13 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
 
 
 def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
-    """Compiles a program that a client traced. The client describes its results, as the text has no weak types."""
+    """Compile a program that a client traced.
+
+    The client describes the results, because the program's text has no weak types.
+
+    Raises:
+        CaptureError: the program cannot be read, or the results do not match the client's description.
+    """
     exported = _exported(program)
 
     def function(*leaves: Any) -> Any:
@@ -174,7 +189,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
 
 
 def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) -> str:
-    """The "jaxpr" or "stablehlo" of a captured function, which is traced again."""
+    """Return the "jaxpr" or "stablehlo" of a captured function by tracing it again."""
     over_leaves = _over_leaves(loaded, signature, name)
     deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
     with context.entered(_settings(signature, deref)), output.withheld():
@@ -183,7 +198,7 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
 
 
 def text_of_client(program: bytes, what: str) -> str:
-    """The "stablehlo" of a program that a client traced; its "jaxpr" is only in the client."""
+    """Return the "stablehlo" of a program that a client traced; empty for "jaxpr", which only the client has."""
     return "" if what == "jaxpr" else _exported(program).mlir_module()
 
 
@@ -196,7 +211,7 @@ def _over_leaves(loaded: Loaded, signature: Signature, name: str) -> OverLeaves:
 def _exported(program: bytes) -> export.Exported:
     try:
         return export.deserialize(bytearray(program))
-    except Exception as error:  # the parser may raise anything
+    except Exception as error:  # the parser may raise any exception
         raise CaptureError(f"the program cannot be read: {error}") from error
 
 
@@ -212,7 +227,7 @@ def _lowered(
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
 ) -> tuple[Any, Any]:
-    """Return what JAX traced and lowered."""
+    """Return the traced and the lowered stage of a function."""
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
     with lock.traces.taken(), _timed(seconds, "trace", say, "tracing"), ambient.refused():

@@ -1,4 +1,4 @@
-"""Programs by call key: found in memory, loaded from the disk, or made, once for all waiting clients."""
+"""Look-up of programs by call key: found in memory, loaded from disk, or made, once for all waiting clients."""
 
 import collections
 import dataclasses
@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 RUNNING = "running"
 _LOADING, _STORING = "loading", "storing"
-_MOST_ON_DISK = 2  # strikes for storing or loading its executable, after which that is not tried
+# Strikes for storing or loading an executable after which the daemon does not try again.
+_MOST_ON_DISK = 2
 _MAX_REFUSALS = 10_000
 _MAX_CANDIDATES = 32
 _MAX_CANDIDATE_BYTES = 256 << 20  # of captures
@@ -41,7 +42,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Hit(NamedTuple):
-    """A program that was found, and where: in "memory" or on the "disk"."""
+    """A program that was found, and its location: "memory" or "disk"."""
 
     entry: Entry
     level: str
@@ -49,7 +50,7 @@ class Hit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Candidate:
-    """A program whose client has yet to compare its trace with its own, with what the disk needs of it."""
+    """A candidate: a program that no client's own trace has confirmed yet, with the data to store it."""
 
     entry: Entry
     request: Prepare
@@ -59,9 +60,9 @@ class _Candidate:
 class Programs:
     """The programs of this daemon. Thread-safe.
 
-    A program is found by its call key and its manifest: what its trace read outside of the capture. The daemon traces
-    a capture to a candidate, which is nobody's program until the own trace of a client has agreed (`settle`). Clients
-    that miss together wait for one candidate.
+    A program is found by its call key and its manifest, the data outside of the capture that its trace read. The
+    daemon's trace of a capture makes a candidate, which is shared only after the own trace of a client has agreed
+    (`settle`). Clients that miss at the same time wait for one candidate.
     """
 
     def __init__(self, counters: Counters, cache: Tiers, journal: Journal) -> None:
@@ -69,21 +70,22 @@ class Programs:
         self.cache = cache
         self.journal = journal
         self._candidates: dict[str, _Candidate] = {}  # by base key, the oldest first
-        self._waiting: collections.Counter[str] = collections.Counter()  # clients that have yet to settle them
-        self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names of its manifests
+        # By base key: clients that have yet to settle the candidate.
+        self._waiting: collections.Counter[str] = collections.Counter()
+        self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names in its manifests
         self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
         self._lock = threading.Lock()
         self._tracing: Once[Entry] = Once(self._candidate)
         self._once: Once[Entry] = Once(cache.memory.get)
         self._restoring: Once[Entry | None] = Once(cache.memory.get)
-        self._refusals: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, the name of the function
+        self._refusals: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, and the name of the function
 
     def find(self, lookup: Lookup, say: Say) -> Hit | tuple[tuple[str, ...], ...] | None:
-        """Return the program of a lookup, if it is in the cache; or lists of names, whose state the client must say.
+        """Return the program of a lookup if it is cached, or the lists of names whose state the client must send first.
 
         Raises:
-            CaptureError: it is traced in each process, because an earlier trace showed that it must be.
-            CrashesDaemon: it has too many strikes.
+            CaptureError: the function is traced in each process, because an earlier trace showed that it must be.
+            CrashesDaemon: the program has too many strikes.
         """
         base, asked = keys.call_key(lookup), _asked(lookup)
         lists, told = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
@@ -101,7 +103,7 @@ class Programs:
         return None
 
     def key_of(self, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...]:
-        """Return the key under which a lookup finds its program; or lists of names, whose state the client must say."""
+        """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
         lists, told = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in told for names in lists if names):
@@ -113,14 +115,21 @@ class Programs:
         return base
 
     def prepare(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        """Return the program of a request, and whether this call made it; `key` is that of its lookup.
+        """Return the program of a request, and whether this call made it.
 
-        Other clients that request the same program meanwhile wait for it. One without a manifest is a candidate.
+        Other clients that request the same program meanwhile wait for it. Without a manifest, the program is a
+        candidate.
+
+        Args:
+            key: the call key of the request's lookup.
+            request: the request.
+            payload: the capture, or the program that the client traced.
+            say: reports the current phase.
 
         Raises:
             CaptureError: the capture cannot be loaded.
-            TraceFailed: the user's function raised during the trace, or its results cannot be serialized.
-            CrashesDaemon: it has too many strikes.
+            TraceFailed: the user's function raised an exception during the trace, or its results cannot be serialized.
+            CrashesDaemon: the program has too many strikes.
         """
         self._refuse_crashing(key.text)
         if request.manifest is None:
@@ -134,7 +143,7 @@ class Programs:
         return entry, made
 
     def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
-        settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client has looked it up
+        settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
         if settled is not None and not request.anew:
             _check_asked(settled, request.lookup)
             return settled, False
@@ -149,14 +158,15 @@ class Programs:
             raise
 
     def order_free(self, lookup: Lookup) -> bytes:
-        """Return the digest of a candidate's trace that does not depend on its order; empty if there is none."""
+        """Return the order-independent digest of a candidate's trace; empty if there is no candidate."""
         candidate = self._candidates.get(keys.call_key(lookup).text)
         return b"" if candidate is None else candidate.entry.program.order_free()
 
     def differing(self, state: State) -> list[str]:
-        """Return the names whose digests differ from those of a client, and may explain another trace.
+        """Return the names whose digests differ from a client's, and may explain why its trace differs.
 
-        A name explains nothing that had a third digest in a client whose trace agreed, such as a counter.
+        A name is left out if a client whose trace agreed had a third digest for it, as with a counter: such a name does
+        not affect traces.
         """
         found = []
         for name, theirs, ours in zip(state.names, state.state, manifest.state_of(state.names), strict=True):
@@ -166,7 +176,7 @@ class Programs:
         return found
 
     def settle(self, settled: Settle) -> None:
-        """Have others find the candidate of a lookup under a manifest; or refuse the manifest, if there is a reason."""
+        """Share the candidate of a lookup under a manifest; or refuse the manifest, if the client sent a reason."""
         base = keys.call_key(settled.lookup)
         try:
             self._settle(base, settled)
@@ -183,7 +193,8 @@ class Programs:
         if candidate is None:
             return
         there = self.cache.memory.get(key.text)
-        if there is not None:  # of a client that missed as well, or of a session before a restart
+        # Made for another client that also missed, or restored from a session before a restart.
+        if there is not None:
             _check_asked(there, settled.lookup)
             candidate.entry.info.key = key.text
             return
@@ -191,7 +202,7 @@ class Programs:
         request = msgspec.structs.replace(candidate.request, manifest=settled.manifest)
         entry = candidate.entry
         entry.program.agreed_order_free = settled.order_free
-        if entry.info.key != base.text:  # it is settled under another manifest, too
+        if entry.info.key != base.text:  # it is already settled under another manifest
             entry = self._entry(info_of(base.text, request, entry.program), entry.program)
         self._keep(key, entry, request, candidate.payload)
 
@@ -208,7 +219,7 @@ class Programs:
         return entry
 
     def _settled(self, key: str) -> None:
-        """Note that one client waits no more. With the last one, the candidate and what it holds goes."""
+        """Record that one client no longer waits for a candidate. After the last client, drop the candidate."""
         with self._lock:
             self._waiting[key] -= 1
             if self._waiting[key] <= 0:
@@ -228,7 +239,7 @@ class Programs:
         return None if found is None else found.entry
 
     def _lists_of(self, base: str) -> list[tuple[str, ...]]:
-        """Return the lists of names of a key's manifests, the longest first: it knows best."""
+        """Return the lists of names in a key's manifests, the longest (most specific) first."""
         known = self._names.get(base)
         if known is None:
             known = self._names.setdefault(base, set(self.cache.names_of(base)))
@@ -253,7 +264,10 @@ class Programs:
             self._refusals.pop(oldest, None)
 
     def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
-        """The program that once had a call key; if other versions made it, the same as made by these versions."""
+        """Return the entry of a program by call key.
+
+        A program made under other versions is looked up, or made, for the current versions.
+        """
         entry = self.cache.memory.get(key)
         stored = self.cache.store.get(key) if entry is None else None
         if stored is None:
@@ -264,7 +278,11 @@ class Programs:
         return self._restored(now, say) or self._made_again(now, stored, request, say)
 
     def warm(self, key: str) -> bool:
-        """Loads a program from the disk, unless other versions made it or it has strikes; returns whether it did."""
+        """Load a program from disk, unless it was made under other versions or has strikes.
+
+        Returns:
+            Whether the program was loaded.
+        """
         suspect = self.journal.strikes.of(key)
         if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
             return False
@@ -275,7 +293,8 @@ class Programs:
             if now is None or now.text != key:
                 return False
             return self._restored(now, lambda _: None) is not None
-        except Exception as error:  # without an executable, user code runs again
+        # Without a stored executable, user code runs again and may raise any exception.
+        except Exception as error:
             log.info("program %s cannot be loaded: %s", key[:12], error)
             return False
 
@@ -307,7 +326,7 @@ class Programs:
         return built
 
     def _keep(self, key: CallKey, entry: Entry, request: Prepare, payload: bytes) -> Entry:
-        """Keep a program under a key, in memory and on the disk."""
+        """Store a program under a key, in memory and on disk."""
         assert request.manifest is not None
         entry.makeup = keys.makeup_of(key, request.parts)
         entry.info = msgspec.structs.replace(entry.info, key=key.text, base=key.base, names=request.manifest.names)
@@ -327,7 +346,8 @@ class Programs:
         try:
             with self.journal.noted(_STORING, entry.key, entry.info.label):
                 return serialization.executable_of(entry.program)
-        except Exception as error:  # it has callbacks, or JAX cannot serialize it for another reason
+        # The executable has callbacks, or JAX cannot serialize it for another reason.
+        except Exception as error:
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
@@ -341,7 +361,8 @@ class Programs:
     def _rest(self, entry: Entry) -> None:
         base, built = entry.info.base, entry.program
         candidate = self._candidates.get(base)
-        if candidate is not None and candidate.entry.program is built:  # settled again, it would wait for itself
+        # Drop the candidate: if it were settled again, the program would wait for itself.
+        if candidate is not None and candidate.entry.program is built:
             self._forget(base)
         built.rest(lambda: self._again(entry.key))
 
@@ -394,7 +415,11 @@ class Programs:
         return entry
 
     def _make_same(self, key: CallKey, request: Prepare, payload: bytes, say: Say, evidence: bytes) -> Entry:
-        """Make a program anew that was compared with its client's trace: it must be the same again."""
+        """Make a program again that was compared with a client's trace; its evidence must be the same.
+
+        Raises:
+            CaptureError: the new trace gives a different program.
+        """
         built = self._build(key, request, payload, say)
         if built.evidence != evidence:
             raise CaptureError("another trace of it gives another program")
@@ -405,7 +430,7 @@ class Programs:
         lookup = request.lookup
         for last in (False, True):
             start = time.perf_counter()
-            # Loaded for each trace, as the key does not include what a trace changes in captured objects.
+            # Load the capture for each trace: the key does not include changes that a trace makes in captured objects.
             self.counters.add(captures_loaded=1)
             loaded = program.loaded_for(lookup, payload)
             load_seconds = time.perf_counter() - start
@@ -414,7 +439,7 @@ class Programs:
                 built = program.from_capture(loaded, lookup.signature, request.name, say, not lookup.unverified)
             except BaseException as error:
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
-                    continue  # it may have been another thread
+                    continue  # another thread may have changed the generator
                 raise TraceFailed(error, loaded, is_final=_is_final(error)) from error
             finally:
                 context.packages().meet_loaded()
@@ -423,7 +448,7 @@ class Programs:
         raise AssertionError("unreachable")
 
     def remove(self, prefix: str) -> list[str]:
-        """Removes programs, refusals and strikes whose key starts with `prefix`, or whose function has that name.
+        """Remove programs, refusals and strikes whose key starts with `prefix`, or whose function has that name.
 
         Returns:
             The keys of the removed programs, and of those that had only strikes.
@@ -442,7 +467,7 @@ class Programs:
                     self._forget(key)
 
     def refusal(self, key: str) -> str:
-        """Why the daemon does not trace a function again; empty if it would."""
+        """Return the reason why the daemon does not trace a function again; empty if there is none."""
         found = self._refusals.get(key)
         return "" if found is None else str(found[0])
 
@@ -451,17 +476,17 @@ class Programs:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether a failure says nothing of the function: the next trace of it may succeed."""
+    """Return whether a failure is unrelated to the function, so that its next trace may succeed."""
     if isinstance(error, CaptureError):
         return isinstance(error, Busy)
     return isinstance(error, (JitserverError, MemoryError))
 
 
 def _asked(lookup: Lookup) -> bytes:
-    """Return a digest of all that a client says of a program.
+    """Return a digest of everything that a client sends about a program.
 
-    A program is used only if this is equal, too: a mistake in the call key must not give one function's program to
-    another.
+    A program is used only if this digest is equal, too: a mistake in the call key must not return one function's
+    program for a different function.
     """
     return digest(_encode(msgspec.structs.replace(lookup, locations=b"", manifests=())))
 
@@ -476,9 +501,9 @@ def _key_of(request: Prepare) -> CallKey:
 
 
 def request_of(stored: Stored) -> Prepare:
-    """The request from which a stored program was made.
+    """Return the request from which a stored program was made.
 
     Raises:
-        Corrupt: the disk has something else.
+        Corrupt: the stored data is not a request.
     """
     return unpacked(stored.request, Prepare)

@@ -1,4 +1,4 @@
-"""Serializes programs, so that loading one from the disk runs no user code."""
+"""Serialization of programs. Loading a program from disk runs no user code."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from jitserver.store.files import unpacked
 
 
 class Facts(Message):
-    """A program without its executable. `settings` are those of the signature."""
+    """A program without its executable: fields of `Program`, and the encoded `settings` of its signature."""
 
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
@@ -30,7 +30,12 @@ class Facts(Message):
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
-    """Serializes a program without its executable."""
+    """Serialize a program without its executable.
+
+    Args:
+        program: the program.
+        settings: the encoded settings of its signature.
+    """
     same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
     return msgspec.msgpack.encode(Facts(settings=settings, **same))
 
@@ -41,15 +46,21 @@ def evidence_in(facts: bytes) -> bytes:
 
 
 def executable_of(program: Program) -> bytes:
-    """Serializes the executable; raises something if JAX cannot, or XLA did not compile it in this process."""
+    """Serialize the executable of a program.
+
+    Raises:
+        Exception: JAX cannot serialize the executable, or XLA did not compile it in this process.
+    """
     if program.is_found:
         raise ValueError("its executable was loaded, and can be serialized only where it was compiled")
     return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
 
 
 def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
-    """Loads a serialized program. The bytes must come from our own cache, as loading can run code in them. Raises
-    something if they are not a program that can run here.
+    """Load a serialized program. The bytes must come from jitserver's own cache, because loading can run code in them.
+
+    Raises:
+        Exception: the bytes are not a program that can run here.
     """
     told = unpacked(facts, Facts)
     run = Executables(told.slots, serialized=executable) if told.slots else executables.from_bytes(executable)

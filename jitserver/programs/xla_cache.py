@@ -1,4 +1,4 @@
-"""JAX's own cache of compilations by program text, in a folder whose size the daemon limits."""
+"""JAX's own cache of compilations by program text, in a directory whose size the daemon limits."""
 
 import contextlib
 import os
@@ -8,7 +8,10 @@ from pathlib import Path
 import jax
 
 LEAST_SECONDS = 0.3
-"""The daemon has all programs in a cache of its own: this one is for what is worth finding by its text alone."""
+"""Minimum seconds of a compilation that JAX's cache stores.
+
+All programs are in the daemon's cache already, so JAX's cache is for compilations that are worth finding by text alone.
+"""
 
 _FOUND = "/jax/compilation_cache/cache_hits"
 
@@ -21,11 +24,13 @@ _here = _Here()
 
 
 def keep_in(folder: Path, least_seconds: float = LEAST_SECONDS) -> None:
-    """Makes JAX keep compilations of so many seconds in a folder."""
-    with contextlib.suppress(OSError):  # JAX tries again when it needs the folder, and warns if it cannot
+    """Configure JAX to cache compilations that take at least `least_seconds` seconds in a directory."""
+    # Ignore errors: JAX tries again when it needs the directory, and warns on failure.
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
     if os.fsencode(folder).decode(errors="replace") != str(folder):
-        return  # XLA takes no other paths
+        # XLA accepts only paths that survive this round trip.
+        return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
@@ -37,5 +42,5 @@ def keep_in(folder: Path, least_seconds: float = LEAST_SECONDS) -> None:
 
 
 def found_here() -> int:
-    """How many compilations this thread has found in the cache."""
+    """Return the number of compilations that this thread has found in the cache."""
     return _here.found

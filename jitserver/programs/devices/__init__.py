@@ -1,1 +1,1 @@
-"""The devices of this daemon: arrays on them, scratch memory, programs that need several of them, and their health."""
+"""The devices of this daemon: arrays on them, scratch memory, programs over several devices, and health checks."""

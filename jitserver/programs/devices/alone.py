@@ -1,10 +1,11 @@
-"""Runs programs over several devices one after another.
+"""Serial execution of programs that span several devices.
 
-Two of them at once may wait for each other: on accelerators if they are launched in another order on another device, on
-the CPU because XLA has one thread for each device, which one program needs all of. There, XLA ends the process then.
+Two such programs at once may wait for each other: on accelerators, if two devices launch them in different orders; on
+the CPU, because XLA has one thread for each device and a program needs all of these threads. On the CPU, XLA then
+aborts the process.
 
-So a program keeps the devices while it waits for a callback. If the callback in turn waits for such a program, it would
-wait forever.
+A program therefore occupies the devices while it waits for a callback. A callback that in turn waits for such a program
+would wait for ever; `alone` detects this case.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import jax
 from jitclient.errors import SessionBusy
 
 _PATIENCE_SECONDS = 10.0
-"""A callback that takes this long may be waiting for a program of its own client."""
+"""Seconds after which a callback is suspected of waiting for a program of its own client."""
 
 _one_at_a_time = threading.Lock()
 
@@ -29,28 +30,29 @@ class _Here(threading.local):
 _here = _Here()
 
 
-_callbacks: dict[object, object] = {}  # for which the running program waits: by a token each, its client
+# Callbacks for which the running program waits: a unique token -> the client.
+_callbacks: dict[object, object] = {}
 
 
 def work_for(client: object) -> None:
-    """Says whose requests this thread carries out."""
+    """Set the client whose requests this thread carries out."""
     _here.client = client
 
 
 def alone(run: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a function that computes on several devices.
+    """Return the result of a function that computes on several devices.
 
     Raises:
-        SessionBusy: they wait for a callback of the same client, which waits for this.
+        SessionBusy: the running program waits for a callback of the same client, and the callback waits for this call.
     """
     with _turn():
         results = run(*arguments)
-        # Elsewhere, devices do what was launched in order.
+        # On other platforms, devices execute programs in launch order, so there is no need to wait.
         return jax.block_until_ready(results) if jax.default_backend() == "cpu" else results
 
 
 def in_callbacks(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """`ask`, noting when the client is asked."""
+    """Return `ask` wrapped so that the callbacks in progress, and their client, are recorded."""
     client = _here.client
 
     def noted(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Moves arrays between devices, host memory and bytes, with dtype, weak type, key type and sharding."""
+"""Conversion of arrays between devices, host memory and bytes, with dtype, weak type, key type and sharding."""
 
 import functools
 import gc
@@ -24,12 +24,12 @@ try:
 
     _collect: Callable[[], object] = _jax.collect_garbage  # it has no public name
 except (ImportError, AttributeError):
-    _collect = gc.collect  # makes JAX do the same
+    _collect = gc.collect  # makes JAX collect, too
 
 Landing = Callable[[bytes | HostArray], Any]
 
 release_host_buffers = _collect
-"""Makes JAX release host memory that it has read, which it otherwise does at its next call."""
+"""Function that makes JAX release host memory that it has read; otherwise, JAX does so at its next call."""
 
 _POLL_SECONDS = 0.01
 
@@ -38,30 +38,30 @@ _POLL_SECONDS = 0.01
 
 
 def is_plain(spec: Spec) -> bool:
-    """Whether programs take and return such arrays in their host form, on the default device."""
+    """Return whether programs take and return such arrays in their host form, on the default device."""
     return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
 
 
 def is_spread(spec: Spec) -> bool:
-    """Whether the array is on several devices."""
+    """Return whether an array with this spec is on several devices."""
     mesh = None if spec.sharding is None else spec.sharding.mesh
     return mesh is not None and len(mesh.devices) > 1
 
 
 def spec_of(array: jax.Array) -> Spec:
-    """The spec of an array, always with its sharding, which specs in messages may lack."""
+    """Return the spec of an array, always with its sharding, which specs in messages may lack."""
     place = shardings.of(array.sharding) or shardings.on_first()
     return Spec(array.shape, str(array.dtype), getattr(array, "weak_type", False), place)  # keys have no weak type
 
 
 def plain(array: jax.Array) -> jax.Array:
-    """The array, or the data of one of JAX's own dtypes, those of typed PRNG keys."""
+    """Return the array itself, or the key data of an array of typed PRNG keys, whose dtype numpy does not know."""
     dtype: Any = array.dtype
     return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)
 
 
 def nbytes(array: jax.Array) -> int:
-    """Bytes of an array on all its devices."""
+    """Return the bytes of an array, summed over all its devices."""
     sharding = array.sharding
     if len(sharding.device_set) == 1:
         return int(array.nbytes)
@@ -69,7 +69,7 @@ def nbytes(array: jax.Array) -> int:
 
 
 def is_ready(array: jax.Array) -> bool:
-    """Whether an array is computed or was deleted."""
+    """Return whether an array is computed or was deleted."""
     data: Any = plain(array)
     return bool(array.is_deleted() or data.is_ready())
 
@@ -78,7 +78,7 @@ def is_ready(array: jax.Array) -> bool:
 
 
 def landing(spec: Spec) -> Landing:
-    """A function that makes the argument of a program from received bytes."""
+    """Return a function that makes the argument of a program from received bytes."""
     if spec.dtype in WIDE:
         return functools.partial(_wide, spec=spec)
     return functools.partial(_keys if is_key(spec) else _host, spec=spec)
@@ -98,7 +98,7 @@ def _keys(data: bytes | HostArray, spec: Spec) -> Any:
 
 
 def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) -> jax.Array:
-    """An array from received bytes, with the sharding of its spec or on the default device."""
+    """Return an array made from received bytes, with the sharding of its spec, or else on the default device."""
     if default is not None:
         [device] = shardings.to_jax(default).device_set
         with jax.default_device(device):
@@ -108,15 +108,17 @@ def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) ->
 
 
 def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
-    """The array of these bytes. Unless it is `committed`, its users may move it, as JAX does with arrays that were not
-    placed explicitly.
+    """Return an array made from its bytes.
+
+    Unless the array is `committed`, programs that use it may move it, as JAX does with arrays that were not placed
+    explicitly.
     """
     array = put(raw, spec) if committed else put(raw, msgspec.structs.replace(spec, sharding=None), spec.sharding)
     return interop.weakly_typed(array) if spec.weak_type else array
 
 
 def moved(array: jax.Array, spec: Spec) -> jax.Array:
-    """The array with the sharding of a spec. Both are shared if they have memory in common."""
+    """Return the array with the sharding of a spec. If both arrays share memory, mark both as shared."""
     found: jax.Array = alone(jax.device_put, array, shardings.to_jax(spec.sharding))
     if _buffers(found) & _buffers(array):
         share(found)
@@ -132,18 +134,18 @@ def _buffers(array: jax.Array) -> set[int]:
 
 
 def to_host(array: jax.Array) -> HostArray:
-    """The value of an array, once it is computed."""
+    """Return the value of an array after it is computed."""
     return np.asarray(plain(array))
 
 
 def to_bytes(array: jax.Array, deadline: float) -> memoryview:
-    """The bytes of an array, once it is computed; gives up at `deadline` (by `time.monotonic`).
+    """Return the bytes of an array after it is computed; give up at `deadline` (by `time.monotonic`).
 
     For an array on an accelerator this makes a copy in host memory, which JAX keeps as long as the array lives.
 
     Raises:
-        TimeoutError: it was not computed in time.
-        RuntimeError: it was deleted, or its computation failed.
+        TimeoutError: the array was not computed in time.
+        RuntimeError: the array was deleted, or its computation failed.
     """
     if array.is_deleted():  # calling is_ready on it would crash the process
         raise RuntimeError(f"Array has been deleted with shape={array.dtype.name}{list(array.shape)}.")
@@ -159,7 +161,7 @@ def to_bytes(array: jax.Array, deadline: float) -> memoryview:
 
 
 def on_device(value: Any) -> jax.Array:
-    """An argument as a JAX array that a program may take by donation: a copy if it is shared."""
+    """Return an argument as a JAX array that may be donated to a program: a copy if the array is shared."""
     if not isinstance(value, jax.Array):
         return jax.numpy.array(value)
     return value.copy() if is_shared(value) else value
@@ -169,11 +171,11 @@ _shared: dict[int, weakref.ref[Any]] = {}
 
 
 def share(array: jax.Array) -> None:
-    """Marks an array as shared as long as it lives: no program may take it by donation."""
+    """Mark an array as shared for the rest of its life: it must not be donated to a program."""
     number = id(array)
     _shared[number] = weakref.ref(array, lambda _: _shared.pop(number, None))
 
 
 def is_shared(array: jax.Array) -> bool:
-    """Whether an array is shared, so that no program may take it."""
+    """Return whether an array is shared, and so must not be donated to a program."""
     return id(array) in _shared

@@ -1,4 +1,4 @@
-"""The heartbeat: runs a tiny program on each device to see that it still computes."""
+"""The heartbeat: a tiny program on each device that checks whether the device still computes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Heartbeat:
         self._programs: list[tuple[Any, jax.Array]] = []
 
     def beat(self) -> None:
-        """Runs the programs and waits for their results.
+        """Run the programs and wait for their results.
 
         Raises:
             RuntimeError: a device failed, or its result is wrong.

@@ -1,7 +1,8 @@
-"""Scratch memory for the arguments of small calls: each call overwrites those of the previous call and makes no arrays.
+"""Scratch memory for the arguments of small calls: each call overwrites the arguments of the last one.
 
-JAX assumes that arrays are constant. That these change is never visible: only the calls of one connection read them,
-one after another; each ends before the next one writes; and no result shares their memory.
+Reusing the arrays saves making new ones. JAX assumes that arrays are constant, but the change is never visible: only
+the calls of one connection read these arrays, one after another; each call finishes before the next one writes; and no
+result shares their memory.
 """
 
 import itertools
@@ -13,11 +14,14 @@ import jax
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 
 FROM_CALL = 64
-"""The call of a program on a connection that allocates its scratch memory, which costs what tens of calls save."""
+"""Number of the call of a program, on one connection, that allocates scratch memory.
+
+The allocation costs as much as tens of calls save.
+"""
 MOST_BYTES = 1 << 17
-"""The most bytes of one program's arguments."""
+"""Maximum bytes of one program's arguments."""
 MOST_PROGRAMS = 32
-"""The most programs of one connection, which so has at most 4 MiB. The oldest is evicted."""
+"""Maximum number of programs with scratch memory per connection, so at most 4 MiB. The oldest is evicted."""
 
 Run = Callable[..., Any]
 
@@ -29,11 +33,12 @@ class Scratch:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.arrays: list[jax.Array] = []  # empty until allocated, or if that is impossible
+        # Empty until allocated, or if allocation is impossible.
+        self.arrays: list[jax.Array] = []
         self.memory: list[memoryview] = []
 
     def first(self, run: Run) -> Run:
-        """A function that runs the program once and allocates scratch memory for later calls, if possible."""
+        """Return a function that runs the program once and allocates scratch memory for later calls, if possible."""
 
         def run_first(*leaves: HostArray) -> Any:
             arrays, memory = _aliased(leaves)
@@ -45,7 +50,7 @@ class Scratch:
         return run_first
 
     def drop(self) -> None:
-        """Gives up the memory, which a failed call may still read."""
+        """Release the memory after a failed call, which may still read it."""
         self.arrays, self.memory = [], []
 
 
@@ -60,7 +65,7 @@ class Scratches(dict[int, Scratch]):
 
 
 def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryview]]:
-    """Arrays of these values and their memory; none if JAX would copy them."""
+    """Return arrays of these values and the memory that they share; empty lists if JAX would copy the values."""
     ends = list(itertools.accumulate([-(-leaf.nbytes // ALIGNMENT) * ALIGNMENT for leaf in leaves], initial=0))
     if not 0 < ends[-1] <= MOST_BYTES or jax.default_backend() != "cpu":
         return [], []
@@ -76,6 +81,6 @@ def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryv
 
 
 def _apart(arrays: Sequence[jax.Array], results: Sequence[jax.Array]) -> bool:
-    """Whether no result shares the arguments' memory. The compiler decides that, so it holds for all calls."""
+    """Return whether no result shares the arguments' memory. The compiler decides this, so it holds for all calls."""
     start, end = arrays[0].unsafe_buffer_pointer(), arrays[-1].unsafe_buffer_pointer() + arrays[-1].nbytes
     return not any(start <= result.unsafe_buffer_pointer() < end for result in results)

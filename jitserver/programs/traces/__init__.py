@@ -1,1 +1,1 @@
-"""What traces do in a daemon besides making programs: read the world, print, warn, change captured objects, leak."""
+"""Side effects of traces in the daemon: ambient reads, output, warnings, and the lock that serializes traces."""

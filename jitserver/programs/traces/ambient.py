@@ -1,8 +1,8 @@
-"""Detects ambient reads during a trace, whose result must not be cached under the function's key.
+"""Detection of ambient reads during a trace, whose result must not be cached under the function's key.
 
-Reads by user code itself raise in its private namespace. This module detects the others: errors that user code caught,
-files that installed code opened (`codec/ambient/world.py`), changes of the global generators of `random` and
-`numpy.random`, and what `readers.py` notes.
+Reads by user code itself raise an exception in its private namespace. This module detects all others: exceptions that
+user code caught, files that installed code opened (`jitclient/capture/ambient/world.py`), changes of the global
+generators of `random` and `numpy.random`, and reads noted by `readers.py`.
 """
 
 import contextlib
@@ -16,13 +16,14 @@ from jitclient.capture.ambient.inputs import message_of, note_read, noted_reads
 from jitclient.errors import AmbientInput
 
 OF_GENERATORS = message_of("the state of a global random generator")
-"""The message if only such a state has changed, which another thread may have done."""
+"""Message if only the state of a global generator has changed, which another thread may have caused."""
 
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Raises AmbientInput at the end if this thread made ambient reads, also in place of an exception that they caused;
-    the message names the first read.
+    """Raise AmbientInput at the end of the context if this thread made ambient reads.
+
+    AmbientInput also replaces an exception that such reads caused. The message names the first read.
     """
     failure: BaseException | None = None
     with noted_reads() as reads:
@@ -32,7 +33,8 @@ def refused() -> Iterator[None]:
         except AmbientInput:
             raise
         except BaseException as error:
-            failure = error  # perhaps because the daemon has other files than the client's folder
+            # The reads may have caused this: the daemon does not have the files of the client's directory.
+            failure = error
         if before != _generators():
             note_read(OF_GENERATORS)
     if reads:
@@ -42,6 +44,6 @@ def refused() -> Iterator[None]:
 
 
 def _generators() -> tuple[Any, ...]:
-    """The states of the global generators. If another thread changes them, that costs a second trace."""
+    """Return the states of the global generators. A change by another thread costs a second trace."""
     _, words, position, *_ = np.random.get_state(legacy=True)
     return bytes(np.asarray(words)), position, random.getstate()

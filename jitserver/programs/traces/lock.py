@@ -1,4 +1,7 @@
-"""One trace at a time: libraries keep state in their modules, and Python runs one thread at a time anyway."""
+"""The lock that allows one trace at a time.
+
+Libraries keep state in their modules, and the GIL lets only one thread run Python code at a time in any case.
+"""
 
 import contextlib
 import threading
@@ -7,7 +10,8 @@ from collections.abc import Iterator
 
 from jitclient.errors import CaptureError
 
-_PATIENCE_SECONDS = 10.0  # a function that waits longer for one trace is traced in its client
+# A function that waits longer for one trace is traced in its client instead.
+_PATIENCE_SECONDS = 10.0
 
 
 class Busy(CaptureError):  # noqa: N818
@@ -15,15 +19,19 @@ class Busy(CaptureError):  # noqa: N818
 
 
 class TraceLock:
-    """A lock for traces. Waiting ends when the current trace has taken long, as it may never end."""
+    """A lock for traces. Waiting is limited by the age of the current trace, which may never finish."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
-        self._since: float | None = None  # when the current trace began
+        self._since: float | None = None  # start of the current trace
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Holds the lock, or raises Busy as the current trace takes long."""
+        """Hold the lock during the context.
+
+        Raises:
+            Busy: the current trace has taken too long.
+        """
         with self._turn:
             while self._since is not None:
                 left = self._since + _PATIENCE_SECONDS - time.monotonic()
@@ -40,4 +48,4 @@ class TraceLock:
 
 
 traces = TraceLock()
-"""The lock of this process."""
+"""The trace lock of this process."""

@@ -1,6 +1,6 @@
-"""Withholds what captured code prints and warns of on the daemon: its caller's own trace has done so already.
+"""Suppression of output and warnings of captured code on the daemon: the caller's own trace has already shown them.
 
-Warnings of JAX about a failing disk are the daemon's own, and go to its log.
+JAX's warnings about a failing disk concern the daemon itself, and go to its log.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from jitserver.programs.traces.stand_ins import put
 
 _OWN_CACHE = "persistent compilation cache entry"
-"""In JAX's warnings of a failing disk, which do not concern clients."""
+"""Text in JAX's warnings about a failing disk, which do not concern clients."""
 
 
 class _Here(threading.local):
@@ -26,7 +26,7 @@ _here = _Here()
 
 
 class _Stream(io.TextIOBase):
-    """A standard stream without the text of tracing threads."""
+    """A standard stream that discards the text of tracing threads."""
 
     def __init__(self, real: TextIO) -> None:
         self._real = real
@@ -42,7 +42,7 @@ class _Stream(io.TextIOBase):
 
 
 def watch() -> None:
-    """Replace the standard streams, and the function that shows warnings. Once per process."""
+    """Replace the standard streams, and the function that shows warnings. Call this function once per process."""
     for name in ("stdout", "stderr"):
         put(sys, name, _Stream)
     put(warnings, "showwarning", lambda show: functools.partial(_show, show))
@@ -50,7 +50,7 @@ def watch() -> None:
 
 def _show(show: Callable[..., None], message: Warning | str, *rest: Any) -> None:
     if not _here.is_withheld or _OWN_CACHE in str(message):
-        with _withheld(False):  # it goes through the stream
+        with _withheld(False):  # the warning is written to the replaced stream
             show(message, *rest)
 
 
@@ -64,5 +64,5 @@ def _withheld(is_withheld: bool) -> Iterator[None]:
 
 
 def withheld() -> AbstractContextManager[None]:
-    """Withhold the output of this thread until the end."""
+    """Return a context manager that withholds the output of this thread."""
     return _withheld(True)

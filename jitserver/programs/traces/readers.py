@@ -1,13 +1,13 @@
-"""Known functions that read the world, and whether it matters that one was called.
+"""Detection of ambient reads by known functions, and the rules for whether a read matters.
 
-No object of a captured function shows what installed code reads by itself: the environment, the clock, the system's
-randomness, what lies on the disk. So stand-ins of the functions that read it (`stand_ins.py`) say so, to whoever traces
-something on their thread.
+The objects of a captured function do not show the reads of installed code: the environment, the clock, the system's
+randomness, files on the disk. Stand-ins for the functions that read these (`stand_ins.py`) therefore report each read
+to the trace on their thread.
 
-Who asks decides whether it matters. The nearest frame outside the standard library is the one that wanted to know:
-what jax, numpy and this daemon read is their own business and decides no value of the program; what any other package
-reads may. Nothing matters below an import, a log record or a quoted source line: imports happen once in a process,
-whatever is traced, and the others only tell people something.
+The reader decides whether a read matters. The reader is the package of the nearest frame outside the standard library.
+Reads by jax, numpy and this daemon are internal and affect no value of the program; a read by any other package may. No
+read matters below an import, a log record or a quoted source line: imports happen once in a process, whatever is
+traced, and the others only inform users.
 """
 
 import builtins
@@ -27,17 +27,20 @@ from jitclient.capture.ambient.world import IMPORTS_AND_QUOTES, frames, is_below
 from jitserver.programs.traces.stand_ins import StandIn, put, telling
 
 monotonic = time.monotonic
-"""The clock itself, which notes nothing: a call asks for the time more than once."""
+"""The real clock, without the stand-in's overhead: a call reads the time more than once."""
 
 What = Callable[..., str]
-"""What is read, given the arguments of the function that reads it; empty if nothing is."""
+"""Function that returns a read's description from the reading function's arguments; empty if nothing is read."""
 
 
 def replace_known() -> None:
-    """Puts the stand-ins in place. Once per process, before the packages are imported that may keep the real ones."""
+    """Install the stand-ins.
+
+    Call this function once per process, before importing packages that may keep references to the real functions.
+    """
     for module, names, what in _KNOWN:
         for name in names.split():
-            if hasattr(module, name):  # not every system has all
+            if hasattr(module, name):  # not every system has all functions
                 tell = functools.partial(_note, functools.partial(what, f"{module.__name__}.{name}"))
                 put(module, name, functools.partial(StandIn, module=module.__name__, tell=tell))
     put(random, "_urandom", lambda _: os.urandom)
@@ -47,8 +50,8 @@ def replace_known() -> None:
 
 def _note(what: What, *args: Any) -> None:
     if reads.noted:
-        return  # one is enough
-    with unnoted():  # to find out what is read reads too
+        return  # one read is enough
+    with unnoted():  # finding out what is read also reads
         reader = _reader()
         read = what(*args) if reader else ""
     if read:
@@ -56,12 +59,12 @@ def _note(what: What, *args: Any) -> None:
 
 
 def _reader() -> str:
-    """The package that wants to know; empty if it is of no consequence."""
+    """Return the package that reads, or "" if the read does not matter."""
     for frame in frames():
         module = str(frame.f_globals.get("__name__"))
         package = module.partition(".")[0]
         if frame.f_builtins is not vars(builtins):
-            reader = _THE_FUNCTION  # captured code has builtins of its own
+            reader = _THE_FUNCTION  # captured code has its own builtins
         elif package in sys.stdlib_module_names or module in _BETWEEN:
             continue
         else:
@@ -75,14 +78,14 @@ def _always(name: str, *args: Any) -> str:
 
 
 def _unless_given(name: str, *args: Any) -> str:
-    """Of functions that tell the time in some form, or that of a time they are given, the last argument."""
+    """Describe a call of a time function, unless its last argument, the time to convert, is given."""
     needed = 2 if name == "time.strftime" else 1
     return name if len(args) < needed or args[needed - 1] is None else ""
 
 
 def _of_path(name: str, path: Any, *args: Any) -> str:
     if isinstance(path, int):
-        return ""  # an open file: that it was opened is known
+        return ""  # an open file, whose opening was already noted
     text = os.fsdecode(path)
     return "" if is_installation(text) else f"{name} of {text!r}"
 
@@ -96,7 +99,7 @@ def _of_variables(environment: Any) -> str:
 
 
 def _for_the_function(name: str) -> What:
-    """Of what packages ask only to tell people something."""
+    """Return a description of reads that packages need only for messages: they matter only in the function itself."""
     return lambda *args: name if _reader() == _THE_FUNCTION else ""
 
 
@@ -127,7 +130,7 @@ _BETWEEN = frozenset({__name__, StandIn.__module__})
 
 _OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
     "absl.logging",
-    "jax._src.compilation_cache",  # by whatever package it reads its files with
+    "jax._src.compilation_cache",  # whichever package reads its files
     "logging",
     "traceback",
     "warnings",

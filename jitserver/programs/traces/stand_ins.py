@@ -1,12 +1,13 @@
-"""The one place where the daemon replaces attributes of modules that are not its own, for the whole process.
+"""Replacement of attributes of foreign modules for the whole process. The daemon does so in this module only.
 
-Python has no other way to learn of what these do, or to tell whose thread does it:
+Python offers no other way to observe these functions, or to find out on whose thread they are called:
 
-- `readers.py`: functions of `time`, `os`, `uuid`, `random` and `logging` that read the world. Audit hooks tell of files
-  and sockets, but not of clocks, variables and random bytes.
+- `readers.py`: functions of `time`, `os`, `uuid`, `random` and `logging` that read ambient input. Audit hooks report
+  files and sockets, but not clocks, environment variables and random bytes.
 - `output.py`: the standard streams, and `warnings.showwarning`.
 
-Each does what it did before, and tells or asks first. Nothing is put back: packages may have kept what they found.
+Each stand-in reports the call first, or asks whether to make it, and then behaves as the original does. The originals
+are never restored, because packages may have kept references to the stand-ins.
 """
 
 import functools
@@ -17,15 +18,15 @@ from jitclient.capture.ambient.inputs import reads
 
 
 def put(owner: Any, name: str, stand_in_for: Callable[[Any], Any]) -> None:
-    """Replaces an attribute of a module or class by what `stand_in_for` makes of it."""
+    """Replace an attribute of a module or class by `stand_in_for(attribute)`."""
     setattr(owner, name, stand_in_for(getattr(owner, name)))
 
 
 class StandIn:
-    """A function that tells of a read, where somebody wants to know, before it does what the real one does.
+    """Stand-in for a function that reports an ambient read, if a trace is observed, before it calls the real function.
 
-    It passes for the real one in sets of functions (`os.supports_fd`), and is no method where a class holds it: neither
-    are the builtin functions that it stands for.
+    A stand-in equals the real function, so that it is found in sets of functions such as `os.supports_fd`. Like the
+    built-in function that it replaces, it does not become a method when a class holds it.
     """
 
     def __init__(self, real: Any, module: str, tell: Callable[..., None]) -> None:
@@ -53,7 +54,7 @@ class StandIn:
 
 
 def telling(method: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
-    """Likewise for a method of a class."""
+    """Return a stand-in for a method of a class, which reports an ambient read before it calls the real method."""
 
     @functools.wraps(method)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
