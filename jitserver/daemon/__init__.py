@@ -1,1 +1,1 @@
-"""The daemon: its lifecycle, its connections, and how it answers their requests."""
+"""The daemon: its lifecycle, its connections, and the handlers of client requests."""

@@ -1,4 +1,4 @@
-"""Which names and sessions hold the arrays of this daemon."""
+"""Accounting of the daemon's arrays by the names and sessions that hold them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,14 @@ from jitserver.system.process_watch import command_line
 
 
 def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
-    """All holders, the largest first. An array under a name does not count for sessions."""
+    """Return all holders of arrays, the largest first. An array under a name does not count for sessions.
+
+    Args:
+        engine: measures the arrays.
+        kept: the named arrays.
+        sessions: the live sessions.
+        most: the memory budget in bytes; None: no limit.
+    """
     found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
     def count(arrays: Iterable[Any]) -> tuple[int, int]:
@@ -38,7 +45,7 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: 
 
 
 def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
-    """Describes the tree under a name for people."""
+    """Return the description of a named tree for lists and messages."""
     return KeptInfo(
         name=name,
         label=tree.label,
@@ -58,7 +65,7 @@ def _nbytes(engine: Engine, tree: NamedTree) -> int:
 
 
 def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
-    """Whether a session has a handle on one of the tree's arrays, in memory or on the disk."""
+    """Return whether a session has a handle on one of the tree's arrays, in memory or on disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)
 

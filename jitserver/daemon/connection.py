@@ -1,4 +1,4 @@
-"""The daemon's end of a connection: passes Runs on, and sends BUSY while an answer takes long."""
+"""The daemon's end of a connection: it dispatches Runs, and sends BUSY while an answer takes long."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Run).decode
 
 _DONE = bytes((DONE,))
-_SECONDS_WITHOUT_SESSION = 60.0  # after which a silent connection without a session is closed
+# Seconds after which a silent connection without a session is closed.
+_SECONDS_WITHOUT_SESSION = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +60,14 @@ class Answered:
 
 
 Answer = Callable[[Session, Run, Lane], Answered]
-"""Carries out a Run: session, message and lane -> answer."""
+"""Function that executes a Run: session, message and lane -> answer."""
 
 AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
-"""Likewise, where a Run is like most; or else None, and nothing was done."""
+"""Function that executes a Run if it is plain (see plain_runs.py); otherwise it does nothing and returns None."""
 
 
 class DaemonConnection(WireConnection):
-    """One connection, served by one thread."""
+    """The connection of a client, served by a thread of its own."""
 
     def __init__(
         self, service: Service, sock: socket.socket, answer: Answer, plain: AnswerPlain, pid: int, pool: Pool
@@ -77,8 +78,9 @@ class DaemonConnection(WireConnection):
         self.incoming = Incoming()
         self.scratches = Scratches()
         self.busy_since: float | None = None
-        self.slot = memoryview(NOTHING)  # of the crash journal, where this thread says what it runs
-        self.is_surplus = False  # it may ask, but not begin a session
+        # Slot of the crash journal in which this thread records its current program.
+        self.slot = memoryview(NOTHING)
+        self.is_surplus = False  # may send requests, but not begin a session
         self._phase = "running"
         self._answer = answer
         self._answer_plain = plain
@@ -88,11 +90,14 @@ class DaemonConnection(WireConnection):
         self._lane = Lane(self._channel, Lent(pool), self.say)
 
     def leave_machine(self) -> None:
-        """The client is on another machine: the process at the other end of the socket only passes on what it says."""
+        """Record that the client is on another machine.
+
+        The process at the other end of the socket only forwards the client's data, and so cannot share memory.
+        """
         self.pid, self.lends = 0, False
 
     def serve_all(self) -> None:
-        """Serve until the connection ends. A peer that violates the protocol is disconnected."""
+        """Serve until the connection closes. A peer that violates the protocol is disconnected."""
         try:
             while not self.closed:
                 if self.session is not None:
@@ -103,7 +108,7 @@ class DaemonConnection(WireConnection):
             pass
         except (ProtocolError, msgspec.MsgspecError) as error:
             log.warning("closed a connection: %s", error)
-        except Exception:  # rpyc's decoder may raise anything on invalid bytes
+        except Exception:  # rpyc's decoder may raise any exception on invalid bytes
             log.warning("closed a connection", exc_info=True)
         finally:
             self.close()
@@ -111,7 +116,7 @@ class DaemonConnection(WireConnection):
             self.incoming.discard()
 
     def _serve_plain(self, session: Session) -> None:
-        """Serve until the connection ends; answer plain Runs with as few function calls as possible."""
+        """Serve until the connection closes; answer plain Runs with as few function calls as possible."""
         channel = self._channel
         channel.largest = MAX_FRAME_BYTES
         alone.work_for(session)
@@ -141,7 +146,7 @@ class DaemonConnection(WireConnection):
                 del told, attachments  # they hold arrays
 
     def act_on(self, data: bytes) -> None:
-        """Handle a message, noting when that started."""
+        """Handle a message, and record the start time for `busy_since`."""
         self._phase, self.busy_since = "running", monotonic()
         try:
             super().act_on(data)
@@ -149,7 +154,7 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle a Run, the lease or return of shared memory, or the answer to a callback of a Run that is over."""
+        """Handle a Run, a lease or return of shared memory, or a late answer to a callback of a Run that is over."""
         if self.session is None or self.order is None:
             super().on_frame(kind, body)
         elif kind == RUN:
@@ -176,33 +181,35 @@ class DaemonConnection(WireConnection):
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def hang_up(self) -> None:
-        """End the connection, whatever its thread does: a Run that waits for a callback of its client fails. A link
-        that broke without a word would keep it waiting, though the client has long been back.
+        """Shut the connection down, even while its thread is busy.
+
+        A Run that waits for a callback of the client then fails. Otherwise, a silently broken network link would keep
+        the Run waiting, although the client has already reconnected.
         """
-        with contextlib.suppress(OSError, EOFError):  # it has ended already
+        with contextlib.suppress(OSError, EOFError):  # the connection is already closed
             self._channel.stream.sock.shutdown(socket.SHUT_RDWR)
 
     def say(self, phase: str) -> None:
-        """Set the phase of the work on the answer, for the next BUSY."""
+        """Set the phase of the current work, which the next BUSY reports."""
         self._phase = phase
 
     def has_waiting_client(self) -> bool:
-        """Whether a living client waits for an answer."""
+        """Return whether a living client waits for an answer."""
         return self.busy_since is not None and not self.is_abandoned()
 
     def is_abandoned(self) -> bool:
-        """Whether the client has ended or hung up."""
+        """Return whether the session is over or the client has closed its end of the connection."""
         if self.session is not None and self.session.ended:
             return True
         poller = select.poll()
         try:
-            poller.register(self._channel.stream.sock, 0)  # hanging up is always reported
+            poller.register(self._channel.stream.sock, 0)  # poll always reports a hang-up
         except (EOFError, ValueError):  # closed at this end
             return True
         return bool(poller.poll(0))
 
     def send_busy(self, since: float, now: float) -> None:
-        """Send BUSY, without blocking, and only if the client has read what was sent before."""
+        """Send BUSY without blocking, and only if the client has read all earlier data."""
         with contextlib.suppress(EOFError):
             if not self._channel.stream.unread():
                 self._channel.send_if_room(bytes((BUSY,)) + _encode(Busy(self._phase, now - since)))

@@ -50,14 +50,17 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _TIDY_SECONDS = 3600.0
-_PAUSE_SECONDS = 0.05  # of prewarming, while clients wait for answers
-_SAVING_SECONDS = 10.0  # the least time for saving arrays, however long running calls took
-_FAILED_DRAIN_SECONDS = 1.0  # for running calls, once the daemon cannot go on
-_MARGIN_SECONDS = 5.0  # beyond the deadlines of a shutdown, after which it is cut short
+_PAUSE_SECONDS = 0.05  # interval of prewarming's checks while clients wait for answers
+# Minimum time for saving arrays, however long running calls took.
+_SAVING_SECONDS = 10.0
+# Time for running calls to finish after a failure of the daemon.
+_FAILED_DRAIN_SECONDS = 1.0
+# Time beyond the deadlines of a shutdown after which the process is killed.
+_MARGIN_SECONDS = 5.0
 
 
 class Daemon:
-    """One daemon process. `run` goes through its whole lifecycle."""
+    """A daemon process. `run` executes its whole lifecycle."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -72,11 +75,14 @@ class Daemon:
         self._checkpoint: Checkpoint | None = None
 
     def run(self) -> bool:
-        """Starts, serves until shutdown is requested, drains and stops; returns whether to start again.
+        """Start, serve until a shutdown is requested, drain, and stop.
+
+        Returns:
+            Whether to start again. False if systemd started this daemon, since systemd also restarts it.
 
         Raises:
             AddressTaken: another daemon serves at the address.
-            Exception: the daemon could not go on; it has saved what it could.
+            Exception: the daemon failed; it has saved as much as it could.
         """
         self.start()
         failure: Exception | None = None
@@ -97,7 +103,12 @@ class Daemon:
     # ---- the four steps
 
     def start(self) -> None:
-        """Takes the address, starts the engine, then listens: a client that can connect is served at once."""
+        """Acquire the address, start the engine, then listen, so that a client that can connect is served at once.
+
+        Raises:
+            AddressTaken: another daemon serves at the address.
+            SettingsError: JAX finds no devices, or no socket can be opened at the address.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
         client_process.become_daemon()
@@ -113,7 +124,8 @@ class Daemon:
         stop = functools.partial(self._request_shutdown, save_sessions=False)
         self._service = JitService(engine, counters, pool, stop, self._restart, array_bytes)
         gc.collect()
-        gc.freeze()  # the collector then skips permanent objects: p99 under load 2.4 -> 0.15 ms
+        # Make the collector skip permanent objects: p99 latency under load 2.4 -> 0.15 ms.
+        gc.freeze()
         self._service.address = str(self._place.address)
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
@@ -138,10 +150,10 @@ class Daemon:
         sd_notify.notify("READY=1")
 
     def serve(self) -> None:
-        """Serves until a signal, a client's `stop`, or the idle timeout.
+        """Serve until a signal, a client's `stop`, or the idle timeout.
 
         Raises:
-            RuntimeError: a thread has ended without which there is no daemon.
+            RuntimeError: a thread that the daemon depends on has exited.
             AddressTaken: another daemon has taken the address.
         """
         every = sd_notify.watchdog_seconds()
@@ -162,20 +174,28 @@ class Daemon:
                 return
 
     def drain(self, seconds: float) -> None:
-        """Accepts nothing new, gives running calls time to finish, and saves the sessions for the next daemon. A step
-        that fails does not stop the others.
+        """Accept nothing new, let running calls finish, and save the sessions for the next daemon.
+
+        A step that fails does not prevent the others.
+
+        Args:
+            seconds: the time for running calls to finish.
         """
         deadline = time.monotonic() + seconds
         sd_notify.notify("STOPPING=1")
         with _logged("the journal"):
-            self._service.engine.journal.end()  # now: a supervisor may kill us while we drain
+            # Close the journal first: a supervisor may kill this process during the drain.
+            self._service.engine.journal.end()
         self._service.draining = True
-        self._service.refuses_calls = not self._saves_sessions  # otherwise clients repeat them at the next daemon
+        # If sessions are saved, clients repeat refused calls at the next daemon.
+        self._service.refuses_calls = not self._saves_sessions
         if self._restarts and self._place.is_ours:
             with _logged("the start lock"):
-                launch.keep_start(self.options.address)  # clients then wait for us and start no other daemon
+                # Clients then wait for this daemon to start again, and start no other daemon.
+                launch.keep_start(self.options.address)
         with _logged("the listener"):
-            self._freeze()  # while clients can still connect, none begins a Run
+            # Freeze first, so that clients that can still connect begin no Run.
+            self._freeze()
             self._stop_accepting()
         with _logged("running calls"):
             left = self._wait_for_calls(deadline)
@@ -183,19 +203,21 @@ class Daemon:
                 log.warning("shutdown: %d calls did not finish within %.0f s", left, seconds)
         most = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._saves_sessions:
-            self._listener.close_connections()  # what still runs changes nothing that is saved, and nobody waits for it
+            # Runs that are still active cannot change the saved state, and their clients should not wait for them.
+            self._listener.close_connections()
         with _logged("the arrays"):
             if self._checkpoint is not None:
                 saved = self._service.sessions.all() if self._saves_sessions else []
                 self._checkpoint.save(self._service.naming.named, saved, most)
         with _logged("the cache"):
             cache = self._service.engine.cache
-            close = cache.writer.finish if self._failed else cache.close  # SQLite may take ten seconds to fail
+            # After a failure, skip closing the store, because SQLite may take ten seconds to fail.
+            close = cache.writer.finish if self._failed else cache.close
             if not close(max(1.0, deadline - time.monotonic())):
                 log.warning("shutdown: not all programs were written to the disk in time")
 
     def stop(self) -> None:
-        """Closes all connections and releases the address."""
+        """Close all connections and release the address."""
         with _logged("connections"):
             self._listener.close()
         with _logged("sessions"):
@@ -261,9 +283,9 @@ class Daemon:
             self._service.sessions.freeze()
 
     def _wait_for_calls(self, deadline: float) -> int:
-        """Waits until no call runs; returns how many still do at the deadline."""
+        """Wait until no call is running, or the deadline; return the number of running calls."""
         while True:
-            self._freeze()  # each time, as a client may have connected at the last moment
+            self._freeze()  # each time, because a client may have just connected
             left = self._listener.heartbeat.working()
             if not left or time.monotonic() >= deadline:
                 return left
@@ -285,7 +307,7 @@ class Daemon:
         try:
             renewed = self._place.renew()
         except AddressTaken:
-            self._checkpoint = None  # its folder is the other daemon's now
+            self._checkpoint = None  # its directory now belongs to the other daemon
             raise
         if renewed is not None:
             self._listener.move_to(renewed)
@@ -328,7 +350,7 @@ def _begun_journal() -> Journal:
 
 @contextlib.contextmanager
 def _logged(what: str) -> Iterator[None]:
-    """Logs what a step of the shutdown raises."""
+    """Log an exception of a shutdown step, and suppress it."""
     try:
         yield
     except Exception:
@@ -337,7 +359,10 @@ def _logged(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Ends the process if this takes longer; the log then shows what each thread was doing. It takes no thread."""
+    """Kill the process if the context takes longer than `seconds`.
+
+    The log then contains the stack of each thread. An alarm signal is used, because it needs no thread.
+    """
     faulthandler.register(signal.SIGALRM, 2, chain=True)
     signal.alarm(math.ceil(seconds))
     yield

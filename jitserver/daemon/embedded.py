@@ -1,4 +1,4 @@
-"""A daemon of one's own for as long as a block runs: for tests, and for programs that bring their daemon along."""
+"""A private daemon for the duration of a `with` block: for tests, and for programs that start their own daemon."""
 
 import contextlib
 import dataclasses
@@ -20,9 +20,9 @@ class RunningDaemon:
     """A daemon that `run_daemon` started.
 
     Attributes:
-        address: where it listens, as `jitclient.connect` and JITSERVER_ADDRESS take it.
-        log: the file that it writes its log to; it exists as long as the block runs.
-        process: its process.
+        address: the daemon's address, as accepted by `jitclient.connect` and JITSERVER_ADDRESS.
+        log: the daemon's log file; it exists until the block exits.
+        process: the daemon's process.
     """
 
     address: str
@@ -31,7 +31,7 @@ class RunningDaemon:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id of the daemon."""
         return self.process.pid
 
 
@@ -43,22 +43,22 @@ def run_daemon(
     options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Iterator[RunningDaemon]:
-    """Runs a daemon in a process of its own until the block ends. This process imports no jax for it.
+    """Run a daemon in a separate process until the block exits. This process does not import jax for it.
 
     Args:
-        address: where it listens, `unix:PATH`; by default in a private temporary folder.
-        cache_dir: the folder of its cache; by default a temporary one, which goes with the daemon.
+        address: the address to listen at, `unix:PATH`; by default in a private temporary directory.
+        cache_dir: the cache directory; by default a temporary one, which is deleted with the daemon.
         options: more options of `jitserver serve`.
-        env: variables that it has beside those of this process.
+        env: environment variables in addition to those of this process.
 
     Yields:
         The daemon, once it answers.
 
     Raises:
-        SettingsError: `address` names none.
-        AddressTaken: another daemon serves there.
-        DaemonUnavailable: it does not come up; the message ends with its log.
-        DaemonSilent: it did not end at the end of the block, and was killed.
+        SettingsError: `address` is not a valid address.
+        AddressTaken: another daemon serves at the address.
+        DaemonUnavailable: the daemon does not start; the message ends with its log.
+        DaemonSilent: the daemon did not exit at the end of the block, and was killed.
 
     Example:
         >>> with jitserver.run_daemon() as daemon:
@@ -78,7 +78,7 @@ def run_daemon(
             )
         try:
             with launch.wait_for(where, lambda: _end_of(process), log) as connection:
-                if peer(connection).pid not in (process.pid, 0):  # which only Linux tells
+                if peer(connection).pid not in (process.pid, 0):  # pid is 0 on systems other than Linux
                     raise AddressTaken(f"another daemon serves at {where} already")
             yield RunningDaemon(str(where), log, process)
         finally:
@@ -96,5 +96,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         raise DaemonSilent(f"the daemon (pid {process.pid}) did not end in {_STOP_SECONDS:.0f} s") from None
     finally:
-        process.kill()  # nothing, where it has ended
+        process.kill()  # does nothing if the process has exited
         process.wait()

@@ -1,4 +1,4 @@
-"""The daemon's heartbeat: tells waiting clients that it is alive, and notices clients that are not."""
+"""The daemon's heartbeat: sends BUSY to waiting clients, and detects dead clients."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Every second, sends BUSY on all connections whose answer takes long, and ends the sessions of dead clients."""
+    """A thread that sends BUSY for slow answers, and closes the sessions of dead clients, every second."""
 
     SECONDS = 1.0
 
@@ -23,12 +23,12 @@ class Heartbeat:
         self.thread = Thread(self._beat, "heartbeat")
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end, which the next beat may delay."""
+        """Stop the thread, and wait for its exit for at most the duration of one beat."""
         self._stopped.set()
         self.thread.join(self.SECONDS)
 
     def working(self) -> int:
-        """How many clients wait for an answer now."""
+        """Return the number of clients that wait for an answer now."""
         return sum(connection.has_waiting_client() for connection in list(self.connections))
 
     def _beat(self) -> None:

@@ -1,4 +1,4 @@
-"""The programs that are being made now, and for which clients."""
+"""Record of the programs that are being made, and of the clients that wait for them."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ class _Asked:
     request: Prepare
     pid: int
     since: float
-    phase: str = ""  # only of the request whose thread does the work; the others wait
+    phase: str = ""  # only set for the request whose thread does the work; the others wait
 
 
 class InProgress:
@@ -31,7 +31,11 @@ class InProgress:
 
     @contextlib.contextmanager
     def asked(self, key: str, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
-        """Registers a request until the end; yields a `say` that notes its phases, too."""
+        """Register a request for the duration of the context.
+
+        Yields:
+            A `say` function that also records the request's phases.
+        """
         number, asked = next(self._numbers), _Asked(key, request, pid, time.monotonic())
 
         def noted(phase: str) -> None:
@@ -45,7 +49,7 @@ class InProgress:
             del self._asked[number]
 
     def now(self) -> list[Making]:
-        """The programs in progress, the oldest first, each with all clients that wait for it."""
+        """Return the programs in progress, the oldest first, each with all clients that wait for it."""
         by_key: dict[str, list[_Asked]] = {}
         for asked in list(self._asked.values()):
             by_key.setdefault(asked.key, []).append(asked)

@@ -23,7 +23,7 @@ _LONG_SECONDS = 1.0
 def snapshot(
     engine: Engine, sessions: list[Session], making: InProgress, running: list[Running], status: Status, since: float
 ) -> Snapshot:
-    """The state of the daemon, with the programs called after the moment `since`."""
+    """Return the state of the daemon, with the programs called after the time `since`."""
     return Snapshot(
         now=time.monotonic(),
         status=status,
@@ -36,7 +36,7 @@ def snapshot(
 
 
 def long_runs(connections: Iterable[DaemonConnection]) -> list[Running]:
-    """The calls that take long, the longest first."""
+    """Return the calls that have been running for at least a second, the longest first."""
     found = [_running(connection, time.monotonic()) for connection in list(connections)]
     return sorted(filter(None, found), key=lambda running: -running.seconds)
 
@@ -52,14 +52,14 @@ def _running(connection: DaemonConnection, now: float) -> Running | None:
 
 
 def listed(found: list[EntryInfo], after: str) -> Listed:
-    """As many of these entries as fit into a message, from the first key after `after`."""
+    """Return as many of these entries as fit into a message, starting with the first key after `after`."""
     found = sorted((info for info in found if info.key > after), key=lambda info: info.key)
     most = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MOST_BYTES))
     return Listed(found[:most], len(found) > most)
 
 
 def _size(info: EntryInfo) -> int:
-    """The approximate size of an entry in a message, most of which is text."""
+    """Return the approximate size of an entry in a message, most of which is text."""
     texts = (info.label, info.signature, info.options, info.where, *info.context.values())
     return 4 * sum(map(len, texts)) + _SHORT_FIELDS
 
@@ -74,6 +74,6 @@ def _called(entry: Entry) -> Called:
 
 
 def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
-    """The programs in the cache, and evicted ones that sessions still hold."""
+    """Return the programs in the cache, and evicted programs that sessions still hold."""
     leased = itertools.chain.from_iterable(session.leased() for session in sessions)
     return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.entries(), leased)}.values())

@@ -1,4 +1,4 @@
-"""What passes between the daemon and a client while a Run is carried out: attachments, and callbacks."""
+"""Data exchanged between the daemon and a client during a Run: attachments and callbacks."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ from jitserver.system.shared_memory import Lent
 _encode = msgspec.msgpack.Encoder().encode
 
 Take = Callable[[int], HostArray | None]
-"""Reads the next attachment, of so many bytes. None: it was skipped."""
+"""Function that reads the next attachment, of the given number of bytes; it returns None if it skips the attachment."""
 
 _SKIPPED_BYTES = 1 << 20
 
 _MOST_AHEAD = 64
-"""How many callbacks without results a program may be ahead of its client."""
+"""Maximum number of unanswered callbacks without results by which a program may be ahead of its client."""
 
 
 class Lane:
-    """The way between Runs and their client.
+    """The channel for attachments and callbacks between Runs and their client.
 
     Args:
         channel: the connection's socket.
         lent: the blocks that the client has leased.
-        say: tells what a Run waits for.
+        say: reports the event that a Run waits for.
     """
 
     def __init__(self, channel: WireChannel, lent: Lent, say: Callable[[str], None]) -> None:
@@ -37,15 +37,15 @@ class Lane:
         self._channel = channel
         self._say = say
         self._asking = threading.Lock()
-        self._asked = 0  # the number of the last callback
+        self._asked = 0  # number of the last callback
         self._answered = 0
 
     def attachments_of(self, block: int) -> Take:
-        """A reader of the attachments of a message that names this block, or none (0)."""
+        """Return a reader of the attachments of a message that names this block, or no block (0)."""
         return self.lent.arguments(block) if block else self._read
 
     def skip(self, nbytes: int) -> None:
-        """Reads an attachment, and keeps nothing of it."""
+        """Read an attachment and discard it."""
         some = memoryview(bytearray(min(nbytes, _SKIPPED_BYTES)))
         while nbytes:
             part = some[: min(nbytes, _SKIPPED_BYTES)]
@@ -53,14 +53,14 @@ class Lane:
             nbytes -= len(part)
 
     def ask(self, number: int, slot: Slot, arguments: Sequence[HostArray]) -> list[HostArray]:
-        """Has the client call the function of a slot; returns what that returns.
+        """Call the function of a slot in the client, and return its results.
 
-        Called on threads of XLA's choice, while the connection's own thread waits for the program.
+        Threads chosen by XLA call this method, while the connection's own thread waits for the program.
 
         Raises:
-            RuntimeError: this or an earlier callback of the client raised.
-            EOFError: the client is gone.
-            ProtocolError: it answered something else.
+            RuntimeError: this or an earlier callback of the client raised an exception.
+            EOFError: the client has disconnected.
+            ProtocolError: the client sent something other than the answer.
         """
         attachments: list[HostArray] = []
         most = inline_most(len(arguments))
@@ -81,7 +81,7 @@ class Lane:
             return [unpack_value(self._read, value, spec) for value, spec in pairs]  # type: ignore[misc]
 
     def take_answer(self, body: bytes) -> CalledBack:
-        """Notes the answer to a callback, perhaps one of a Run that is over."""
+        """Record the answer to a callback, which may belong to a Run that is over."""
         answer = decoded(body, CalledBack)
         self._answered = answer.number
         return answer

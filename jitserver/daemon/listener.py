@@ -1,6 +1,6 @@
-"""rpyc's threaded server on a given socket. It survives a lack of descriptors, memory or threads.
+"""rpyc's threaded server on a given socket, made to survive a lack of file descriptors, memory or threads.
 
-rpyc's own `accept` ends the server on any error, silently, for instance at the limit of open files.
+rpyc's own `accept` silently stops the server on any error, for instance at the limit of open files.
 """
 
 import contextlib
@@ -26,13 +26,16 @@ from jitserver.system.shared_memory import Pool
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1
-_END_SECONDS = 1.0  # for a thread to end that was told to
-_RESERVE = 16  # connections for commands, and for refusals, where there are as many as there may be
-_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)  # what is not a listening socket any more
+# Time for the accepting thread to exit after it was signalled.
+_END_SECONDS = 1.0
+# Connections beyond the maximum, for CLI commands and for refusals.
+_RESERVE = 16
+# Errors of a listening socket that can no longer be used.
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
 
 
 class Listener(ThreadedServer):  # type: ignore[misc]
-    """Accepts connections of this user's processes, and serves each in a thread of its own."""
+    """Server that accepts connections of this user's processes, and serves each in its own thread."""
 
     def __init__(
         self,
@@ -44,10 +47,11 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         pool: Pool,
         most: int = 1000,
     ) -> None:
-        # Instead of rpyc's __init__, which would bind a socket.
+        # Set rpyc's attributes directly: its __init__ would bind a socket.
         self.service = service
         self.listener = listener
-        self.clients = weakref.WeakSet[socket.socket]()  # a thread that cannot begin leaves its socket to nobody
+        # A weak set, because a thread that fails to start cannot remove its socket.
+        self.clients = weakref.WeakSet[socket.socket]()
         self.logger = log
         self.active = True
         self.auto_register = False
@@ -64,7 +68,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.thread = Thread(self._accept_all, "listener")
 
     def start(self) -> None:
-        """Starts the threads: one accepts connections until `stop_accepting`, the other is the heartbeat."""
+        """Start the threads: one accepts connections until `stop_accepting`, the other is the heartbeat."""
         self.heartbeat.thread.start()
         self.thread.start()
 
@@ -79,17 +83,18 @@ class Listener(ThreadedServer):  # type: ignore[misc]
                 except OSError as error:
                     if error.errno in _BROKEN:
                         raise
-                    if not failing:  # ten times a second would fill the disk
+                    if not failing:  # ten warnings a second would fill the disk
                         log.warning("cannot accept connections now: %s", error)
                     failing = True
                     self._accepts_no_more.wait(_RETRY_SECONDS)
         finally:
             with contextlib.suppress(OSError):
-                self.listener.close()  # not shut down: if systemd opened it, systemd keeps listening
+                # Do not shut the socket down: if systemd opened it, systemd continues to listen.
+                self.listener.close()
             self._accepts_no_more.set()
 
     def _is_called(self) -> bool:
-        """Waits for a connection; False if there is something else to do."""
+        """Wait for a connection; return False if the socket was replaced or the server stops."""
         listener, poller = self.listener, select.poll()
         poller.register(listener, select.POLLIN)
         poller.register(self._signals, select.POLLIN)
@@ -101,30 +106,31 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         return self.active
 
     def move_to(self, listener: socket.socket) -> None:
-        """Listens on another socket from now on. Open connections stay."""
+        """Listen on another socket from now on. Open connections stay open."""
         self.listener = listener
         self._signal.send(b".")
 
     def accept(self) -> None:
-        """Accepts one connection.
+        """Accept one connection; close it if the peer is a process of a different user.
 
         Raises:
-            OSError: it cannot now.
+            OSError: no connection can be accepted now.
         """
         sock, _ = self.listener.accept()
         caller = peer(sock)
-        if caller.uid not in (os.getuid(), 0):  # also over a network, where the kernel knows no uid
+        # This also refuses network connections, whose uid the kernel does not know.
+        if caller.uid not in (os.getuid(), 0):
             log.warning("refused a connection of uid %d", caller.uid)
             sock.close()
             return
         self.admit(sock, caller.pid)
 
     def admit(self, sock: socket.socket, pid: int) -> None:
-        """Serves a connected stream socket in a thread of its own.
+        """Serve a connected stream socket in its own thread.
 
         Args:
-            sock: of any family. The caller has made sure that the peer may run code here.
-            pid: the process of the peer; 0 if it is on another machine.
+            sock: a socket of any family. The caller has verified that the peer may run code here.
+            pid: the process of the peer; 0 if the peer is on another machine.
         """
         refusing, self._refusing = self._refusing, len(self.clients) >= self._most + _RESERVE
         if self._refusing:
@@ -134,31 +140,32 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             return
         self.clients.add(sock)
         try:
-            start_new_thread(self._serve, (sock, pid))  # whether it begins, we do not wait to see
+            # Start the thread without waiting for it to run, unlike `threading.Thread.start`.
+            start_new_thread(self._serve, (sock, pid))
         except RuntimeError as error:
             log.warning("closed a connection, as there is no thread for it: %s", error)
             self.clients.discard(sock)
             sock.close()
 
     def stop_accepting(self) -> None:
-        """Accepts no more connections. Open ones stay."""
+        """Stop accepting connections. Open connections stay open."""
         if self.active:
             self.active = False
             with contextlib.suppress(OSError):
                 self._signal.send(b".")
             self._accepts_no_more.wait(_END_SECONDS)
-            for end in (self._signal, self._signals):  # its thread may have ended without reading the signal
+            for end in (self._signal, self._signals):  # its thread may have exited without reading the signal
                 with contextlib.suppress(OSError):
                     end.close()
 
     def close(self) -> None:
-        """Accepts no more connections, and closes the open ones."""
+        """Stop accepting connections, and close the open ones."""
         self.stop_accepting()
         self.heartbeat.stop()
         self.close_connections()
 
     def close_connections(self) -> None:
-        """Closes all connections, also during calls."""
+        """Close all connections, including those with running calls."""
         for sock in list(self.clients):
             try:
                 sock.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Requests about named arrays: find, keep, forget, and who holds what."""
+"""Handlers of the requests about named arrays: find, keep, forget, and list the holders."""
 
 import logging
 import time
@@ -14,11 +14,12 @@ from jitserver.programs.engine import Engine
 
 log = logging.getLogger(__name__)
 
-_SET_SECONDS = 60.0  # what moves the clock by more than that is not the passing of time
+# A difference beyond this number of seconds means that the clock was set.
+_SET_SECONDS = 60.0
 
 
 class Naming:
-    """Answers the requests about named arrays."""
+    """The daemon's named arrays, and the handlers of requests about them."""
 
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
         self.named = NamedArrays()
@@ -27,10 +28,10 @@ class Naming:
         self._ahead = _ahead()
 
     def find(self, session: Session, find: Find) -> Found | None:
-        """Gives a session handles on the tree under a name, if its key matches.
+        """Give a session handles on the tree under a name, if its key matches.
 
         Raises:
-            ArrayLost: the name is asked for whatever its key, and its tree is lost.
+            ArrayLost: the request accepts any key, and the tree is lost.
         """
         kept = self.named
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
@@ -44,10 +45,11 @@ class Naming:
         return Found(found.specs, found.tree)
 
     def keep(self, session: Session, keep: Keep) -> None:
-        """Puts arrays of a session under a name.
+        """Store arrays of a session under a name.
 
         Raises:
-            ArrayLost, Failed: the session has no such arrays; the name is unchanged.
+            ArrayLost: the session has no such arrays; the name is unchanged.
+            Failed: the call that makes an array failed; the name is unchanged.
             ProtocolError: the arrays do not match the specs of the message.
         """
         arrays = [session.array(handle) for handle in keep.handles]
@@ -58,14 +60,15 @@ class Naming:
         self.named.put(keep.name, NamedTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
 
     def forget(self, name: str) -> list[KeptInfo]:
-        """Removes a name; returns the description of its tree."""
+        """Remove a name, and return the description of its tree in a list; an empty list if there is none."""
         gone = self.named.forget(name)
         self._sessions.last_change = time.monotonic()  # the idle time starts now
         return [] if gone is None else [array_usage.info(self._engine, name, gone)]
 
     def expire(self) -> None:
-        """Removes the names that were unused for longer than their time to live, not counting what the clock was set by
-        meanwhile.
+        """Remove the names that were unused for longer than their time to live.
+
+        Changes of the system clock do not count as elapsed time.
         """
         before, self._ahead = self._ahead, _ahead()
         if abs(self._ahead - before) > _SET_SECONDS:
@@ -76,20 +79,20 @@ class Naming:
             self._sessions.last_change = time.monotonic()
 
     def holdings(self) -> Holdings:
-        """Who holds the arrays on this daemon."""
+        """Return the holders of the arrays on this daemon."""
         found = array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
         found.disk_nbytes = self._engine.cache.store.beside()
         return found
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:
-        """Loads a tree that the previous daemon saved; False if its arrays are lost."""
+        """Load a tree that the previous daemon saved; return False if its arrays are lost."""
         on_disk = tree.on_disk
         if on_disk is not None:
             self._sessions.budget.take(on_disk.missing_bytes(), f"what is kept as {name!r}")
         return self.named.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:
-        """The key of a tree: the client's, with the daemon's versions of packages."""
+        """Return the key of a tree: the client's key, if any, with the daemon's versions of packages."""
         versions = context.packages().versions(message.packages)
         return (
             " ".join([message.key, *(f"{name}={version}" for name, version in versions.items())]) if message.key else ""
@@ -97,5 +100,5 @@ class Naming:
 
 
 def _ahead() -> float:
-    """By how much the clock is ahead of the time since the boot, which no one sets."""
+    """Return the wall-clock time minus the time since boot, which changes only when the clock is set."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

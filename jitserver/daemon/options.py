@@ -10,12 +10,12 @@ from jitserver.system.shared_memory import memory_share
 
 
 def _program_share() -> int:
-    """Default memory limit for programs: an eighth of what this process may use."""
+    """Return the default memory limit for programs: an eighth of the memory that this process may use."""
     return memory_bytes() // 8
 
 
 def _connection_share() -> int:
-    """Default limit of connections, each of which takes up to three descriptors and a thread."""
+    """Return the default limit of connections, each of which takes up to three file descriptors and a thread."""
     return min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
 
@@ -24,17 +24,17 @@ class Options:
     """Options of a daemon.
 
     Attributes:
-        address: where it listens, unless systemd hands it a socket.
-        idle_exit: seconds without sessions and named arrays after which it ends; None: never.
+        address: the address to listen at, unless systemd passes a socket.
+        idle_exit: seconds without sessions and named arrays after which the daemon exits; None: never.
         drain: seconds for running calls to finish on shutdown, and then for saving the arrays of sessions.
         most_classes: the number of user classes, which JAX never frees, beyond which the daemon restarts when idle.
-        shared_bytes: limit of the memory shared with clients; 0: arrays go over the socket.
+        shared_bytes: limit of the memory shared with clients; 0: arrays are sent over the socket.
         array_bytes: memory budget of arrays; None: a share of the memory of the devices, or of the machine.
         program_bytes: approximate memory limit of programs.
         program_maps: limit of the memory maps of the process, most of which belong to programs.
         most_connections: limit of connections with sessions.
-        disk_bytes: limit of the cache on the disk; None: a share of what is free.
-        prewarm: whether to load programs from the disk at the start.
+        disk_bytes: limit of the cache on disk; None: a share of the free space.
+        prewarm: whether to load programs from disk at the start.
     """
 
     address: Address

@@ -1,4 +1,4 @@
-"""The daemon's place: the address that it holds, by a lock and a socket, and makes again where someone removes them."""
+"""The daemon's hold on its address: a lock and a socket, which it creates again if they are removed."""
 
 import contextlib
 import fcntl
@@ -15,24 +15,26 @@ from jitserver.system import sd_notify
 
 log = logging.getLogger(__name__)
 
-_LONGEST_LOCK = 100  # bytes; a process id takes less, also in a file that was damaged
-_LOCK_SECONDS = 60.0  # how long a new daemon waits for one that is draining
+# Maximum size of a lock file in bytes; a process id takes less, even in a file that was damaged.
+_LONGEST_LOCK = 100
+# Time that a new daemon waits for another one that is draining.
+_LOCK_SECONDS = 60.0
 
 
 class Place:
-    """An address for as long as this process lives, or until `release`. A socket of systemd's needs no lock.
+    """An address that is held until this process exits, or until `release`. A socket opened by systemd needs no lock.
 
     Attributes:
-        address: where clients connect.
+        address: the address at which clients connect.
         is_ours: whether this process opened the socket.
     """
 
     def __init__(self, address: Address) -> None:
-        """Takes the address; clients cannot connect yet.
+        """Acquire the address; clients cannot connect yet.
 
         Raises:
-            AddressTaken: another daemon serves there.
-            SettingsError: its lock cannot be opened.
+            AddressTaken: another daemon serves at the address.
+            SettingsError: the lock file cannot be opened.
         """
         self._inherited = sd_notify.inherited_socket()
         self.is_ours = self._inherited is None
@@ -41,10 +43,10 @@ class Place:
         self._file: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
-        """The listening socket.
+        """Return the listening socket.
 
         Raises:
-            SettingsError: there can be none.
+            SettingsError: the socket cannot be opened.
         """
         if self._inherited is not None:
             return self._inherited
@@ -56,11 +58,12 @@ class Place:
         return listener
 
     def renew(self) -> socket.socket | None:
-        """Makes the lock and the socket again if they were removed; returns the socket if it is a new one.
+        """Create the lock and the socket again if they were removed; return the socket if it is new.
 
         Raises:
-            AddressTaken: another daemon was faster.
-            SettingsError, OSError: they cannot be made.
+            AddressTaken: another daemon took the address first.
+            SettingsError: the lock or the socket cannot be created.
+            OSError: a file cannot be examined.
         """
         if self._lock is None:
             return None
@@ -77,23 +80,23 @@ class Place:
         return self.listen()
 
     def is_replaced(self) -> bool:
-        """Whether another process listens at the address: since an installation, systemd may."""
+        """Return whether another process listens at the address, such as systemd after an installation of the units."""
         path = self.address.path
         return self._file is not None and os.path.lexists(path) and not _is(self._file, path)
 
     def close_door(self) -> None:
-        """Removes the socket's file, unless it is another's."""
+        """Remove the socket's file, unless it belongs to another process."""
         if self._file is not None and _is(self._file, self.address.path):
             self.address.path.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Lets another daemon have the address."""
+        """Release the address for another daemon."""
         if self._lock is not None:
             self._lock.close()
 
 
 def _is(file: os.stat_result, path: Path) -> bool:
-    """Whether the file is at a path."""
+    """Return whether a path refers to this file."""
     try:
         return os.path.samestat(file, path.lstat())
     except FileNotFoundError:
@@ -101,7 +104,12 @@ def _is(file: os.stat_result, path: Path) -> bool:
 
 
 def _take_lock(address: Address) -> IO[str]:
-    """Locks the address for as long as this process lives, however it ends."""
+    """Lock the address until this process exits, however it exits.
+
+    Raises:
+        AddressTaken: another daemon serves at the address, or does not release it.
+        SettingsError: the lock file cannot be opened.
+    """
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         lock = _locked(address)
@@ -116,7 +124,11 @@ def _take_lock(address: Address) -> IO[str]:
 
 
 def _locked(address: Address) -> IO[str] | None:
-    """The file of the lock with our process id, locked; None if another daemon has it."""
+    """Return the lock file, locked, with this process's id; None if another daemon has locked it.
+
+    Raises:
+        SettingsError: the file cannot be opened, or is not a lock file.
+    """
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = open_lock(address.lock_path)
@@ -130,7 +142,7 @@ def _locked(address: Address) -> IO[str] | None:
     if os.fstat(lock.fileno()).st_size > _LONGEST_LOCK:
         lock.close()
         raise SettingsError(f"no daemon can serve at {address}: {address.lock_path} is not the lock of one")
-    with contextlib.suppress(OSError):  # on a full disk, the lock holds all the same
+    with contextlib.suppress(OSError):  # on a full disk, the lock is still held
         os.ftruncate(lock.fileno(), 0)
         os.write(lock.fileno(), f"{os.getpid()}\n".encode())
     return lock

@@ -1,8 +1,7 @@
-"""The daemon's hot path: plain Runs, calls of plain programs and fetches, carried out by one flat function.
+"""The daemon's hot path: plain Runs, consisting of calls of plain programs and fetches, executed by one flat function.
 
 A program is plain if its arguments and results are ordinary arrays on one device, and it has no donation, no callbacks,
-no settings and no strikes. `runs.py` carries out all other Runs, and single calls and fetches that turn out to be
-special.
+no settings and no strikes. `runs.py` executes all other Runs, and single calls and fetches that turn out to be special.
 """
 
 from typing import Any, Protocol
@@ -22,14 +21,14 @@ from jitserver.programs.traces.readers import monotonic
 
 
 class Service(Protocol):
-    """The daemon's service, as far as plain Runs need it."""
+    """The part of the daemon's service that plain Runs need."""
 
     engine: Engine
     refuses_calls: bool
 
 
 class Connection(Protocol):
-    """The connection, as far as plain Runs need it."""
+    """The part of the connection that plain Runs need."""
 
     scratches: Scratches
 
@@ -37,8 +36,10 @@ class Connection(Protocol):
 def answer(
     service: Service, connection: Connection, session: Session, order: Order, run: Run
 ) -> tuple[Done, list[HostArray]] | None:
-    """Carry out a Run; return its answer and attachments. None, with nothing done, if it is not plain, or if the client
-    has moved to another connection.
+    """Execute a plain Run, and return its answer and attachments.
+
+    Returns:
+        None, with nothing done, if the Run is not plain, or if the client has moved to another connection.
     """
     if (
         service.refuses_calls
@@ -67,14 +68,14 @@ def answer(
         programs.append(program)
     if not order.begin(connection, run.number):
         return None
-    # Read `session.arrays` each time: a checkpoint takes it away from Runs that last too long.
+    # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
     done, budget, slot = Done(run.number), session.budget, engine.journal.here.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
             engine.counters.calls += len(programs)
         for call, program in zip(run.calls, programs):  # noqa: B905
-            leaves, leaf, results, result = list[Any](), None, None, None  # drop what the previous call held
+            leaves, leaf, results, result = list[Any](), None, None, None  # free the arrays of the previous call
             for handle in call.drop:
                 session.arrays.pop(handle, None)
             given, run_program, scratch = call.arguments, program.direct or program.run, None
@@ -133,7 +134,8 @@ def answer(
         for handle in run.fetch:
             try:
                 view = memoryview(session.arrays[handle])
-            except (KeyError, TypeError, BufferError):  # absent, failed, deleted, on a GPU, or of a dtype of JAX's own
+            # Absent, failed, deleted, on a GPU, or of a dtype that only JAX has.
+            except (KeyError, TypeError, BufferError):
                 view = None
             if view is None or view.nbytes > most:
                 done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))

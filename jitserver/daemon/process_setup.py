@@ -14,9 +14,10 @@ _OPEN_FILES = 65536
 
 
 def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Changes to the folder `/`, and removes JAX settings from the environment: each call brings its own.
+    """Change to the directory `/`, and remove JAX settings from the environment: each call has its own settings.
 
-    JAX does not preallocate GPU memory unless the user asks, as other programs on the device need memory, too.
+    JAX does not preallocate GPU memory unless the user requests it, because other programs on the device also need
+    memory.
     """
     os.chdir("/")
     for name in [name for name in environment if name.startswith("JAX_") and name not in PROCESS_SETTINGS]:
@@ -26,19 +27,20 @@ def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def share_the_interpreter() -> None:
-    """Makes threads switch more often, so that calls proceed during a trace. With Python's default of 5 ms, each step
-    of a call waits that long while another client's function is traced.
+    """Make threads switch more often, so that calls proceed during a trace.
+
+    With Python's default of 5 ms, each step of a call waits for that time while another client's function is traced.
     """
     sys.setswitchinterval(_TURN_SECONDS)
 
 
 def may_open_files() -> None:
-    """Raises the limit of open files as far as the system lets it: a client takes up to three, shared memory more."""
+    """Raise the limit of open files as far as permitted: a client takes up to three, and shared memory more."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _OPEN_FILES)), most))
 
 
 def notice_reads() -> None:
-    """Lets the daemon notice ambient reads of installed packages during a trace. Call it before their import."""
+    """Install the detection of ambient reads by installed packages during a trace. Call this before importing them."""
     readers.replace_known()

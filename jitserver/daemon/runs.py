@@ -1,4 +1,4 @@
-"""The hot path: executes one Run of a session, in the order of the message."""
+"""Execution of Runs in general: one Run of a session, in the order of the message."""
 
 from typing import Any
 
@@ -25,13 +25,20 @@ _ADDRESSABLE_BYTES = 1 << 47
 
 
 def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
-    """Executes a Run.
+    """Execute a Run.
+
+    Args:
+        engine: runs the programs.
+        session: the session with the arrays and programs.
+        run: the message.
+        lane: the exchange of attachments and callbacks with the client.
+        draining: whether to refuse calls, because the daemon is stopping.
 
     Raises:
         ProtocolError: the message is invalid for this session; the connection must be closed.
     """
     done = Done(run.number)
-    # In a function of its own, so that no local variable refers to the block, or it could not return.
+    # A separate function, so that no local variable refers to the block: otherwise it could not be returned.
     _do(engine, session, run, lane, draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
@@ -49,11 +56,11 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
 def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, done: Done) -> None:
     no_room = None if run.block else _no_room(session, run)
     take: Take = lane.attachments_of(run.block) if no_room is None else lane.skip
-    # Read all attachments first: an error must not leave any on the socket.
+    # Read all attachments first, so that an error leaves none on the socket.
     calls = [_Call(session, call, take) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
-    with engine.counters.lock:  # inline: every call would pay for a function
+    with engine.counters.lock:  # inlined, because every call would pay for a function
         engine.counters.calls += len(calls)
     try:
         for call in calls:
@@ -68,7 +75,7 @@ def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, 
 
 
 def _no_room(session: Session, run: Run) -> Failed | None:
-    """Why nothing may be read that is attached to a Run: the memory budget of arrays has no room for it."""
+    """Return the failure of a Run whose attachments exceed the memory budget of arrays; None if they fit."""
     values = [*(value for call in run.calls for value in call.arguments), *(put.value for put in run.puts)]
     nbytes = sum(value.nbytes for value in values if isinstance(value, Attached))
     if nbytes <= max(session.budget.left, 0):
@@ -94,7 +101,7 @@ def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data |
 
 
 class _Call:
-    """One call with its arguments."""
+    """A call of a Run with its arguments."""
 
     __slots__ = ("arguments", "call", "lost", "program", "session")
 
@@ -116,11 +123,14 @@ class _Call:
         ]
 
     def _lose(self, error: DaemonLost, take: Take) -> None:
-        """Its program was lost with the previous daemon: its first result says so, the others do not exist."""
+        """Record that the program was lost with the previous daemon.
+
+        The first result then holds this failure; the other results do not exist.
+        """
         self.lost = Failed(failure_of(error))
         for value in self.call.arguments:
             if type(value) is Attached:
-                take(value.nbytes)  # to reach what follows it
+                take(value.nbytes)  # to reach the data that follows it
 
     def run(
         self,
@@ -131,7 +141,7 @@ class _Call:
         ask: Ask | None = None,
         no_room: Failed | None = None,
     ) -> None:
-        """Runs the call. If it raises, its results, and all that is computed from them, raise the same."""
+        """Run the call. If it fails, its results, and all results computed from them, raise the same exception."""
         session, call = self.session, self.call
         if call.drop:
             session.forget(call.drop)
@@ -149,7 +159,7 @@ class _Call:
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
                 self._find_room()
-            if program.donated:  # a Run of an earlier connection may still read what this call donates
+            if program.donated:  # a Run of an earlier connection may still read the donated arrays
                 session.settle()
             leaves = [
                 session.array(value) if type(value) is int else land(value)
@@ -158,15 +168,16 @@ class _Call:
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
             results = engine.run(program, leaves, ran, ask)
-        except BaseException as error:  # a user's callback may raise SystemExit, which the client must see
+        # A user's callback may raise SystemExit, which the client must receive.
+        except BaseException as error:
             note_failure(session, call, program, error, done)
         else:
             session.keep(call.results, results)
-            # As in JAX, a donated array lives on if the program could not use it.
+            # As in JAX, a donated array stays valid if the program could not use it.
             done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
 
     def _find_room(self) -> None:
-        """Raises if the budget has no room for the results, less what is donated."""
+        """Raise ArrayBudgetExceeded if the budget has no room for the results, less the donated arrays."""
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
         label = self.session.executable(self.call.executable).info.label
@@ -176,12 +187,12 @@ class _Call:
 def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
-    """Runs a call without attachments."""
+    """Run a call without attachments."""
     _Call(session, call, _nothing).run(engine, draining, done, ran)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
-    """Makes the results of a call that raised raise the same."""
+    """Replace the results of a failed call by its failure."""
     failed = error if isinstance(error, Failed) else None
     failed = failed or Failed(failure_of(error))
     done.failures.append((call.results, failed.failure))
@@ -199,7 +210,8 @@ def _put(
         if no_room is not None and data is None:
             raise no_room
         source: Any = session.array(data) if isinstance(data, int) else data
-        nbytes = len(source) if isinstance(source, bytes) else source.nbytes  # not by the spec, which may be invalid
+        # Do not compute the size from the spec, which may be invalid.
+        nbytes = len(source) if isinstance(source, bytes) else source.nbytes
         session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)
         array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
         session.keep(put.handle, [array])
@@ -221,7 +233,7 @@ def _wait(session: Session, handle: int, done: Done) -> None:
 def fetch(
     engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
 ) -> bytes | Attached | Failure:
-    """The value of an array, one of `count` in a message."""
+    """Return the value of an array, one of `count` in a message, or its failure."""
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
     except Failed as error:

@@ -43,7 +43,10 @@ Handler = Callable[[Any, DaemonConnection, Any], Any]
 
 
 def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConnection, bytes], bytes]]:
-    """Makes a method the handler of a verb: decodes its message, and encodes what it returns or raises."""
+    """Return a decorator that makes a method the handler of a verb.
+
+    The handler receives the decoded message; its return value or exception is encoded.
+    """
 
     def decorate(handler: Handler) -> Callable[["JitService", DaemonConnection, bytes], bytes]:
         @functools.wraps(handler)
@@ -55,7 +58,8 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
                 raise
             except msgspec.ValidationError as error:
                 raise ProtocolError(f"{handler.__name__}: {error}") from error
-            except BaseException as error:  # the client must see what user code raises, SystemExit included
+            # The client must receive every exception of user code, including SystemExit.
+            except BaseException as error:
                 return FAILED + encoded(self.failure(error, request))
 
         return exposed
@@ -64,7 +68,7 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
 
 
 class JitService(Service):  # type: ignore[misc]
-    """The verbs of this daemon. One object serves all connections."""
+    """The verbs of this daemon. A single object serves all connections."""
 
     def __init__(
         self,
@@ -240,7 +244,7 @@ class JitService(Service):  # type: ignore[misc]
         return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), request.since)
 
     def status(self) -> messages.Status:
-        """The counters, and the size of what the daemon holds."""
+        """Return the daemon's counters, and the sizes of its memory and collections."""
         sessions = self.sessions.all()
         return messages.Status(
             pid=os.getpid(),
@@ -300,18 +304,19 @@ class JitService(Service):  # type: ignore[misc]
     # ---- the rest
 
     def failure(self, error: BaseException, request: Any) -> messages.Failure:
-        """An exception of a verb as a message, in terms of the capture of the request."""
+        """Convert an exception of a verb to a message, with references to the capture that the request concerns."""
         if isinstance(error, Failed):
             return error.failure
         if isinstance(error, TraceFailed):
             failure = failure_of(error.error, error.loaded)
             return msgspec.structs.replace(failure, is_final=error.is_final)
-        if isinstance(error, OSError) and not isinstance(error, JitserverError):  # ours, as it is from no user's code
+        # An OSError here is the daemon's own, because it comes from no user code.
+        if isinstance(error, OSError) and not isinstance(error, JitserverError):
             error = DaemonUnavailable(f"the daemon cannot answer: {error}")
         return failure_of(error)
 
     def on_disconnect(self, connection: DaemonConnection) -> None:
-        """Rpyc calls this when a connection has ended."""
+        """Do nothing; rpyc calls this method after a connection has closed."""
 
     def _check_packages(self, names: Iterable[str] = (), edited: bool = False) -> None:
         packages = context.packages()

@@ -1,4 +1,4 @@
-"""Receives the payload of a capture in parts, and verifies its digest."""
+"""Receipt of a capture's payload in parts, with verification of its digest."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
 
 
 class Room:
-    """How many bytes all captures that a daemon receives or makes programs of may have together. Thread-safe."""
+    """Limit on the total bytes of all captures that a daemon is receiving or making programs from. Thread-safe."""
 
     def __init__(self, most: int = 2 * MOST_CAPTURE_BYTES) -> None:
         self._most = most
@@ -18,10 +18,10 @@ class Room:
         self._taken = 0
 
     def take(self, nbytes: int) -> None:
-        """Takes room.
+        """Reserve bytes.
 
         Raises:
-            DaemonUnavailable: there is none now.
+            DaemonUnavailable: the limit is reached now.
         """
         with self._lock:
             if self._taken + nbytes > self._most:
@@ -32,7 +32,7 @@ class Room:
             self._taken += nbytes
 
     def give_back(self, nbytes: int) -> None:
-        """Gives room back."""
+        """Release reserved bytes to the limit."""
         with self._lock:
             self._taken -= nbytes
 
@@ -51,11 +51,11 @@ class Incoming:
         self._nbytes = 0
 
     def add(self, upload: Upload) -> None:
-        """Adds the next part. A part that starts at 0 discards an interrupted upload.
+        """Add the next part. A part that starts at 0 discards an interrupted upload.
 
         Raises:
-            ProtocolError: it is not the next part, or the capture gets too large.
-            DaemonUnavailable: all connections together are sending too much.
+            ProtocolError: the part is out of order, or the capture is too large.
+            DaemonUnavailable: the captures of all connections together exceed the limit.
         """
         if upload.start == 0:
             self.discard()
@@ -71,14 +71,14 @@ class Incoming:
 
     @contextlib.contextmanager
     def taken(self, key: str) -> Iterator[bytes]:
-        """The whole payload, which has its room until the block ends.
+        """Yield the whole payload, whose bytes stay reserved until the context closes.
 
         Raises:
-            ProtocolError: `key` is not its digest.
+            ProtocolError: `key` is not the digest of the payload.
         """
         try:
             payload = b"".join(self._parts)
-            self._parts = [payload]  # or it would take twice the memory
+            self._parts = [payload]  # frees the parts, which would double the memory use
             if key != self._key or digest(payload).hex() != key:
                 raise ProtocolError("the uploaded capture does not match its key")
             yield payload
@@ -86,6 +86,6 @@ class Incoming:
             self.discard()
 
     def discard(self) -> None:
-        """Forgets what has come."""
+        """Discard the received parts."""
         self._room.give_back(self._nbytes)
         self._parts, self._nbytes = [], 0

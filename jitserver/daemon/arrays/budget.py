@@ -1,4 +1,4 @@
-"""The memory budget of arrays, and the error if it is exceeded."""
+"""The memory budget of arrays, and the error raised when it is exceeded."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +14,14 @@ _LONGEST = 60
 
 
 class ArrayBudget:
-    """The budget of resident arrays. Counting them takes long, so it is done only when as many bytes were made as were
-    free at the last count, whatever was freed since.
+    """The budget of resident arrays in bytes.
+
+    Counting the arrays is slow, so it is done only after as many bytes were allocated as were free at the last count;
+    bytes freed since then are ignored.
 
     Attributes:
-        left: bytes that may be made before the next count. Makers subtract theirs without a lock: what a race between
-            two threads loses is corrected by the next count.
+        left: bytes that may be allocated before the next count. Callers subtract without a lock; the next count
+            corrects the errors of races between threads.
     """
 
     def __init__(
@@ -28,17 +30,23 @@ class ArrayBudget:
         holdings: Callable[[], Holdings] | None = None,
         free_some: Callable[[], bool] = lambda: False,
     ) -> None:
-        """With the bytes, who counts the arrays, and what frees some that are not missed, if there are any."""
+        """Create the budget.
+
+        Args:
+            most: the limit in bytes; None: no limit.
+            holdings: counts the arrays.
+            free_some: frees arrays of an absent client; returns False if there are none to free.
+        """
         self.most = most
         self.left = sys.maxsize if most is None else most
         self._holdings = holdings
         self._free_some = free_some
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
-        """Subtracts `nbytes` for `what`; counts if necessary. Spare copies must leave three quarters free.
+        """Subtract `nbytes` for `what`; count all arrays if necessary. A spare copy must leave three quarters free.
 
         Raises:
-            ArrayBudgetExceeded: they do not fit.
+            ArrayBudgetExceeded: the bytes do not fit.
         """
         kept_free = self.most * 3 // 4 if is_spare and self.most is not None else 0
         self.left -= nbytes
@@ -46,7 +54,11 @@ class ArrayBudget:
             self.recount(nbytes, what, kept_free)
 
     def recount(self, nbytes: int, what: str, kept_free: int = 0) -> None:
-        """Counts all arrays, frees some if need be, then subtracts `nbytes` for `what`, as `take` does."""
+        """Count all arrays, free some if necessary, then subtract `nbytes` for `what`, as `take` does.
+
+        Raises:
+            ArrayBudgetExceeded: the bytes do not fit.
+        """
         if self.most is None or self._holdings is None:
             self.left = sys.maxsize
             return
@@ -61,8 +73,10 @@ class ArrayBudget:
 
 
 def array_share(devices: Iterable[DeviceInfo]) -> int:
-    """Default budget: nine tenths of the accelerators' memory; without accelerators, half of the memory that this
-    process may use.
+    """Return the default budget.
+
+    The default is nine tenths of the accelerators' memory; without accelerators, half of the memory that this process
+    may use.
     """
     limits = [device.memory_bytes for device in devices if device.platform != "cpu" and device.memory_bytes]
     return sum(limits) * 9 // 10 if limits else memory_limits.memory_bytes() // 2
@@ -78,7 +92,7 @@ def _refusal(nbytes: int, what: str, most: int, held: Holdings) -> str:
 
 
 def _holders(held: Holdings) -> Iterator[str]:
-    """The holders of arrays, the largest first."""
+    """Yield the descriptions of the largest holders of arrays, the largest first."""
     found = [(kept.nbytes, kept.arrays, f"kept as {kept.name!r}") for kept in held.kept]
     found += [(one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_LONGEST}})") for one in held.sessions]
     found = sorted((holder for holder in found if holder[0]), reverse=True)

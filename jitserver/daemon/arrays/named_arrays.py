@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TreeState(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """What the next daemon must know of a named tree, apart from its arrays."""
+    """The data about a named tree, apart from its arrays, that is saved for the next daemon."""
 
     name: str
     key: str
@@ -34,13 +34,17 @@ class NamedTree:
     """The tree under a name.
 
     Attributes:
-        key: the digest of what made it, which a request must match; empty: nothing matches.
-        specs: of the arrays.
-        tree: the structure, in terms of the function's capture.
-        label: describes the tree for people.
+        key: the digest of the tree's origin, which a request must match; empty: no request matches.
+        specs: the specs of the arrays.
+        tree: the structure, with references to the function's capture.
+        label: the description of the tree in messages.
+        arrays: the arrays in the order of the leaves.
         ttl: time to live in seconds since the last use; None: for ever.
+        created: the time at which the tree was stored, in seconds since the epoch.
+        last_used: the time of the last use, in seconds since the epoch.
         on_disk: the arrays that the previous daemon saved, until they are loaded at the first request.
-        why_lost: why there are no arrays, if a daemon could not save or load them. The name stays, to say so.
+        why_lost: the reason why there are no arrays, if a daemon could not save or load them. The name stays, to report
+            it.
     """
 
     key: str
@@ -56,23 +60,23 @@ class NamedTree:
 
     @classmethod
     def restored(cls, state: TreeState, on_disk: OnDisk) -> "NamedTree":
-        """The tree from the previous daemon."""
+        """Return a tree that the previous daemon saved."""
         fields = msgspec.structs.asdict(state)
         del fields["name"]
         return cls(**fields, arrays=(), on_disk=on_disk)
 
     def state(self, name: str) -> TreeState:
-        """What the next daemon must know of the tree, whose name is `name`."""
+        """Return the data to save for the next daemon about the tree under the name `name`."""
         return TreeState(name, **{field: getattr(self, field) for field in TreeState.__struct_fields__[1:]})
 
     def identities(self) -> set[int | str]:
-        """Identifies its arrays, for comparison with those of sessions; see `OnDisk`."""
+        """Return identifiers of its arrays, for comparison with those of sessions; see `OnDisk`."""
         on_disk = self.on_disk
         return {*map(id, self.arrays), *(on_disk.identities() if on_disk is not None else ())}
 
 
 class NamedArrays:
-    """All named trees. A name holds a whole tree or nothing, or says why its tree is lost. Thread-safe."""
+    """All named trees. A name holds a complete tree, or the reason why its tree is lost. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock  # wall-clock time, which advances while no daemon runs
@@ -81,11 +85,11 @@ class NamedArrays:
         self._loading = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of names that hold a tree."""
+        """Return the number of names that hold a tree."""
         return sum(not tree.why_lost for tree in self.all().values())
 
     def find(self, name: str, key: str, ttl: float | None) -> NamedTree | None:
-        """The tree of a name if it has this key. Counts as a use, and sets the time to live."""
+        """Return the tree of a name if it has this key. This counts as a use, and sets the time to live."""
         with self._lock:
             found = self._trees.get(name)
             if found is None or not key or found.key != key:
@@ -94,7 +98,7 @@ class NamedArrays:
             return found
 
     def get(self, name: str) -> NamedTree | None:
-        """The tree of a name, whatever its key. Counts as a use."""
+        """Return the tree of a name, whatever its key. This counts as a use."""
         with self._lock:
             found = self._trees.get(name)
             if found is not None:
@@ -102,17 +106,17 @@ class NamedArrays:
             return found
 
     def put(self, name: str, tree: NamedTree) -> None:
-        """Puts a tree under a name, in place of any other."""
+        """Store a tree under a name, in place of any other tree."""
         tree.created = tree.last_used = self._clock()
         with self._lock:
             before, self._trees[name] = self._trees.get(name), tree
         _discard(before)
 
     def load(self, name: str, tree: NamedTree) -> bool:
-        """Loads the arrays of a tree that is on the disk. If they are lost, notes why and returns False."""
+        """Load the arrays of a tree that is on disk. If they are lost, record the reason and return False."""
         with self._loading:
             if tree.on_disk is not None:
-                if self._trees.get(name) is not tree or tree.why_lost:  # it was removed, handed over, or lost before
+                if self._trees.get(name) is not tree or tree.why_lost:  # it was removed, handed over, or lost
                     return False
                 found = tree.on_disk.load()
                 lost = [array.failure.text for array in found.values() if isinstance(array, Failed)]
@@ -131,13 +135,13 @@ class NamedArrays:
             self._trees[name] = tree
 
     def hand_over(self) -> dict[str, NamedTree]:
-        """Give up all names, and return the trees that are not on the disk."""
+        """Give up all names, and return the trees that are not on disk."""
         with self._loading, self._lock:
             trees, self._trees = self._trees, {}
         return {name: tree for name, tree in trees.items() if tree.on_disk is None}
 
     def forget(self, name: str, only: NamedTree | None = None) -> NamedTree | None:
-        """Removes a name, or `only` this tree of it; returns the tree if there was one."""
+        """Remove a name, or only if its tree is `only`; return the tree if one was removed."""
         with self._lock:
             gone = self._trees.get(name)
             if gone is None or (only is not None and only is not gone):
@@ -147,7 +151,7 @@ class NamedArrays:
         return gone
 
     def expire(self, is_used: Callable[[NamedTree], bool]) -> list[str]:
-        """Removes the trees whose time to live is over; returns their names. Holding a handle counts as a use."""
+        """Remove the trees whose time to live is over, and return their names. Holding a handle counts as a use."""
         now = self._clock()
         gone = []
         for name, tree in self.all().items():
@@ -156,18 +160,19 @@ class NamedArrays:
             if is_used(tree):
                 tree.last_used = now
                 continue
-            if now - tree.last_used > tree.ttl and self.forget(name, only=tree) is not None:  # still so
+            # Check again: a request may have used it meanwhile.
+            if now - tree.last_used > tree.ttl and self.forget(name, only=tree) is not None:
                 gone.append(name)
         return gone
 
     def shift(self, seconds: float) -> None:
-        """Moves all times by what the clock was set by."""
+        """Shift all times by the number of seconds by which the clock was set."""
         for tree in self.all().values():
             tree.created += seconds
             tree.last_used += seconds
 
     def all(self) -> dict[str, NamedTree]:
-        """The current trees by name."""
+        """Return the current trees by name."""
         with self._lock:
             return dict(self._trees)
 

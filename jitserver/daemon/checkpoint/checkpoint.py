@@ -1,4 +1,4 @@
-"""Saves and restores the sessions and named arrays of the daemons at one address."""
+"""Saving and restoring of the sessions and named arrays of the daemons at one address."""
 
 import logging
 import time
@@ -25,21 +25,21 @@ class Checkpoint:
     """The sessions and named arrays that the previous daemon saved, and those that this one saves."""
 
     def __init__(self, root: Path) -> None:
-        """Open a folder that no other daemon uses.
+        """Open a directory that no other daemon uses.
 
         Raises:
-            SettingsError: it belongs to another user.
-            OSError: it cannot be made or listed.
+            SettingsError: the directory belongs to another user.
+            OSError: the directory cannot be created or listed.
         """
         self._manifests = Manifests(root)
         self._store = ArrayStore(self._manifests.arrays)
 
     def nbytes(self) -> int:
-        """The bytes of the arrays on the disk."""
+        """Return the bytes of the arrays on disk."""
         return self._manifests.nbytes()
 
     def restore(self, kept: NamedArrays, sessions: Sessions, entry_of: EntryOf) -> None:
-        """Restore the sessions and names of the previous daemon. Their arrays are read when a client asks for them."""
+        """Restore the sessions and names of the previous daemon. Their arrays are read when a client requests them."""
         sessions.lost |= self._manifests.lost
         for name, why in self._manifests.lost_names.items():
             kept.restore(name, NamedTree("", (), b"", "", (), None, why_lost=why))
@@ -56,30 +56,35 @@ class Checkpoint:
                 sessions.restore(session)
 
     def save(self, kept: NamedArrays, sessions: Iterable[Session], deadline: float) -> None:
-        """Write all names and these sessions, which are frozen, as far as there is room, and time until `deadline` (by
-        `time.monotonic`). Afterwards they own no arrays.
+        """Write all named trees and the given sessions, which must be frozen; afterwards they own no arrays.
+
+        Arrays are written as far as the disk has room, and until `deadline` (by `time.monotonic`).
         """
         saving = self._collect(kept, sessions)
         try:
-            with self._manifests.lock:  # an existing file may get another reference
+            # An existing file may get another reference, so it must not be removed meanwhile.
+            with self._manifests.lock:
                 self._manifests.make_folders()
                 saving.run(deadline)
         except (SettingsError, OSError) as error:
             log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
 
     def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
-        """Give a save all that it is to write. On its own, so that no variable keeps an array that was written."""
+        """Return a `Saving` of all names and sessions, which owns their arrays.
+
+        This is a separate function, so that no variable of the caller keeps a written array alive.
+        """
         saving = Saving(self._manifests, self._store)
         for name, tree in kept.hand_over().items():
             saving.add(tree.state(name), dict(enumerate(tree.arrays)))
         for session in sessions:
-            if not session.is_on_disk():  # else its manifest still holds
+            if not session.is_on_disk():  # otherwise its manifest is still valid
                 saving.add(*session.hand_over())
         return saving
 
 
 class Saved:
-    """The arrays of a session or a tree while they are on the disk."""
+    """The arrays of a session or a tree while they are on disk."""
 
     def __init__(self, manifests: Manifests, store: ArrayStore, manifest: Manifest) -> None:
         self._manifests = manifests
@@ -87,16 +92,16 @@ class Saved:
         self._manifest = manifest
 
     def identities(self) -> set[int | str]:
-        """The files of the arrays, and the ids of those that are in memory, for comparison with those of others."""
+        """Return the file names of the arrays, and the ids of arrays also in memory, to compare with other holders."""
         found = [self._store.loaded(stored) for stored in self._manifest.stored()]
         return self._manifest.files() | {id(array) for array in found if array is not None}
 
     def missing_bytes(self) -> int:
-        """Bytes of the arrays that are not in memory."""
+        """Return the bytes of the arrays that are not in memory."""
         return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
 
     def load(self) -> dict[int, Any]:
-        """Read the arrays, by handle. A lost one is `Failed`."""
+        """Read the arrays, by handle. A lost array is `Failed`."""
         begun = time.monotonic()
         found: dict[int, Any] = {}
         for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
@@ -113,7 +118,8 @@ class Saved:
             return Failed(stored)
         try:
             return self._store.load(stored)
-        except Exception as error:  # the file is damaged or missing, or the device or the memory is
+        # The file is damaged or missing, or the device or the memory is insufficient.
+        except Exception as error:
             log.warning("an array of the previous daemon is lost: %s", error)
             lost = ArrayLost(f"the daemon restarted, and could not restore this array: {error}")
             lost.__cause__ = error

@@ -1,4 +1,4 @@
-"""Manifests: what each session and name needs, and which files it references. Knows nothing of jax."""
+"""Manifests: the state of each session and name, and the files that it references. Does not depend on jax."""
 
 import contextlib
 import logging
@@ -27,8 +27,14 @@ _LONGEST = 200
 
 
 class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """An array in a file. `spec` includes its sharding. Its users may move it unless it is `committed`, and no program
-    may donate it if it is `shared`.
+    """An array in a file.
+
+    Attributes:
+        file: the name of the file.
+        checksum: the crc32 of the file's content.
+        spec: the spec of the array, including its sharding.
+        committed: whether the array must stay on its devices; otherwise programs that use it may move it.
+        shared: whether the array must not be donated to a program.
     """
 
     file: str
@@ -39,8 +45,9 @@ class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Manifest(msgspec.Struct, array_like=True, frozen=True):
-    """A session or a named tree, with its arrays or their failures, each under all its handles. The handles of a tree
-    are the positions of its leaves.
+    """A session or a named tree, with its arrays or their failures, each under all its handles.
+
+    The handles of a tree are the positions of its leaves.
     """
 
     owner: State | TreeState
@@ -49,26 +56,26 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     version: Literal[1] = 1
 
     def stored(self) -> list[StoredArray]:
-        """The arrays that are in files."""
+        """Return the arrays that are in files."""
         return [stored for stored in self.arrays if isinstance(stored, StoredArray)]
 
     def files(self) -> set[str]:
-        """The files that it names."""
+        """Return the names of the files that the manifest references."""
         return {stored.file for stored in self.stored()}
 
 
 class Manifests:
-    """The manifests in a folder. Safe to use from many threads.
+    """The manifests in a directory. Thread-safe.
 
     Attributes:
-        arrays: the folder of the arrays.
+        arrays: the directory of the arrays.
         lock: while it is held, no other thread removes a file.
-        lost: the tokens of sessions whose manifests cannot be read, and why.
+        lost: the tokens of sessions whose manifests cannot be read, and the reasons.
         lost_names: the same for named trees.
     """
 
     def __init__(self, root: Path) -> None:
-        """Read all manifests; remove damaged and unfinished ones, and arrays that none names."""
+        """Read all manifests; remove damaged and unfinished ones, and arrays that no manifest names."""
         self.arrays = root / "arrays"
         self.lock = threading.RLock()
         self.lost: dict[bytes, str] = {}
@@ -81,26 +88,26 @@ class Manifests:
         self.sweep()
 
     def make_folders(self) -> None:
-        """Make the folders that do not exist."""
+        """Create the directories that do not exist."""
         for path in (self.arrays.parent, self.arrays, self._folder):
             private_folder(path)
 
     def all(self) -> list[Manifest]:
-        """All manifests in the folder."""
+        """Return all manifests in the directory."""
         with self.lock:
             return list(self._found.values())
 
     def nbytes(self) -> int:
-        """The bytes of the arrays that the manifests name."""
+        """Return the bytes of the arrays that the manifests name."""
         with self.lock:
             files = {stored.file: nbytes_of(stored.spec) for found in self._found.values() for stored in found.stored()}
         return sum(files.values())
 
     def write(self, manifest: Manifest) -> None:
-        """Write a manifest whose arrays are on the disk; it replaces that of the same session or name.
+        """Write a manifest whose arrays are on disk; replace an existing one of the same session or name.
 
         Raises:
-            OSError: there is no room. A manifest that was there is unchanged.
+            OSError: the disk is full. An existing manifest is unchanged.
         """
         path = self._path(manifest)
         with self.lock:
@@ -108,12 +115,12 @@ class Manifests:
             self._found[path] = manifest
 
     def note_lost(self, manifest: Manifest) -> None:
-        """Leave an empty file in the place of a manifest, which also a full disk has room for."""
+        """Write an empty file in place of a manifest, for which even a full disk has room."""
         with contextlib.suppress(OSError):
             self._path(manifest).write_bytes(b"")
 
     def discard(self, manifest: Manifest) -> None:
-        """Remove the manifest of this session or name, and the arrays that no other names."""
+        """Remove the manifest of this session or name, and the arrays that no other manifest names."""
         path = self._path(manifest)
         with self.lock:
             gone = self._found.pop(path, None)
@@ -142,7 +149,7 @@ class Manifests:
             if path.name.startswith(_OF_NAME):
                 self.lost_names[unquote(path.name.removeprefix(_OF_NAME))] = why
             else:
-                with contextlib.suppress(ValueError):  # of a long name
+                with contextlib.suppress(ValueError):  # a digest, in place of a long name
                     self.lost[bytes.fromhex(path.name)] = why
             _remove(path)
 
@@ -153,13 +160,13 @@ class Manifests:
         owner = manifest.owner
         if isinstance(owner, State):
             return self._folder / owner.token.hex()
-        # Readable, to say which tree is lost with a damaged file.
+        # Keep the name readable, to report which tree is lost if the file is damaged.
         name = quote(owner.name, safe="")
         return self._folder / (f"{_OF_NAME}{name}" if len(name) <= _LONGEST else f"long-{_digest(owner.name)}")
 
 
 def folder_of(address: str) -> Path:
-    """The folder for the daemons at an address, made if need be."""
+    """Return the directory for the daemons at an address, created if necessary."""
     return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
 
 

@@ -1,7 +1,7 @@
-"""One save: writes the arrays, then the manifests that name them.
+"""The writing of a checkpoint: first the arrays, then the manifests that name them.
 
-The smallest arrays come first, and those that are still being computed last, as they may use up the time. Arrays for
-which there is no room or time become failures that say so.
+The smallest arrays come first, and arrays that are still being computed come last, because they may use up the time.
+Arrays for which there is no room or time are recorded as failures with that reason.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 class Saving:
-    """One save. It owns the arrays that are added, and frees each once it is written."""
+    """The writing of one checkpoint. This object owns the added arrays, and frees each array after writing it."""
 
     def __init__(self, manifests: Manifests, store: ArrayStore) -> None:
         self._manifests = manifests
         self._store = store
         self._drafts: list[tuple[Manifest, list[int]]] = []
-        self._left: dict[int, Any] = {}  # by `id`, unique as all are alive when writing begins
+        self._left: dict[int, Any] = {}  # by `id`, which is unique as all are alive when writing begins
         self._done: dict[int, Any] = {}  # StoredArray or Failure, by `id`
         self._written: list[int] = []  # in the order of writing
 
@@ -43,10 +43,11 @@ class Saving:
         self._drafts.append((Manifest(owner, list(map(tuple, handles.values())), []), list(handles)))
 
     def run(self, deadline: float) -> None:
-        """Write everything, as far as there is room, and time until `deadline`."""
+        """Write everything, as far as the disk has room, and until `deadline`."""
         for manifest, _ in self._drafts:
             if isinstance(manifest.owner, TreeState):
-                with contextlib.suppress(OSError):  # what the next daemon finds if this one does not get to the end
+                # Written first, for the next daemon to find if this one does not finish.
+                with contextlib.suppress(OSError):
                     self._manifests.write(_without_arrays(manifest.owner, "the daemon ended while it saved them"))
         self._find_written()
         for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
@@ -54,10 +55,10 @@ class Saving:
             if isinstance(self._done[number], StoredArray):
                 self._written.append(number)
         self._write_manifests()
-        self._manifests.sweep()  # arrays of trees that were left out
+        self._manifests.sweep()  # removes arrays of trees that were left out
 
     def _find_written(self) -> None:
-        """Note the arrays that are already on the disk, named by a manifest that stays."""
+        """Record the arrays that are already on disk and named by a manifest that stays."""
         for manifest in self._manifests.all():
             for stored in manifest.stored():
                 number = id(self._store.loaded(stored))
@@ -85,7 +86,7 @@ class Saving:
                 for manifest, _ in failed:
                     self._manifests.note_lost(manifest)
                 return
-            number = self._written.pop()  # removing the largest makes room for the manifests
+            number = self._written.pop()  # removing the largest array makes room for the manifests
             self._store.remove(self._done[number])
             self._done[number] = _no_room(error)
         log.info("saved %d sessions and named trees for the next daemon", len(self._drafts))
@@ -95,7 +96,7 @@ class Saving:
         for draft, numbers in self._drafts:
             manifest = msgspec.structs.replace(draft, arrays=[self._done[number] for number in numbers])
             failures = [failure.text for failure in manifest.arrays if isinstance(failure, Failure)]
-            if isinstance(manifest.owner, TreeState) and failures:  # a name holds a whole tree or nothing
+            if isinstance(manifest.owner, TreeState) and failures:  # a name holds a complete tree or nothing
                 log.warning("the arrays kept as %r are lost: %s", manifest.owner.name, failures[0])
                 manifest = _without_arrays(manifest.owner, failures[0])
             try:
@@ -114,7 +115,8 @@ def _turn(value: Any) -> tuple[bool, int]:
         return False, 0
     try:
         return not device_arrays.is_ready(value), value.nbytes
-    except Exception:  # writing it says why, or succeeds; the others must not be lost
+    # Writing the array will report the error, or succeed; the other arrays must not be lost.
+    except Exception:
         return True, value.nbytes
 
 

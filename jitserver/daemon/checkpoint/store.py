@@ -1,4 +1,4 @@
-"""Stores arrays in files, one array in each."""
+"""Storage of arrays in files, one array in each."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ _STEP_BYTES = 16 << 20
 
 
 class ArrayStore:
-    """A folder of arrays. Thread-safe."""
+    """A directory of array files. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -26,11 +26,11 @@ class ArrayStore:
         self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
     def write(self, array: Any, deadline: float) -> StoredArray:
-        """Write an array, once it is computed; give up at `deadline` (by `time.monotonic`).
+        """Write an array after it is computed; give up at `deadline` (by `time.monotonic`).
 
         Raises:
             OSError: there is no room, or (TimeoutError) no time. No file remains.
-            Exception: it was deleted, what computes it failed, or its sharding cannot be serialized.
+            Exception: the array was deleted, its computation failed, or its sharding cannot be serialized.
         """
         data, checksum = device_arrays.to_bytes(array, deadline), 0
         spec = device_arrays.spec_of(array)
@@ -49,7 +49,7 @@ class ArrayStore:
         return StoredArray(path.name, checksum, spec, array.committed, device_arrays.is_shared(array))
 
     def load(self, stored: StoredArray) -> Any:
-        """The array of a file: the same object for all callers, as long as it is in use.
+        """Return the array of a file: the same object for all callers, as long as it is in use.
 
         Raises:
             Exception: the file is damaged, or the array's sharding needs more devices than there are.
@@ -64,7 +64,7 @@ class ArrayStore:
             return self._loaded.setdefault(stored.file, array)  # another thread may have been faster
 
     def loaded(self, stored: StoredArray) -> Any:
-        """The array of a file if it is in memory, else None."""
+        """Return the array of a file if it is in memory, else None."""
         return self._loaded.get(stored.file)
 
     def remove(self, stored: StoredArray) -> None:

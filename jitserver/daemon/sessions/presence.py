@@ -1,4 +1,4 @@
-"""Who is there of a session: the process that began it, and those at the other ends of its connections."""
+"""Presence of a session's client: the process that began the session, and the processes with open connections to it."""
 
 import threading
 from collections.abc import Iterable
@@ -7,22 +7,22 @@ from time import monotonic
 from jitserver.system.process_watch import Process, Watch, named
 
 LINGER_SECONDS = 60.0
-"""How long a session outlives its last connection while its client lives."""
+"""Seconds that a session outlives its last connection while its client lives."""
 
 LINGER_REMOTELY_SECONDS = 86_400.0
-"""The same for a client on another machine: it may live, asleep or without its network."""
+"""The same limit for a client on another machine, which may be asleep or without network."""
 
 SPARED_SECONDS = 600.0
-"""After so long without a connection, such a session ends earlier if its memory is needed."""
+"""Seconds without a connection after which such a session may be closed early, if its memory is needed."""
 
 _POLL_SECONDS = 0.2
 
 
 class Presence:
-    """The client of a session, and who is connected. Safe to use from threads.
+    """The client of a session, and the processes connected to it. Thread-safe.
 
     Attributes:
-        ended: whether the session is over; nobody joins it any more.
+        ended: whether the session is over, so that no process can join it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -31,16 +31,19 @@ class Presence:
         self._attached = 0
         self._client = Watch(pid)
         self._connected: list[int] = []
-        self._expected: list[Watch] = []  # who was connected before a restart, and is not yet again
-        self._missed_since: float | None = None  # when the last connection broke, if no thread waits for the next one
+        self._expected: list[Watch] = []  # processes connected before a restart that have not yet reconnected
+        # Time at which the last connection broke, if no thread waits for the next one.
+        self._missed_since: float | None = None
         self._parted = False
         self._frozen = False
         self._changed = threading.Condition()
 
     @classmethod
     def again(cls, client: Process, others: Iterable[Process], attached: int) -> "Presence":
-        """That of another daemon's session. It waits for its client as long as that lives, if that can be known: nobody
-        told the client that it is missed.
+        """Return the presence of a session that another daemon began.
+
+        The session waits for its client as long as the client lives, because an idle client does not notice the
+        restart. If the client's liveness cannot be determined, the time without a connection is limited.
         """
         presence = cls(0)
         presence.pid, presence._attached = client.pid, attached
@@ -51,7 +54,11 @@ class Presence:
         return presence
 
     def attach(self, pid: int) -> int:
-        """Joins a connection of that process; returns how many that makes so far, or 0: it came too late."""
+        """Add a connection of a process.
+
+        Returns:
+            The number of connections so far, including this one; 0 if the session is over.
+        """
         with self._changed:
             if self.ended:
                 return 0
@@ -65,11 +72,13 @@ class Presence:
             return self._attached
 
     def detach(self, pid: int) -> bool:
-        """A connection of that process broke: waits for its client to return, unless that died or said goodbye. One on
-        another machine may be away for long, so no thread waits for it.
+        """Remove a broken connection of a process, and wait for the client to return.
+
+        The wait is over if the client has died or said goodbye. A client on another machine may be absent for long, so
+        no thread waits for it.
 
         Returns:
-            Whether the session lives on, for others or because its client returned, or may do so.
+            Whether the session continues: other processes are connected, the client returned, or it may still return.
         """
         deadline = monotonic() + LINGER_SECONDS
         with self._changed:
@@ -81,36 +90,40 @@ class Presence:
             while not self._connected and self._attached == attached and not self._frozen:
                 left = deadline - monotonic()
                 if self.ended or self._parted or left <= 0 or self._client.is_over():
-                    self.ended = True  # whoever returns now is too late
+                    self.ended = True  # a client that returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
 
     def missed(self) -> float:
-        """Seconds since the last connection of a client broke that may yet return."""
+        """Return the seconds since the last connection broke of a client that may still return; otherwise 0."""
         since = self._missed_since
         return 0.0 if since is None else monotonic() - since
 
     def give_up(self, spared: float) -> bool:
-        """End the session if its client has been missed for longer than that."""
+        """Mark the session as over if its client has been absent for longer than `spared` seconds.
+
+        Returns:
+            Whether the session is over.
+        """
         with self._changed:
             if self.missed() > spared:
                 self.ended = True
             return self.ended
 
     def part(self) -> bool:
-        """The client said goodbye; True if nobody else is connected."""
+        """Record the client's goodbye; return True if no other process is connected."""
         with self._changed:
             self._parted = True
             self._changed.notify_all()
             return len(self._connected) <= 1
 
     def is_connected(self) -> bool:
-        """Whether a process is, now."""
+        """Return whether a process is connected now."""
         return bool(self._connected)
 
     def is_orphaned(self) -> bool:
-        """Whether the client is dead, and nobody else is connected or expected."""
+        """Return whether the client is dead, or absent for too long, and no other process is connected or expected."""
         with self._changed:
             if self.missed() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
                 return True
@@ -118,7 +131,7 @@ class Presence:
             return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)
 
     def end(self) -> None:
-        """The session is over. Whoever waits for its client to come back is told."""
+        """Mark the session as over, and wake threads that wait for its client to return."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
@@ -126,14 +139,14 @@ class Presence:
                 watch.close()
 
     def freeze(self) -> None:
-        """From now on it is the next daemon that waits for whoever is connected."""
+        """Stop waiting for clients: from now on, the next daemon waits for the processes connected now."""
         with self._changed:
             self._frozen = True
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
             self._expected += map(Watch, others)
 
     def named(self) -> tuple[Process, tuple[Process, ...]]:
-        """The client and the others, as the next daemon can know them."""
+        """Return the client and the other processes in a form by which the next daemon can identify them."""
         with self._changed:
             client = Process(self.pid, "parted") if self._parted else named(self.pid)
             return client, tuple(named(watch.pid) for watch in self._expected)

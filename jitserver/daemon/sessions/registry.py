@@ -1,4 +1,4 @@
-"""All sessions of a daemon, by token."""
+"""The registry of all sessions of a daemon, by token."""
 
 import dataclasses
 import logging
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Sessions:
-    """The live sessions, and why sessions of the previous daemon were lost. Thread-safe."""
+    """The live sessions, and the reasons why earlier sessions were lost. Thread-safe."""
 
     by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
-    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # the reasons
+    lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # the reasons, by token
     last_change: float = dataclasses.field(default_factory=time.monotonic)
     budget: ArrayBudget = dataclasses.field(default_factory=ArrayBudget)
 
@@ -25,7 +25,11 @@ class Sessions:
         self._lock = threading.Lock()
 
     def resume(self, token: bytes, pid: int) -> tuple[Session, int] | None:
-        """Attaches a connection to the session of a token; returns it with the connection's first handle."""
+        """Attach a connection to the session of a token.
+
+        Returns:
+            The session and the connection's first handle; None if there is no such session, or it is over.
+        """
         with self._lock:
             session = self.by_token.get(token)
         if session is None:
@@ -35,7 +39,7 @@ class Sessions:
         return (session, first) if first is not None else None
 
     def begin(self, pid: int) -> tuple[Session, int]:
-        """Begins a session for a connection; returns it with the connection's first handle."""
+        """Begin a session for a connection; return it with the connection's first handle."""
         session = Session(pid, self.budget)
         first = session.attach(pid)
         assert first is not None
@@ -45,24 +49,24 @@ class Sessions:
         return session, first
 
     def leave(self, session: Session, pid: int) -> None:
-        """After a connection of the session broke: ends the session unless its client reconnects in time."""
+        """Handle a broken connection of a session: close the session unless its client reconnects in time."""
         if not session.presence.detach(pid) and not session.ended:
             log.info("the session of %s ends: its client did not reconnect", session.client)
             self.end(session)
 
     def part(self, session: Session) -> None:
-        """After the client said goodbye: ends the session if no other process is connected."""
+        """Handle the client's goodbye: close the session if no other process is connected."""
         if session.presence.part():
             self.end(session)
 
     def end_orphans(self) -> None:
-        """Ends the sessions whose clients died, even during a call, or have been away for too long."""
+        """Close the sessions whose clients died, even during a call, or have been absent for too long."""
         for session in self.all():
             if session.presence.is_orphaned():
                 self._end_missed(session, "longer than the daemon waits")
 
     def end_longest_missed(self) -> bool:
-        """Ends the session whose client has been away longest, to free its arrays; False if there is none to end."""
+        """Close the session whose client has been absent longest, to free its arrays; return False if there is none."""
         missed = max((session for session in self.all() if session.arrays), key=_missed, default=None)
         if missed is None or not missed.presence.give_up(SPARED_SECONDS):
             return False
@@ -77,7 +81,7 @@ class Sessions:
         self.end(session)
 
     def end(self, session: Session) -> None:
-        """Ends a session and frees its arrays."""
+        """Close a session and free its arrays."""
         with self._lock:
             if self.by_token.pop(session.token, None) is not None:
                 self.last_change = time.monotonic()
@@ -89,17 +93,17 @@ class Sessions:
             self.by_token[session.token] = session
 
     def freeze(self) -> None:
-        """Lets no Run begin any more."""
+        """Keep all sessions from beginning further Runs."""
         for session in self.all():
             session.freeze()
 
     def end_all(self) -> None:
-        """Ends all sessions."""
+        """Close all sessions of the daemon."""
         for session in self.all():
             self.end(session)
 
     def all(self) -> list[Session]:
-        """The live sessions."""
+        """Return the live sessions."""
         with self._lock:
             return list(self.by_token.values())
 

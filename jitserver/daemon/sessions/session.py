@@ -1,4 +1,4 @@
-"""The daemon's side of a session: one client's arrays and the programs it uses, across its connections."""
+"""The daemon's side of a session: one client's arrays and programs, across its connections."""
 
 import logging
 import secrets
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 _HANDLES_PER_CONNECTION = 1 << 40
 
 EntryOf = Callable[[str], Entry | None]
-"""Finds or makes again the program that had a call key."""
+"""Function that returns the program of a call key, or makes it again; None if it is unknown."""
 
 
 class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """What the next daemon must know of a session, apart from its arrays."""
+    """The data about a session, apart from its arrays, that is saved for the next daemon."""
 
     token: bytes
     client: Process
@@ -37,28 +37,29 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Session:
-    """Owns arrays by handle, and holds the programs it uses, so that eviction cannot free them during a call.
+    """The arrays of a client by handle, and the programs it uses, so that eviction cannot free them during a call.
 
-    Its client is the process that began it. Forked children of that process may join, and outlive it.
+    The client is the process that began the session. Forked children of that process may join, and outlive it.
     """
 
     def __init__(self, pid: int, budget: ArrayBudget) -> None:
         self.token = secrets.token_bytes(16)
         self.pid = pid
         self.program = ""
-        """Its client, if that is on another machine."""
+        """The name of the client's program, if the client is on another machine."""
         self.begun = time.monotonic()
         self.calls = 0
         self.budget = budget
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
         self.unwanted: set[int] = set()
-        """Handles that were dropped while a Run of an earlier connection may still read or make them."""
-        self.executables: list[Entry | str] = []  # after a restart call keys, until a program is called
+        """Handles that were dropped while a Run of an earlier connection may still read or make their arrays."""
+        # Programs by number; after a restart, call keys until the programs are called.
+        self.executables: list[Entry | str] = []
         self._numbers: dict[str, int] = {}
         self.presence = Presence(pid)
         self.attached = 0  # connections so far
-        self.ended = False  # an attribute: each Run looks at it
+        self.ended = False  # a plain attribute, because each Run reads it
         self._lock = threading.Lock()
         self._frozen = False
         self._on_disk: OnDisk | None = None
@@ -67,13 +68,13 @@ class Session:
 
     @property
     def client(self) -> str:
-        """The client, for people."""
+        """The name of the client for messages."""
         return self.program or f"process {self.pid}"
 
     # ---- programs and arrays
 
     def lease(self, entry: Entry) -> int:
-        """The number under which the client calls a program."""
+        """Return the number under which the client calls a program."""
         with self._lock:
             number = self._numbers.get(entry.key)
             if number is None or self.executables[number] is not entry:
@@ -83,11 +84,11 @@ class Session:
             return number
 
     def executable(self, number: int) -> Entry:
-        """The program of a number.
+        """Return the program of a number.
 
         Raises:
-            IndexError: there is none.
-            DaemonLost: it is from before a restart, and cannot be made again.
+            IndexError: there is no program with this number.
+            DaemonLost: the program is from before a restart, and cannot be made again.
         """
         entry = self.executables[number]
         return self._restored_program(number, entry) if isinstance(entry, str) else entry
@@ -108,15 +109,15 @@ class Session:
         return entry
 
     def leased(self) -> list[Entry]:
-        """The programs that the session uses."""
+        """Return the programs that the session uses."""
         return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
 
     def array(self, handle: int) -> Any:
-        """The array of a handle.
+        """Return the array of a handle.
 
         Raises:
-            ArrayLost: there is none.
-            Failed: the call that makes it failed.
+            ArrayLost: there is no array under this handle.
+            Failed: the call that makes the array failed.
         """
         found = self.arrays.get(handle)
         if found is None:
@@ -127,13 +128,13 @@ class Session:
                 f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
             )
         if type(found) is Failed:
-            raise Failed(found.failure)  # a new one each time: tracebacks would accumulate
+            raise Failed(found.failure)  # a new exception each time: tracebacks would accumulate
         return found
 
     def forget(self, handles: Iterable[int]) -> None:
-        """Frees arrays now, or at the end of a Run that may need them. Unknown handles are ignored."""
+        """Free arrays now, or after a Run that may need them. Unknown handles are ignored."""
         if self.attached > 1 and self.is_unsettled():
-            # A Run of an earlier connection may still read any handle that is not of this connection.
+            # A Run of an earlier connection may still read any handle that does not belong to this connection.
             first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
             with self._lock:
@@ -143,36 +144,36 @@ class Session:
             self.arrays.pop(handle, None)
 
     def forget_unwanted(self) -> None:
-        """Frees dropped arrays that no running Run needs any more. Call it at the end of a Run."""
+        """Free dropped arrays that no active Run needs any more. Call this method at the end of a Run."""
         if not self.is_unsettled():
             with self._lock:
                 unwanted, self.unwanted = self.unwanted, set()
             self.forget(unwanted)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
-        """Stores the results of a call under consecutive handles."""
+        """Store the results of a call under consecutive handles."""
         arrays = self.arrays
         for handle, result in enumerate(results, first):
             arrays[handle] = result
 
     def held(self) -> list[Any]:
-        """The arrays of the session, once for each handle."""
+        """Return the arrays of the session, once for each handle."""
         held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
         return [array for array in held if not array.is_deleted()]
 
     def identities(self) -> set[int | str]:
-        """Identifies its arrays, for comparison with those of named trees; see `OnDisk`."""
+        """Return identifiers of the session's arrays, for comparison with those of named trees; see `OnDisk`."""
         on_disk = self._on_disk
         return {*map(id, self.held()), *(on_disk.identities() if on_disk is not None else ())}
 
     def array_bytes(self) -> int:
-        """Bytes of its arrays."""
+        """Return the bytes of the session's arrays."""
         return sum(array.nbytes for array in self.held())
 
     # ---- the order of its clients' Runs
 
     def order(self, client: bytes) -> Order:
-        """The order of one client: the process that began the session, or one that joined it."""
+        """Return the order of Runs of one client: the process that began the session, or one that joined it."""
         with self._lock:
             order = self._orders.setdefault(client, Order())
             if self._frozen:
@@ -180,13 +181,13 @@ class Session:
             return order
 
     def is_unsettled(self) -> bool:
-        """Whether an earlier connection is in a Run that began before that of this thread."""
+        """Return whether an earlier connection is executing a Run that began before the Run of this thread."""
         orders = list(self._orders.values())
         here = began_here(orders)
         return any(order.has_older(here) for order in orders)
 
     def settle(self) -> None:
-        """Waits until no earlier connection is in a Run that began before that of this thread."""
+        """Wait until no earlier connection is executing a Run that began before the Run of this thread."""
         orders = list(self._orders.values())
         here = began_here(orders)
         for order in orders:
@@ -195,7 +196,7 @@ class Session:
     # ---- connections
 
     def attach(self, pid: int) -> int | None:
-        """Attaches a connection of a process; returns its first handle, or None if the session has ended."""
+        """Attach a connection of a process; return its first handle, or None if the session is over."""
         with self._lock:
             attached = self.presence.attach(pid)
             if not attached:
@@ -204,7 +205,7 @@ class Session:
             return attached * _HANDLES_PER_CONNECTION
 
     def end(self) -> None:
-        """Frees its arrays and programs, and wakes threads that wait for its client."""
+        """Free the session's arrays and programs, and wake threads that wait for its client."""
         with self._lock:
             self.ended = True
             self.presence.end()
@@ -218,7 +219,7 @@ class Session:
     # ---- from one daemon to the next
 
     def freeze(self) -> None:
-        """Lets no Run begin any more, on any connection: clients repeat them at the next daemon."""
+        """Refuse further Runs on all connections: clients repeat them at the next daemon."""
         with self._lock:
             self._frozen = True
             for order in self._orders.values():
@@ -226,15 +227,15 @@ class Session:
             self.presence.freeze()
 
     def is_on_disk(self) -> bool:
-        """Whether its arrays are still on the disk. Waits while they are read."""
+        """Return whether the session's arrays are still on disk. Waits while they are being read."""
         with self._loading:
             return self._on_disk is not None
 
     def hand_over(self) -> tuple[State, dict[int, Any]]:
-        """The state of a frozen session for the next daemon, and its arrays, which it gives up."""
+        """Return the state of a frozen session for the next daemon, and its arrays, which the session gives up."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
-            for handle in self.unwanted:  # a Run that needed them did not end in time
+            for handle in self.unwanted:  # a Run that needed them did not finish in time
                 arrays.pop(handle, None)
             client, others = self.presence.named()
             state = State(
@@ -249,7 +250,7 @@ class Session:
 
     @classmethod
     def restored(cls, state: State, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
-        """The session of the previous daemon."""
+        """Return a session of the previous daemon, whose arrays are still on disk."""
         session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid
         session.presence = Presence.again(state.client, state.others, state.attached)
@@ -260,7 +261,7 @@ class Session:
         return session
 
     def load(self) -> None:
-        """Read its arrays, if they are still on the disk."""
+        """Read the session's arrays, if they are still on disk."""
         with self._loading:
             on_disk = self._on_disk
             if on_disk is not None:
