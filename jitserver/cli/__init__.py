@@ -1,4 +1,4 @@
-"""The command line: just another client. Only `serve` imports jax."""
+"""The command line, an ordinary client of the daemon. Only the command `serve` imports jax."""
 
 import importlib
 import io
@@ -31,7 +31,7 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Imports the module of a command only when the command is used, so that each starts quickly."""
+    """The group of commands, which imports a command's module only when the command is used, for a quick start."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -67,7 +67,8 @@ def main(context: click.Context) -> None:
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon is running.
     """
     if context.invoked_subcommand != "run" and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name or a path may have what the terminal has not
+        # Names and paths may contain characters that the terminal's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 main.params.append(address_option())

@@ -1,4 +1,4 @@
-"""`jitserver arrays ls|rm`."""
+"""The commands `jitserver arrays ls|rm`."""
 
 import time
 

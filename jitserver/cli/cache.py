@@ -1,4 +1,4 @@
-"""`jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py."""
+"""The commands `jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py."""
 
 import fnmatch
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Shared by all commands: find the daemon, ask it, and print for people or as JSON."""
+"""Functions shared by all commands: connection to the daemon, and output as text or JSON."""
 
 import contextlib
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 NOT_RUNNING = 3
-"""Exit status of a command that needs a daemon if none runs (like systemctl's)."""
+"""Exit status of a command that needs a daemon if none is running (the same as systemctl's)."""
 
 Command = Callable[..., Any]
 
@@ -33,7 +33,7 @@ _JSON = "jitserver.json"
 
 
 def json_option(command: Command) -> Command:
-    """Adds `--json`, which `report` and `wants_json` look at."""
+    """Add the option `--json` to a command, for `report` and `wants_json`."""
 
     def note(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.meta[_JSON] = value
@@ -43,12 +43,12 @@ def json_option(command: Command) -> Command:
 
 
 def wants_json() -> bool:
-    """Whether the command that runs was given `--json`."""
+    """Return whether the running command was given `--json`."""
     return bool(click.get_current_context().meta.get(_JSON))
 
 
 def report(value: Any, show: Callable[[], object]) -> None:
-    """Prints what a command found: `value` as JSON with `--json`, otherwise what `show` prints for people."""
+    """Print the result of a command: `value` as JSON with `--json`; otherwise call `show`, which prints text."""
     if wants_json():
         print_json(value)
     else:
@@ -56,24 +56,24 @@ def report(value: Any, show: Callable[[], object]) -> None:
 
 
 def home() -> Address:
-    """The address at which a daemon is started: JITSERVER_ADDRESS, or the user's default."""
+    """Return the address at which a daemon is started: JITSERVER_ADDRESS, or the user's default."""
     return default_addresses(settings().address)[0]
 
 
 def chosen() -> "Address | SshAddress":
-    """The same, or the address on another machine."""
+    """Return the selected address: an address on another machine, or else `home()`."""
     return remote(settings().address) or home()
 
 
 def ask(verb: Verb, message: Any, answer: Any) -> Any:
-    """Asks the running daemon, over a connection without a session.
+    """Send a request to the running daemon, over a connection without a session, and return the answer.
 
     Raises:
-        DaemonUnavailable: none runs. A command that does not catch it ends with status 3.
+        DaemonUnavailable: no daemon is running. A command that does not catch this exits with status 3.
     """
     unit = installed()
     if unit is not None:
-        from jitserver.cli.systemd import systemctl  # loads subprocess
+        from jitserver.cli.systemd import systemctl  # imports subprocess
 
         if systemctl.waits(unit):  # connecting would start the daemon
             raise DaemonUnavailable(f"{unit.service} starts at the first call")
@@ -81,9 +81,9 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
 
 
 def not_running(reason: str) -> NoReturn:
-    """Says that no daemon runs, and ends the command."""
+    """Report that no daemon is running, and exit."""
     address = ""
-    with contextlib.suppress(DaemonUnavailable):  # there can be none
+    with contextlib.suppress(DaemonUnavailable):  # there may be no usable address
         address = str(chosen())
     report(
         {"running": False, "address": address, "reason": reason},
@@ -93,22 +93,23 @@ def not_running(reason: str) -> NoReturn:
 
 
 def print_json(value: Any) -> None:
-    """Prints JSON on stdout; messages become objects with their fields' names."""
-    import json  # now, and not for people
+    """Print JSON on stdout; messages become objects with named fields."""
+    import json  # imported here, because text output does not need it
 
-    text = json.dumps(value, default=msgspec.structs.asdict)  # indenting here would take seconds for a large cache
+    # Indent with msgspec: json's own indenting takes seconds for a large cache.
+    text = json.dumps(value, default=msgspec.structs.asdict)
     click.echo(msgspec.json.format(text, indent=2))
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Prints a table for people. A table that is too wide for the terminal is folded."""
+    """Print a table as text, folded if it is too wide for the terminal."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     header, *lines = ["  " + "   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows)]
     width = 2 + sum(widths) + 3 * (len(widths) - 1)
     is_plain = all(cell.isascii() and cell.isprintable() for row in (columns, *rows) for cell in row)
     if is_plain and sys.stdout.encoding.lower().startswith("utf") and _fits(width + 2):
         click.echo("\n".join(["", click.style(header, bold=True), " " + "─" * width, *lines, ""]))
-    else:  # rich takes as long to import as a short command
+    else:  # importing rich takes as long as a short command
         console().print(table("", columns, rows), markup=False)
 
 
@@ -121,7 +122,7 @@ def _fits(width: int) -> bool:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
-    """A table in the style of all commands."""
+    """Return a table in the style of all commands."""
     from rich import box
     from rich.table import Table
 
@@ -132,12 +133,12 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> "Table":
 
 
 def console() -> "Console":
-    """A console on stdout. It does not cut lines unless stdout is a terminal."""
+    """Return a console on stdout, which cuts lines only if stdout is a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def ago(moment: float) -> str:
-    """How long ago a moment was: `3 min ago`."""
+    """Return the time elapsed since a moment as text: `3 min ago`."""
     return seconds(max(0.0, time.time() - moment)) + " ago"

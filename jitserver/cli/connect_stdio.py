@@ -1,4 +1,4 @@
-"""`jitserver connect-stdio`: what ssh runs for a client on another machine."""
+"""The command `jitserver connect-stdio`, which ssh runs for a client on another machine."""
 
 import contextlib
 import dataclasses
@@ -28,12 +28,12 @@ def connect_stdio(start: bool) -> None:
     """
     chosen = dataclasses.replace(settings(), autostart=start and settings().autostart)
     sock, _, started = handshake.dial(chosen, chosen.timeout)
-    are_pipes = all(stat.S_ISFIFO(os.fstat(end).st_mode) for end in (0, 1))  # sshd may have made sockets
+    are_pipes = all(stat.S_ISFIFO(os.fstat(end).st_mode) for end in (0, 1))  # sshd may use sockets instead
     if are_pipes:
         for pipe in (0, 1):
-            with contextlib.suppress(OSError):  # this user has too many already
+            with contextlib.suppress(OSError):  # the user's limit on pipe memory is reached
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)  # large arrays take a third less time
-    # A splice that waited for the socket would hold the lock of the pipe meanwhile, and with it sshd.
+    # Do not block: a splice that waits for the socket would hold the pipe's lock, which would block sshd as well.
     sock.setblocking(not are_pipes)
     pass_on = _splice if are_pipes else _copy
     os.write(1, greeting(started))
@@ -42,14 +42,14 @@ def connect_stdio(start: bool) -> None:
 
 
 def _until_the_end(pass_on: Callable[[int, int], None], source: int, target: int) -> None:
-    """Pass bytes on until one side ends. Then this process does: a client never closes half of its connection."""
-    with contextlib.suppress(OSError):  # nobody is left who could be told
+    """Forward bytes until one side closes, then exit: a client never closes only half of its connection."""
+    with contextlib.suppress(OSError):  # the peer is gone, so there is no one to report to
         pass_on(source, target)
     os._exit(0)
 
 
 def _splice(source: int, target: int) -> None:
-    """From a pipe to the socket or back, without copying the bytes."""
+    """Forward bytes from a pipe to the socket or back, without copying them."""
     while True:
         try:
             if not os.splice(source, target, _CHUNK_BYTES):

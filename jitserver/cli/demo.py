@@ -1,4 +1,4 @@
-"""`jitserver demo`: runs a program in two fresh processes, and shows which work the second one saved."""
+"""The command `jitserver demo`: runs a program in two fresh processes, and shows the work that the second one saved."""
 
 import json
 import secrets
@@ -98,7 +98,7 @@ def _train(layers: int, steps: int) -> None:
 
 
 def _run(salt: int, layers: int, steps: int) -> dict[str, Any]:
-    """Runs the program in a fresh process; returns its own times, and what the daemon counted meanwhile."""
+    """Run the program in a fresh process; return its own times, and the changes of the daemon's counters."""
     before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`jitserver doctor`."""
+"""The command `jitserver doctor`."""
 
 import dataclasses
 import sys
@@ -28,7 +28,8 @@ def doctor(start: bool) -> None:
 
     Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
     """
-    from jitserver.cli.checks.checks import CHECKS, CHECKS_FROM_AFAR, findings_of  # imports much
+    # Imported here, because the checks import many modules.
+    from jitserver.cli.checks.checks import CHECKS, CHECKS_FROM_AFAR, findings_of
 
     try:
         state = _daemon_state(start)

@@ -1,4 +1,4 @@
-"""`--address` of every command. With that of another machine, the command runs there, through ssh."""
+"""The option `--address` of every command. For an address on another machine, the command runs there, through ssh."""
 
 import functools
 import os
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 WORDS = "jitserver.words"
-"""In a context's `meta`: the command line, without the name of the program."""
+"""Key in a context's `meta` of the command line's words, without the name of the program."""
 
 _OPTION = "--address"
 _HERE = ("connect-stdio", "demo", "doctor", "run", "serve")
-"""Commands that run on this machine whatever the address is."""
+"""Commands that run on this machine, whatever the address is."""
 
 _SSH_FAILED, _NO_SUCH_COMMAND = 255, 127
 
 
 def with_address(command: click.Command) -> click.Command:
-    """Adds the option to a command, or to all commands of a group, unless it is there."""
+    """Add the option to a command, or to all commands of a group, unless a command already has it."""
     if isinstance(command, click.Group):
         for one in command.commands.values():
             with_address(one)
@@ -38,7 +38,7 @@ def with_address(command: click.Command) -> click.Command:
 
 
 def address_option() -> click.Option:
-    """The option, for one command."""
+    """Return a new `--address` option for one command."""
     return click.Option(
         [_OPTION],
         metavar="ADDRESS",
@@ -51,7 +51,7 @@ def address_option() -> click.Option:
 
 def _use(_: click.Context, __: click.Parameter, address: str | None) -> None:
     if address is not None:
-        os.environ.update(JITSERVER_ADDRESS=address)  # programs that the command starts use it too
+        os.environ.update(JITSERVER_ADDRESS=address)  # also for programs that the command starts
         settings.cache_clear()
 
 
@@ -67,8 +67,8 @@ def _run_at_address(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run_there(far: "SshAddress", words: Iterator[str]) -> None:
-    """Runs a command there, with this terminal, and ends with its status."""
-    import subprocess  # most commands need it not
+    """Run a command on the other machine, connected to this terminal, and exit with its status."""
+    import subprocess  # imported here, because few commands need it
 
     command = far.command("jitserver", *words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
     status = subprocess.run(command, check=False).returncode

@@ -1,4 +1,4 @@
-"""The cached programs for commands: from the daemon, or from the disk if none runs."""
+"""Access of commands to the cached programs: from the daemon, or from disk if no daemon is running."""
 
 from typing import TypeVar
 
@@ -16,10 +16,10 @@ _SHORT = 12
 
 
 def entries(prefix: str) -> list[EntryInfo]:
-    """The programs whose key starts with `prefix`, or whose function has that name; all if it is empty.
+    """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty.
 
     Raises:
-        DaemonUnavailable: no daemon runs, and no program is on the disk.
+        DaemonUnavailable: no daemon is running, and no program is on disk.
     """
     try:
         return listed(prefix)
@@ -33,31 +33,31 @@ def entries(prefix: str) -> list[EntryInfo]:
 
 
 def some(prefix: str) -> list[EntryInfo]:
-    """The same programs; ends the command with status 1 if there are none."""
+    """Return the same programs; exit with status 1 if there are none."""
     check(prefix)
     return not_empty(entries(prefix), prefix)
 
 
 def check(prefix: str) -> None:
-    """Refuses an empty KEY, which would match all programs."""
+    """Raise UsageError for an empty KEY, which would match all programs."""
     if not prefix:
         raise click.UsageError("KEY must not be empty")
 
 
 def not_empty(found: list[Found], prefix: str) -> list[Found]:
-    """The programs found for a KEY; ends the command with status 1 if there are none."""
+    """Return the programs found for a KEY; exit with status 1 if there are none."""
     if not found:
         raise click.ClickException(f"no cached program has a key that starts with {prefix!r}, or that name")
     return found
 
 
 def newest(prefix: str) -> EntryInfo:
-    """The most recently made of these programs."""
+    """Return the most recently made of the programs for a KEY."""
     return max(some(prefix), key=lambda entry: entry.created)
 
 
 def listed(prefix: str) -> list[EntryInfo]:
-    """The daemon's programs, in as many messages as they need."""
+    """Return the daemon's programs, requested in as many messages as they need."""
     found: list[EntryInfo] = []
     while True:
         part: Listed = ask(Verb.ENTRIES, Match(prefix, found[-1].key if found else ""), Listed)
@@ -67,12 +67,12 @@ def listed(prefix: str) -> list[EntryInfo]:
 
 
 def short(entry: EntryInfo) -> str:
-    """The beginning of its key, long enough to name it."""
+    """Return the beginning of a program's key, long enough to identify the program."""
     return entry.key[:_SHORT]
 
 
 def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes names of functions and, after the first character, keys."""
+    """Return completions of KEY: names of functions and, after the first character, keys."""
     try:
         found = entries("")
     except JitserverError:

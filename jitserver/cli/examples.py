@@ -1,4 +1,4 @@
-"""The examples that come with jitserver: what they are about, what they need, and what a run of one costs."""
+"""The examples that come with jitserver: their topics, their requirements, and runs that measure their cost."""
 
 import ast
 import importlib.util
@@ -24,7 +24,13 @@ _PIP_NAMES = {"haiku": "dm-haiku"}
 
 
 class Example(NamedTuple):
-    """A program, and the packages that it needs and this environment lacks, as pip calls them."""
+    """An example program.
+
+    Attributes:
+        name: the name of the example.
+        about: the first sentence of its docstring.
+        missing: the packages that it needs and this environment lacks, under their names for pip.
+    """
 
     name: str
     about: str
@@ -32,12 +38,12 @@ class Example(NamedTuple):
 
 
 def names() -> list[str]:
-    """The names of all examples."""
+    """Return the names of all examples."""
     return sorted(path.stem for path in _folder().glob("*.py"))
 
 
 def example(name: str) -> Example:
-    """The example of that name. It is read, not run."""
+    """Return the example of a name, from its source; the example is not run."""
     module = ast.parse(_path(name).read_text())
     nodes = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -49,14 +55,18 @@ def example(name: str) -> Example:
 
 
 def run(name: str) -> dict[str, Any]:
-    """Runs an example in a fresh process; returns what it printed, how long it took, and what was counted meanwhile.
+    """Run an example in a fresh process.
+
+    Returns:
+        The duration in seconds, the output, and the changes of the daemon's counters.
 
     Raises:
-        ClickException: it failed.
+        ClickException: the example failed.
     """
     before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
-    with tempfile.TemporaryDirectory(prefix="jitserver-demo-") as folder:  # what lies among packages is no user code
+    # Run a copy, because files in an installed package do not count as user code.
+    with tempfile.TemporaryDirectory(prefix="jitserver-demo-") as folder:
         shutil.copytree(_folder(), folder, dirs_exist_ok=True)
         program = Path(folder) / f"{name}.py"
         done = subprocess.run([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, check=False)
@@ -72,4 +82,4 @@ def _path(name: str) -> Path:
 
 
 def _folder() -> Path:
-    return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[3] / "examples"  # in a checkout
+    return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[3] / "examples"  # in a source checkout

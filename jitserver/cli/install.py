@@ -1,4 +1,4 @@
-"""`jitserver install` and `uninstall`: the daemon as a systemd service."""
+"""The commands `jitserver install` and `uninstall`: the daemon as a systemd service."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`jitserver start`, `stop`, `restart` and `logs`."""
+"""The commands `jitserver start`, `stop`, `restart` and `logs`."""
 
 import contextlib
 import dataclasses
@@ -56,9 +56,10 @@ def stop() -> None:
         facts = _facts(unit)
         systemctl.stop(unit)
         if unit.user is None:
-            from jitserver.daemon.checkpoint.manifests import forget_sessions  # takes 20 ms
+            from jitserver.daemon.checkpoint.manifests import forget_sessions  # importing it takes 20 ms
 
-            forget_sessions(str(unit.address))  # the daemon saved them: it cannot tell systemd's stop from a restart
+            # The daemon saved its sessions, because it cannot distinguish systemd's stop from a restart.
+            forget_sessions(str(unit.address))
         _report("stopped", **facts)
         return
     _report("stopped", pid=_end(home(), _tell_to_stop), address=str(home()))
@@ -103,37 +104,38 @@ def logs(lines: int) -> None:
 def launched(
     address: "Address | SshAddress", idle_exit: float | None = None, first: Callable[[], None] | None = None
 ) -> int | None:
-    """Starts a daemon unless one runs (see `launch.start`); returns its process id if this call started it."""
+    """Start a daemon unless one is running (see `launch.start`); return its process id if this call started it."""
     sock: socket.socket
     try:
         if isinstance(address, Address):
             sock, pid = launch.start(address, idle_exit, first)
         else:
             sock, pid = address.connect(start=True)
-    except DaemonUnavailable as error:  # not status 3: this is what failed
+    except DaemonUnavailable as error:  # not status 3, because starting the daemon failed
         raise click.ClickException(str(error)) from error
     sock.close()
     return pid
 
 
 def give_way(unit: Target) -> None:
-    """Ends a daemon that was started without systemd at the address of the unit."""
+    """Stop a daemon that was started without systemd at the address of the unit."""
     if unit.user is None and not systemctl.is_active(unit, unit.socket):
         _give_over(unit.address)
 
 
 def _give_over(address: Address) -> None:
-    """Ends the daemon there, if one runs, so that the next one has its sessions."""
+    """Stop the daemon at the address, if one is running, so that the next one restores its sessions."""
     with contextlib.suppress(DaemonUnavailable):
         _end(address, _terminate)
 
 
 def _names() -> set[str]:
-    """The names that hold arrays, as far as a daemon runs and says so."""
+    """Return the names that hold arrays; empty if no daemon answers."""
     chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _ASKING_SECONDS))
     try:
         found: Holdings = handshake.ask_once(chosen, Verb.ARRAYS, None, Holdings)
-    except JitserverError:  # it must be possible to restart a daemon that hangs, or is of another version
+    # A daemon that hangs, or is of another version, can still be restarted.
+    except JitserverError:
         return set()
     return {one.name for one in found.kept if not one.why_lost}
 
@@ -143,7 +145,7 @@ def _facts(unit: Target) -> dict[str, Any]:
 
 
 def _tell_to_stop(address: Address) -> int:
-    """Tells the daemon to end without saving its sessions; returns its process id."""
+    """Request that the daemon exits without saving its sessions; return its process id."""
     with address.connect() as sock:
         pid = _holder(address, sock)
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
@@ -151,7 +153,7 @@ def _tell_to_stop(address: Address) -> int:
 
 
 def _terminate(address: Address) -> int:
-    """Tells the daemon to end and to save its sessions for the next one; returns its process id."""
+    """Request that the daemon exits and saves its sessions for the next one; return its process id."""
     with address.connect() as sock:
         pid = _holder(address, sock)
         if peer(sock).pid not in (0, pid):
@@ -161,14 +163,14 @@ def _terminate(address: Address) -> int:
 
 
 def _holder(address: Address, sock: socket.socket) -> int:
-    """The process id in the lock file; if there is none, as on a full disk, that of the one that listens."""
+    """Return the process id in the lock file; if there is none, as on a full disk, that of the listening process."""
     with contextlib.suppress(OSError, ValueError):
         return int(address.lock_path.read_text())
     return peer(sock).pid
 
 
 def _end(address: Address, tell: Callable[[Address], int]) -> int:
-    """Ends a daemon, perhaps of another version; returns its process id once it has released its address."""
+    """Stop a daemon, perhaps of another version; return its process id after it has released its address."""
     pid = tell(address)
     deadline = time.monotonic() + _STOP_SECONDS
     while address.is_held():

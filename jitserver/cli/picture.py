@@ -21,7 +21,7 @@ their arrays."""
 
 
 def picture(found: Snapshot, rates: Rates) -> "Group":
-    """The whole display, without empty tables."""
+    """Return the whole display, without empty tables."""
     from rich.console import Group
 
     daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"
@@ -63,7 +63,7 @@ def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
 
 
 def process(pid: int) -> str:
-    """A client's process id, unless it is on another machine."""
+    """Return a client's process id as text; "remote" for a client on another machine."""
     return str(pid) if pid else "remote"
 
 
@@ -92,6 +92,6 @@ def _hot(hot: Called) -> list[str]:
 
 
 def program_of(pid: int) -> str:
-    """The command line of a process, without the folder of its interpreter; empty if the process has ended."""
+    """Return a process's command line, without the directory of its interpreter; empty if the process has exited."""
     words = command_line(pid)
     return " ".join([Path(words[0]).name, *words[1:]]) if words else ""

@@ -1,4 +1,4 @@
-"""What a daemon did between two snapshots."""
+"""Rates of the daemon's work between two snapshots."""
 
 import dataclasses
 
@@ -15,32 +15,34 @@ class Busy:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What happened within `seconds`."""
+    """The amounts and rates of work within `seconds`."""
 
     seconds: float
     calls: int
     calls_per_second: float
     hits: int
     misses: int
-    hit_rate: float | None  # the share of requested programs that was found, if any was requested
+    # The share of requested programs that were found; None if no program was requested.
+    hit_rate: float | None
     sessions: tuple[Busy, ...]  # the busiest first
-    hottest: tuple[Called, ...]  # the called programs, the most time-consuming first
+    hottest: tuple[Called, ...]  # called programs, the most time-consuming first
 
 
 class RateMeter:
-    """Compares each snapshot with the previous one, and the first with the start of the daemon."""
+    """Meter that compares each snapshot with the previous one, and the first one with the start of the daemon."""
 
     def __init__(self) -> None:
         self._before: Snapshot | None = None
-        self._called: dict[str, Called] = {}  # by key: a snapshot has only what was called since the previous one
+        # Previous totals by key, because a snapshot contains only programs called since the previous one.
+        self._called: dict[str, Called] = {}
 
     @property
     def since(self) -> float:
-        """The moment since which the next snapshot should list calls."""
+        """The moment from which the next snapshot should list calls."""
         return self._before.now if self._before is not None else 0.0
 
     def rates(self, after: Snapshot) -> Rates:
-        """What happened since the last snapshot."""
+        """Return the rates since the last snapshot."""
         before, now = self._before, after.status
         if before is not None and before.status.pid != now.pid:  # the daemon was restarted
             before, self._called = None, {}

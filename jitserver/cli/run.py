@@ -1,6 +1,6 @@
-"""`jitserver run`: here for its help, its mistakes, and what comes before it on the command line.
+"""The command `jitserver run`: this module handles its help, its usage errors, and the group options before it.
 
-It has no `--json`: all that is printed is the program's.
+The command has no `--json`, because all output belongs to the program.
 """
 
 import sys

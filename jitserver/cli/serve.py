@@ -1,4 +1,4 @@
-"""`jitserver serve`: the daemon, in the foreground."""
+"""The command `jitserver serve`: the daemon, in the foreground."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ _MOST_SECONDS = 1e9
 
 
 def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[..., Any]:
-    """An option in MiB, such as `shared-memory`, for a field in bytes, such as `shared_bytes`."""
+    """Return an option in MiB, such as `shared-memory`, for a field in bytes, such as `shared_bytes`."""
     return click.option(
         f"--{name}",
         f"{name.removesuffix('-memory')}_bytes",
@@ -31,7 +31,7 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not value < _MOST_SECONDS:  # also if it is nan
+    if value is not None and not value < _MOST_SECONDS:  # this form also rejects nan
         raise click.BadParameter(f"{value} is not a number of seconds.")
     return value
 
@@ -93,7 +93,8 @@ def serve(address: str | None, **options: Any) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     where = Address.parse(address) if address else home()
-    with contextlib.suppress(DaemonUnavailable, OSError):  # then clients do not wait, and `Place` may say why
+    # On failure, clients do not wait for this daemon; if the address is unusable, `Place` reports the reason.
+    with contextlib.suppress(DaemonUnavailable, OSError):
         launch.keep_start(where)
     prepare_process()
     share_the_interpreter()
@@ -106,7 +107,7 @@ def serve(address: str | None, **options: Any) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     try:
         restarts = Daemon(Options(where, **given)).run()
-    except JitserverError:  # some are OSErrors, too; the command line prints them
+    except JitserverError:  # some are OSErrors, too; the command group prints them
         raise
     except Exception:  # click would hide a broken pipe
         logging.exception("the daemon failed")
@@ -115,4 +116,5 @@ def serve(address: str | None, **options: Any) -> None:
     logging.shutdown()
     if restarts:  # a package was upgraded
         os.execv(sys.executable, sys.orig_argv)
-    os._exit(0)  # a thread that still compiles would crash during the interpreter's shutdown
+    # Skip the interpreter's shutdown, during which a thread that is still compiling would crash.
+    os._exit(0)

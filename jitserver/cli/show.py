@@ -1,4 +1,4 @@
-"""`jitserver cache show|why`: the details of one program."""
+"""The commands `jitserver cache show|why`: the details of one program."""
 
 import datetime
 from typing import Any
@@ -35,7 +35,8 @@ def show(key: str, **texts: bool) -> None:
         report([{**msgspec.structs.asdict(entry), **shown}], lambda: click.echo_via_pager("\n".join(shown.values())))
         return
     found = some(key)
-    both = [(entry, _analysis(entry) if len(found) == 1 else {}) for entry in found]  # it loads the program
+    # Analyse a single program only, because the analysis loads the program.
+    both = [(entry, _analysis(entry) if len(found) == 1 else {}) for entry in found]
     report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
 
 
@@ -75,7 +76,7 @@ def _text(entry: EntryInfo, what: str) -> str:
 
 
 def _analysis(entry: EntryInfo) -> dict[str, Any]:
-    """The compiler's analysis of a program; empty if no daemon runs or the program was removed."""
+    """Return the compiler's analysis of a program; empty if no daemon is running or the program was removed."""
     try:
         memory: Inspected | None = ask(Verb.SHOW, Show(entry.key, "memory"), Inspected | None)
         costs: Inspected | None = ask(Verb.SHOW, Show(entry.key, "costs"), Inspected | None)

@@ -1,4 +1,4 @@
-"""`jitserver status`."""
+"""The command `jitserver status`."""
 
 import click
 import msgspec

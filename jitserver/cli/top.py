@@ -1,4 +1,4 @@
-"""`jitserver top`: what the daemon is doing."""
+"""The command `jitserver top`: the current activity of the daemon."""
 
 import time
 from typing import Any

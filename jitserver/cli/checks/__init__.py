@@ -1,1 +1,1 @@
-"""The checks of `jitserver doctor`: what a daemon and its clients need."""
+"""The checks of `jitserver doctor` of the conditions that a daemon and its clients require."""

@@ -1,4 +1,4 @@
-"""All checks, ordered so that a cause comes before its effects."""
+"""The list of all checks, ordered so that a cause comes before its effects."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -27,11 +27,11 @@ CHECKS_FROM_AFAR: tuple[Check, ...] = (
     daemon.call,
     daemon.there,
 )
-"""Those for a daemon on another machine."""
+"""The checks for a daemon on another machine."""
 
 
 def findings_of(state: DaemonState, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """Makes the checks in turn. A check that fails to run is a finding, too."""
+    """Run the checks in turn, and yield their findings. A check that fails to run is also a finding."""
     for check in checks:
         name = check.__name__.replace("_", " ")
         try:

@@ -1,4 +1,4 @@
-"""The daemon: whether it answers, its devices, and a real call."""
+"""Checks of the daemon: whether it answers, its devices, and a real call."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _CALL_SECONDS, _FAR_SECONDS = 120.0, 300.0
 
 
 def answers(state: DaemonState) -> Finding:
-    """Whether a daemon runs and answers."""
+    """Check whether a daemon is running and answers."""
     if state.status is None:
         if state.is_broken:
             return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
@@ -26,7 +26,7 @@ def answers(state: DaemonState) -> Finding:
 
 
 def devices(state: DaemonState) -> Iterator[Finding]:
-    """The devices of the daemon: accelerators, if the machine has some."""
+    """Check whether the daemon uses accelerators, if the machine has any."""
     if state.status is None:
         return
     names = state.status.devices
@@ -38,7 +38,7 @@ def devices(state: DaemonState) -> Iterator[Finding]:
 
 
 def call(state: DaemonState) -> Iterator[Finding]:
-    """Whether a fresh process can have a function compiled and run by the daemon, and how long that takes."""
+    """Check whether the daemon compiles and runs a function for a fresh process, and measure the time."""
     if state.status is None:
         return
     only_there = {"JITSERVER_ADDRESS": str(state.address), "JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
@@ -55,7 +55,7 @@ def call(state: DaemonState) -> Iterator[Finding]:
 
 
 def there(state: DaemonState) -> Iterator[Finding]:
-    """All checks, on the daemon's own machine."""
+    """Run all checks on the daemon's own machine, and yield their findings."""
     far = state.address
     assert not isinstance(far, Address)
     again = far.shown("jitserver", "doctor")
@@ -64,7 +64,8 @@ def there(state: DaemonState) -> Iterator[Finding]:
         yield Finding("there", "problem", f"no answer within {_FAR_SECONDS:.0f} s", again)
         return
     try:
-        checks = json.loads(done.stdout[done.stdout.find("{\n") :])["checks"]  # behind what the shell there may print
+        # Skip any output of the login shell before the JSON.
+        checks = json.loads(done.stdout[done.stdout.find("{\n") :])["checks"]
     except ValueError:
         yield Finding("there", "problem", done.stderr.strip() or f"it ended with status {done.returncode}", again)
         return
@@ -73,7 +74,7 @@ def there(state: DaemonState) -> Iterator[Finding]:
 
 
 def _run(command: list[str], seconds: float, **settings: str) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command under these settings; None if that takes too long."""
+    """Run a command with these environment variables; return None if it takes longer than `seconds`."""
     env = {**os.environ, **settings}
     try:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""The versions and settings of this environment, and how the daemon's differ."""
+"""Checks of this environment's versions and settings, and of their differences from the daemon's."""
 
 import dataclasses
 import difflib
@@ -20,7 +20,7 @@ _LIKENESS = 0.8
 
 
 def versions(state: DaemonState) -> Finding:
-    """The versions here, and those of the daemon, which refuses clients that have loaded another version of jax."""
+    """Check the versions here against those of the daemon, which refuses clients with another version of jax."""
     here = {"jitserver": __version__, "Python": platform.python_version()}
     here |= {name: _installed(name) for name in ("jax", "jaxlib")}
     says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
@@ -50,7 +50,7 @@ def _installed(name: str) -> str:
 
 
 def settings(state: DaemonState) -> Iterator[Finding]:
-    """The variables that are set, and whether they exist and have valid values."""
+    """Check the environment variables that are set: whether such settings exist, and their values are valid."""
     made = {
         name: value
         for name, value in sorted(os.environ.items())
@@ -68,7 +68,7 @@ def settings(state: DaemonState) -> Iterator[Finding]:
 
 
 def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
-    """Settings that hold for a whole process: calls use the daemon's, not those of this shell."""
+    """Check the settings that apply to a whole process: calls use the daemon's values, not those of this shell."""
     if state.status is None:
         return
     try:

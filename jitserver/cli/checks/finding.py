@@ -14,7 +14,14 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The result of a check: the state that was found, and how to fix it, unless it is ok."""
+    """The result of a check.
+
+    Attributes:
+        check: the name of the check.
+        level: the severity.
+        says: the state that was found.
+        do: the remedy; empty if the level is "ok".
+    """
 
     check: str
     level: Level
@@ -24,20 +31,22 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonState:
-    """The daemon as the checks see it."""
+    """The state of the daemon that the checks examine."""
 
-    address: "Address | SshAddress"  # of the daemon, or at which it would be started
+    # The daemon's address, or the address at which a daemon would be started.
+    address: "Address | SshAddress"
     status: Status | None = None
-    seconds: float = 0.0  # until it answered
+    seconds: float = 0.0  # until the daemon answered
     reason: str = ""  # why there is no status
-    is_broken: bool = False  # beyond that no daemon was started
+    # Whether the reason is a fault, rather than that no daemon was started.
+    is_broken: bool = False
 
     @property
     def process(self) -> str:
-        """The folder in /proc of the daemon, or of this process, whose limits a new daemon would have."""
+        """The directory in /proc of the daemon, or else of this process, whose limits a new daemon would inherit."""
         return f"/proc/{self.status.pid if self.status is not None else 'self'}"
 
 
 def verdict(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
-    """A finding of level "ok" if it `fits`; otherwise one that says what to do."""
+    """Return a finding of level "ok" if the state `fits`; otherwise one of level `otherwise` with the remedy `do`."""
     return Finding(check, "ok", says) if fits else Finding(check, otherwise, says, do)

@@ -1,4 +1,4 @@
-"""The resources of the machine: disk, memory, and limits of processes."""
+"""Checks of the machine's resources: disk, memory, and limits of processes."""
 
 import re
 import shutil
@@ -13,14 +13,15 @@ from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
 _NEARLY = 0.8
-_FEWEST_MAPS = 65_530  # the kernel's own default
-_UNLIMITED = 1 << 60  # version 1 has such a number where there is no limit
+_FEWEST_MAPS = 65_530  # the kernel's default
+# Version 1 of cgroups reports a number above this if there is no limit.
+_UNLIMITED = 1 << 60
 _FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
 _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 
 def disk(state: DaemonState) -> Iterator[Finding]:
-    """Free disk space for the cache and the log."""
+    """Check the free disk space for the cache and the log."""
     folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
     for folder in folders.values():
         free = shutil.disk_usage(folder).free
@@ -32,7 +33,7 @@ def disk(state: DaemonState) -> Iterator[Finding]:
 
 
 def memory_maps(state: DaemonState) -> Finding:
-    """Memory maps: each compiled program needs about three, and a process that runs out of them dies."""
+    """Check the limit of memory maps: each program needs about three, and a process that exhausts the limit dies."""
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
     used = Path(f"{state.process}/maps").read_bytes().count(b"\n")
     fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
@@ -41,7 +42,7 @@ def memory_maps(state: DaemonState) -> Finding:
 
 
 def control_group(state: DaemonState) -> Finding:
-    """The memory limit of the daemon's container or systemd unit."""
+    """Check the memory limit of the daemon's container or systemd unit."""
     groups = [group for group in limited_groups(Path(f"{state.process}/cgroup")) if group.limit < _UNLIMITED]
     if not groups:
         return Finding("control group", "ok", "no memory limit")
@@ -55,7 +56,7 @@ def control_group(state: DaemonState) -> Finding:
 
 
 def _usage(group: LimitedGroup) -> tuple[int, int]:
-    """The memory that a group uses, without droppable pages, and how many of its processes the kernel has ended."""
+    """Return a group's memory use, without droppable pages, and the number of its processes killed by the kernel."""
     used, droppable, events = _FILES_V2 if group.is_v2 else _FILES_V1
     pages = _named((group.folder / "memory.stat").read_text(), droppable)
     killed = _named((group.folder / events).read_text(), "oom_kill")

@@ -1,4 +1,4 @@
-"""Calls a small function, and prints the duration of the first call and of later ones."""
+"""A program that calls a small function, and prints the duration of the first call and of later calls."""
 
 import json
 import time

@@ -1,6 +1,7 @@
-"""Trains a small transformer, byte by byte, on the documentation that comes with Python.
+"""A program that trains a small transformer, byte by byte, on the documentation that comes with Python.
 
-An ordinary program. Because of `@jitclient.jit` in place of `@jax.jit`, it is fast the second time.
+The program is ordinary, except for `@jitclient.jit` in place of `@jax.jit`, which makes the second run fast.
+
 Usage: python train.py [SALT [LAYERS [STEPS]]]
 """
 
@@ -20,7 +21,8 @@ imported = time.time()
 
 SALT, LAYERS, STEPS = (int(text) for text in (sys.argv[1:] + ["0", "12", "10"][len(sys.argv) - 1 :]))
 WIDTH, HEADS, LENGTH, BATCH, BYTES = 256, 8, 64, 4, 256
-LEARNING_RATE = 0.05 * (1 + SALT * 2.0**-40)  # another salt is another program, as cold as a new one
+# A different salt makes a different program, which is as cold as a new one.
+LEARNING_RATE = 0.05 * (1 + SALT * 2.0**-40)
 
 Tree = Any
 

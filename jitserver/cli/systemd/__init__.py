@@ -1,1 +1,1 @@
-"""Daemons as systemd services: their units, and the commands of systemd."""
+"""Daemons as systemd services: their unit files, and systemd's commands."""

@@ -1,4 +1,4 @@
-"""Installs and removes unit files."""
+"""Installation and removal of unit files."""
 
 import contextlib
 import dataclasses
@@ -17,16 +17,27 @@ _PROBE = "import importlib.util, jitserver, sys; sys.exit(importlib.util.find_sp
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What was done. `files` are the unit files of the target, even if they were removed."""
+    """The result of an installation or a removal.
+
+    Attributes:
+        result: the action that was taken.
+        target: the daemon whose units were managed.
+        files: the unit files of the target, even if they were removed.
+        kept_for: units of other users that use the same files.
+    """
 
     result: Literal["installed", "updated", "unchanged", "uninstalled", "nothing to uninstall"]
     target: Target
     files: tuple[Path, ...]
-    kept_for: tuple[str, ...] = ()  # units of other users that use the same files
+    kept_for: tuple[str, ...] = ()
 
 
 def plan(target: Target) -> dict[Path, str]:
-    """The files that `install` would write, if systemd runs and could run a daemon of this environment."""
+    """Return the files that `install` would write.
+
+    Raises:
+        SystemdError: systemd is not running, or cannot run a daemon of this environment.
+    """
     version = systemctl.check_manager(target)
     _probe(target)
     texts = render.units(target, version)
@@ -34,7 +45,11 @@ def plan(target: Target) -> dict[Path, str]:
 
 
 def install(target: Target, planned: dict[Path, str]) -> Done:
-    """Writes the planned files, and enables and starts the socket. Idempotent."""
+    """Write the planned files, and enable and start the socket. Calling this again changes nothing.
+
+    Raises:
+        SystemdError: systemd does not read units from the target's directory, or a command failed.
+    """
     was_there = all(path.exists() for path in planned) and target.enabled_link.is_symlink()
     changed = [path for path, text in planned.items() if not path.exists() or path.read_text() != text]
     for path in changed:
@@ -45,7 +60,7 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
             path.unlink()
         raise SystemdError(f"systemd does not read units from {target.folder}: it has another XDG_CONFIG_HOME")
     if changed and was_there:
-        # A socket unit must be restarted to take a new description, which ends the service, too.
+        # A socket unit must be restarted to apply a new description, which also stops the service.
         systemctl.stop(target)
     systemctl.systemctl(target, "enable", target.socket)
     systemctl.systemctl(target, "start", target.socket)
@@ -55,12 +70,12 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
 
 
 def uninstall(target: Target) -> Done:
-    """Stops and disables the units, and removes their files unless other users' units need them."""
+    """Stop and disable the units, and remove their files unless other users' units need them."""
     systemctl.check_manager(target)
     files = tuple(target.files.values())
     if not target.enabled_link.is_symlink() and (target.others() or not any(path.exists() for path in files)):
         return Done("nothing to uninstall", target, files)
-    if systemctl.is_active(target):  # otherwise systemd may be unable even to read the unit
+    if systemctl.is_active(target):  # systemd may be unable to read an inactive unit
         systemctl.stop(target)
     systemctl.systemctl(target, "disable", target.socket)
     kept_for = tuple(target.others())
@@ -69,13 +84,13 @@ def uninstall(target: Target) -> Done:
             path.unlink(missing_ok=True)
     systemctl.systemctl(target, "daemon-reload")
     if target.user:
-        with contextlib.suppress(OSError):  # it has sockets of other users
+        with contextlib.suppress(OSError):  # the directory contains sockets of other users
             target.address.path.parent.rmdir()
     return Done("uninstalled", target, files, kept_for)
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file atomically."""
+    """Write a file atomically."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(text, encoding="utf-8")
@@ -84,7 +99,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _probe(target: Target) -> None:
-    """Makes sure that the user of the daemon can run it: systemd would retry for ever."""
+    """Check that the daemon's user can run the daemon; otherwise, systemd would retry for ever.
+
+    Raises:
+        SystemdError: the user cannot run Python or jitserver, or the environment lacks jax.
+    """
     if not render.is_fit(sys.executable):
         raise SystemdError(f"systemd cannot run a program whose path has quotes or backslashes: {sys.executable}")
     as_user: dict[str, Any] = {}

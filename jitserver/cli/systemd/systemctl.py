@@ -8,17 +8,21 @@ from collections.abc import Sequence
 
 from jitserver.cli.systemd.target import SystemdError, Target, manager_folder
 
-_SECONDS = 400.0  # a little more than the units' own TimeoutStartSec=
+_SECONDS = 400.0  # slightly more than the units' own TimeoutStartSec=
 _LOG_LINES = 15
 _DOWN = ("inactive", "failed")
 
 
 class UnitError(SystemdError):
-    """The command systemctl failed; the message ends with what it and the daemon wrote."""
+    """The command systemctl failed; the message ends with its output and the daemon's log."""
 
 
 def check_manager(target: Target) -> int:
-    """The version of the systemd that manages the target's units, if the machine was booted with one."""
+    """Return the version of the systemd that manages the target's units.
+
+    Raises:
+        SystemdError: the machine was not booted with systemd, or no systemd is running for this user.
+    """
     if shutil.which("systemctl") is None or not os.path.isdir("/run/systemd/system"):
         raise SystemdError("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
     folder = manager_folder(target)
@@ -32,7 +36,12 @@ def check_manager(target: Target) -> int:
 
 
 def systemctl(target: Target, *arguments: str) -> str:
-    """Runs systemctl for the target's systemd; returns its output."""
+    """Run systemctl for the target's systemd, and return its output.
+
+    Raises:
+        SystemdError: the command failed for want of privileges.
+        UnitError: the command failed for another reason.
+    """
     command = ["systemctl", f"--{target.scope}", "--no-pager", "--no-ask-password", *arguments]
     done = _run(target, command)
     if done.returncode == 0:
@@ -44,7 +53,11 @@ def systemctl(target: Target, *arguments: str) -> str:
 
 
 def start(target: Target, verb: str) -> None:
-    """Starts the socket, then starts or restarts the service. Afterwards the daemon serves; an error has its log."""
+    """Start the socket, then start or restart the service. Afterwards the daemon is serving.
+
+    Raises:
+        UnitError: the command failed; the message contains the daemon's log.
+    """
     systemctl(target, "start", target.socket)
     try:
         systemctl(target, verb, target.service)
@@ -53,33 +66,33 @@ def start(target: Target, verb: str) -> None:
 
 
 def stop(target: Target) -> None:
-    """Stops the service and its socket, which would start the service again."""
+    """Stop the service and its socket, which would start the service again."""
     systemctl(target, "stop", target.socket, target.service)
 
 
 def is_active(target: Target, *units: str) -> bool:
-    """Whether one of the units runs, starts, or waits for a restart."""
+    """Return whether one of the units is running, starting, or waiting for a restart."""
     return any(state not in _DOWN for state in _show(target, "ActiveState", units or (target.socket, target.service)))
 
 
 def is_known(target: Target) -> bool:
-    """Whether systemd has read the target's units."""
+    """Return whether systemd has read the target's units."""
     return len(_show(target, "FragmentPath", (target.socket, target.service))) == 2
 
 
 def waits(target: Target) -> bool:
-    """Whether its socket is open and its daemon does not run: connecting would start the daemon."""
+    """Return whether the socket is open and the daemon is not running, so that connecting would start the daemon."""
     socket, service = _show(target, "ActiveState", (target.socket, target.service))  # one process for both
     return socket not in _DOWN and service in _DOWN
 
 
 def main_pid(target: Target) -> int | None:
-    """The process id of the daemon, if it runs."""
+    """Return the process id of the daemon, or None if it is not running."""
     return int(_show(target, "MainPID", (target.service,))[0]) or None
 
 
 def journal(target: Target, lines: int) -> list[str]:
-    """The last log lines of the daemon, with those of systemd about it."""
+    """Return the last log lines of the daemon, and of systemd about the daemon."""
     unit = ["--unit"] if target.user else ["--user", "--unit"]
     done = _run(target, ["journalctl", *unit, target.service, "--lines", str(lines), "--no-pager", "--quiet"])
     if done.returncode != 0:
@@ -92,7 +105,8 @@ def _show(target: Target, name: str, units: Sequence[str]) -> list[str]:
 
 
 def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]:
-    # After `su` this variable is missing, and systemctl and journalctl do not find the user's manager.
+    # After `su` this environment variable is missing; without it, systemctl and journalctl do not find the user's
+    # manager.
     found = {} if target.user else {"XDG_RUNTIME_DIR": str(manager_folder(target).parent)}
     try:
         return subprocess.run(

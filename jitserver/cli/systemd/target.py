@@ -1,4 +1,4 @@
-"""Which units to manage: a user's own, or those of the system for a user."""
+"""Selection of the units to manage: a user's own, or the system's units for a user."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ _SYSTEM_UNITS = Path("/etc/systemd/system")
 
 
 class SystemdError(JitserverError):
-    """systemd cannot run the daemon, or cannot be asked; the message says why."""
+    """systemd cannot run the daemon, or cannot be reached; the message contains the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Target:
     """The daemon of one environment for one user."""
 
     user: str | None = None
-    """For whom the system's systemd runs it; None: the current user's systemd runs it."""
+    """The user for whom the system's systemd runs the daemon; None: the current user's systemd runs it."""
     digest: str = dataclasses.field(default_factory=environment_digest)
-    """Identifies the environment."""
+    """The digest that identifies the environment."""
 
     @property
     def scope(self) -> str:
-        """`user` or `system`: which systemd manages the units."""
+        """The systemd that manages the units: `user` or `system`."""
         return "system" if self.user else "user"
 
     @property
@@ -44,21 +44,21 @@ class Target:
 
     @property
     def folder(self) -> Path:
-        """The folder of the unit files."""
+        """The directory of the unit files."""
         if self.user:
             return _SYSTEM_UNITS
-        # Not platformdirs, which has another folder on systems other than Linux.
+        # Do not use platformdirs, which returns another directory on systems other than Linux.
         chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
         return (chosen if chosen.is_absolute() else Path(os.path.expanduser("~/.config"))) / "systemd" / "user"
 
     @property
     def files(self) -> dict[str, Path]:
-        """The unit files by suffix. All users share those of the system."""
+        """The unit files by suffix. All users share the system's unit files."""
         return {suffix: self.folder / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
 
     @property
     def enabled_link(self) -> Path:
-        """The link that `systemctl enable` makes."""
+        """The link that `systemctl enable` creates."""
         return self.folder / "sockets.target.wants" / self.socket
 
     @property
@@ -69,7 +69,7 @@ class Target:
         return Address.parse(f"unix:{runtime_folder() / f'{self.digest}.sock'}")
 
     def others(self) -> list[str]:
-        """The socket units of other users that use the same files."""
+        """Return the socket units of other users that use the same files."""
         links = self.enabled_link.parent.glob(f"{self._stem}?*.socket") if self.user else ()
         return sorted(link.name for link in links if link.name != self.socket)
 
@@ -79,7 +79,11 @@ class Target:
 
 
 def chosen(user: str | None) -> Target:
-    """The target for `--system USER`, or without it the user's own."""
+    """Return the target for `--system USER`, or the user's own target if `user` is None.
+
+    Raises:
+        SystemdError: there is no such user, or the current user may not manage its units.
+    """
     if user is None:
         return Target()
     try:
@@ -96,13 +100,13 @@ def chosen(user: str | None) -> Target:
 
 
 def installed() -> Target | None:
-    """The target whose units run the daemon of this environment for the current user, if they are installed."""
+    """Return the target whose units run this environment's daemon for the current user; None if none are installed."""
     named = settings().address
     if remote(named) is not None:
         return None
     name = user_name()
     for target in (Target(), *([] if name is None else [Target(name)])):
-        # Not by Path: HOME may be another user's, which `su` and `sudo` leave, and not to be looked into.
+        # Do not use Path: HOME may belong to another user, as after `su` and `sudo`, and may not be readable.
         is_there = os.path.exists(target.files["socket"]) and (
             target.user is None or os.path.islink(target.enabled_link)
         )
@@ -112,5 +116,5 @@ def installed() -> Target | None:
 
 
 def manager_folder(target: Target) -> Path:
-    """A folder that exists while the systemd of the target runs."""
+    """Return a directory that exists while the target's systemd is running."""
     return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"
