@@ -35,7 +35,7 @@ def show(key: str, **texts: bool) -> None:
         report([{**msgspec.structs.asdict(entry), **shown}], lambda: click.echo_via_pager("\n".join(shown.values())))
         return
     found = some(key)
-    # Analyse a single program only, because the analysis loads the program.
+    # Analyze a single program only, because the analysis loads the program.
     both = [(entry, _analysis(entry) if len(found) == 1 else {}) for entry in found]
     report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
 

@@ -12,7 +12,7 @@ from jitclient.errors import AddressTaken, DaemonSilent
 from jitclient.session import launch
 from jitclient.wire.address import Address, peer
 
-_STOP_SECONDS = 60.0  # the daemon gives running calls 30
+_STOP_SECONDS = 60.0  # the daemon allows running calls 30 s to finish
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ Python offers no other way to observe these functions, or to find out on whose t
   files and sockets, but not clocks, environment variables and random bytes.
 - `output.py`: the standard streams, and `warnings.showwarning`.
 
-Each stand-in reports the call first, or asks whether to make it, and then behaves as the original does. The originals
-are never restored, because packages may have kept references to the stand-ins.
+Each stand-in first reports the call, or checks whether the thread's output is withheld, and then behaves as the
+original does. The originals are never restored, because packages may have kept references to the stand-ins.
 """
 
 import functools
