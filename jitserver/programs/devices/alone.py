@@ -5,7 +5,7 @@ the CPU, because XLA has one thread for each device and a program needs all of t
 aborts the process.
 
 A program therefore occupies the devices while it waits for a callback. A callback that in turn waits for such a program
-would wait for ever; `alone` detects this case.
+would wait indefinitely; `alone` detects this case.
 """
 
 import contextlib

@@ -50,7 +50,7 @@ class Scratch:
         return run_first
 
     def drop(self) -> None:
-        """Release the memory after a failed call, which may still read it."""
+        """Stop reusing the memory, after a failed call that may still read it."""
         self.arrays, self.memory = [], []
 
 
