@@ -1,6 +1,6 @@
-"""Prewarming: at its start, the daemon loads the most valuable programs, and runs each once on zeros.
+"""Prewarming: at its start, the daemon loads the most valuable programs, and runs the safe ones on zeros.
 
-A dry run takes the cost of XLA's first execution, which can be more than a second longer than later executions for a
+A dry run bears the cost of XLA's first execution, which can be more than a second longer than later executions for a
 large program, so that no client has to wait for it.
 """
 

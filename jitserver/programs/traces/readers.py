@@ -99,7 +99,7 @@ def _of_variables(environment: Any) -> str:
 
 
 def _for_the_function(name: str) -> What:
-    """Return a description of reads that packages need only for messages: they matter only in the function itself."""
+    """Return a `What` for reads that packages need only for messages: they matter only in the function itself."""
     return lambda *args: name if _reader() == _THE_FUNCTION else ""
 
 
