@@ -1,4 +1,4 @@
-"""The digests by which we name and compare things: all are made here, and the cache on the disk knows them."""
+"""Digests that identify and compare data. All are made here, because the cache on disk depends on their algorithms."""
 
 import hashlib
 from io import BufferedReader
@@ -7,15 +7,15 @@ _Data = bytes | bytearray | memoryview
 
 
 def digest(data: _Data, size: int = 16) -> bytes:
-    """The BLAKE2b digest, of so many bytes."""
+    """Return the BLAKE2b digest of `data`, `size` bytes long."""
     return hashlib.blake2b(data, digest_size=size).digest()
 
 
 def file_digest(file: BufferedReader) -> bytes:
-    """The same digest of a file, which need not fit into memory."""
+    """Return the 16-byte BLAKE2b digest of a file, without reading the whole file into memory."""
     return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
 
 
 def array_digest(data: _Data) -> bytes:
-    """The SHA-256 digest, for large arrays: processors have instructions for it, and take less than half the time."""
+    """Return the SHA-256 digest of a large array: with the processor's instructions, it takes under half the time."""
     return hashlib.sha256(data).digest()

@@ -6,34 +6,36 @@ import warnings
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, if that can be."""
+    """Print a line on stderr, if stderr is usable."""
     if sys.stderr is not None:
-        with contextlib.suppress(Exception):  # it may be an object of the program's
+        # The program may have replaced stderr with an object of its own, which may raise any exception.
+        with contextlib.suppress(Exception):
             print(f"jitserver: {text}", file=sys.stderr, flush=True)
 
 
 def is_terminal() -> bool:
-    """Whether stderr is a terminal."""
+    """Return whether stderr is a terminal."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # it was closed
+    except ValueError:  # stderr was closed
         return False
 
 
 def warn(text: str) -> None:
-    """Warn of something that jitserver noticed.
+    """Warn the user of a condition that jitserver noticed, without ever raising.
 
-    It never raises: where the program makes warnings errors, the text is printed on stderr, because a notice of ours
-    must not become an error of the program's.
+    If the program turns warnings into errors, print the text on stderr instead: a notice of jitserver must not become
+    an error of the program.
     """
     try:
         repeat(text, RuntimeWarning)
-    except Exception:  # the warning itself, or what the program has put in the place of `warnings.showwarning`
+    except Exception:
+        # Raised by the warning itself, or by the program's replacement of `warnings.showwarning`.
         say(text)
 
 
 def repeat(text: str, category: type[Warning]) -> None:
-    """Warn of something that JAX would warn of here, at the innermost line that is not in jitclient."""
+    """Repeat a warning that JAX would issue here, attributed to the innermost line outside jitclient."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("jitclient."):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""A progress line on the terminal during long work; nothing if stderr is not a terminal."""
+"""Progress line on the terminal during long work, shown only if stderr is a terminal."""
 
 import contextlib
 import threading
@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 0.5
 
 @contextlib.contextmanager
 def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
-    """Shows `compiling LABEL 3 s` after half a second; yields a function that changes the first word."""
+    """Show `compiling LABEL 3 s` after half a second; yield a function that replaces the first word."""
     if not enabled or not is_terminal():
         yield lambda phase: None
         return
@@ -27,7 +27,7 @@ def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
 
 class _Line:
     def __init__(self, label: str) -> None:
-        from rich import console, progress  # takes 40 ms, and most calls do not need it
+        from rich import console, progress  # takes 40 ms, rarely needed
 
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -42,7 +42,7 @@ class _Line:
         self._task = self._progress.add_task(f"compiling {label}", total=None)
 
     def wait(self) -> None:
-        """Begins after a while, unless the work has ended by then."""
+        """Start the progress line after a delay, unless the work has finished."""
         self._stopped.wait(PATIENCE_SECONDS)
         with self._lock:
             if not self._stopped.is_set():

@@ -1,4 +1,4 @@
-"""One frozen object from the JITSERVER_* variables of the environment."""
+"""Settings of the process: one frozen object made from the JITSERVER_* environment variables."""
 
 import dataclasses
 import functools
@@ -12,28 +12,28 @@ BOOLEANS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
 }
-"""The values of environment variables that mean yes and no, as for JAX's settings."""
+"""Values of environment variables that mean true and false, as in JAX's settings."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The user's settings from the environment.
+    """User settings from the environment.
 
     Attributes:
-        address: JITSERVER_ADDRESS: the address of the daemon (default: the user's, then the system's).
+        address: JITSERVER_ADDRESS: address of the daemon (default: the user's daemon, then the system's).
         autostart: JITSERVER_AUTOSTART: whether a client starts a daemon if none answers (default: yes).
-        fallback: JITSERVER_FALLBACK: `local`: what the daemon cannot run is run with jax in this process, after one
-            warning; `error`: the typed error is raised instead.
-        progress: JITSERVER_PROGRESS: whether long compilations are shown on a terminal (default: yes).
+        fallback: JITSERVER_FALLBACK: `local`: a call that the daemon cannot run is run with jax in this process, after
+            one warning; `error`: the typed error is raised instead.
+        progress: JITSERVER_PROGRESS: whether a terminal shows long compilations (default: yes).
         explain: JITSERVER_EXPLAIN: whether each miss is explained on stderr, with its cost (default: no).
-        verify: JITSERVER_VERIFY: `new`: each new program is compared with a trace in this process; `always`: also
-            those that are found, and a stale one is an error; `off`: the daemon's trace counts.
+        verify: JITSERVER_VERIFY: `new`: each new program is compared with a trace in this process; `always`: cached
+            programs are compared, too, and a stale one is an error; `off`: the daemon's trace is trusted.
         client_device: JITSERVER_CLIENT_DEVICE: `cpu`: jax itself computes on the CPU in a client, and leaves the
             accelerator to the daemon; `keep`: jax is not changed.
-        cache_dir: JITSERVER_CACHE_DIR: the folder of the cache of programs (default: `jitserver` in the user's
-            cache folder).
-        timeout: JITSERVER_TIMEOUT: after how many seconds without a sign of life a daemon counts as hanging; a working
-            one gives a sign every second (default: 60).
+        cache_dir: JITSERVER_CACHE_DIR: directory of the program cache (default: `jitserver` in the user's cache
+            directory).
+        timeout: JITSERVER_TIMEOUT: seconds without a sign of life after which a daemon counts as hanging; a working
+            daemon sends a sign every second (default: 60).
     """
 
     address: str | None = None
@@ -48,7 +48,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Reads the variables.
+        """Read the settings from environment variables.
 
         Raises:
             SettingsError: a value is invalid; the message names the variable and its valid values.
@@ -68,7 +68,7 @@ class Settings:
 
 @functools.cache
 def settings() -> Settings:
-    """The settings of this process, read at the first use."""
+    """Return the settings of this process, read on first use."""
     return Settings.from_environment()
 
 

@@ -1,6 +1,6 @@
-"""Threads whose start comes to an end, also where memory is short.
+"""Threads whose start always returns or raises, even if memory is short.
 
-`threading.Thread.start` waits without limit for the new thread, which may have found no memory for its first step.
+`threading.Thread.start` waits without limit for the new thread, which may lack the memory for its first step.
 """
 
 import _thread
@@ -14,11 +14,11 @@ _BEGIN_SECONDS = 2.0
 
 
 class Thread:
-    """A daemon thread, with the part of `threading.Thread` that we use. `threading.enumerate` does not know it.
+    """Daemon thread with the subset of `threading.Thread` that jitserver uses; not listed by `threading.enumerate`.
 
     Args:
-        target: what it calls. An exception that this raises is logged.
-        name: for logs.
+        target: function that the thread calls. An exception that it raises is logged.
+        name: name of the thread in logs.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
@@ -27,21 +27,21 @@ class Thread:
         self._begun, self._ended = threading.Event(), threading.Event()
 
     def start(self) -> None:
-        """Begin.
+        """Start the thread, and wait until it runs.
 
         Raises:
-            RuntimeError: there is no thread to be had, or no memory for it.
+            RuntimeError: the system has no thread or no memory for it.
         """
         _thread.start_new_thread(self._run, ())
         if not self._begun.wait(_BEGIN_SECONDS):
             raise RuntimeError(f"the thread {self.name!r} did not begin within {_BEGIN_SECONDS:.0f} s")
 
     def is_alive(self) -> bool:
-        """Whether it has begun, and has not ended."""
+        """Return whether the thread runs: it has started and has not finished."""
         return self._begun.is_set() and not self._ended.is_set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended; no longer than `timeout` seconds."""
+        """Wait until the thread has finished, at most `timeout` seconds."""
         self._ended.wait(timeout)
 
     def _run(self) -> None:

@@ -1,10 +1,10 @@
-"""Exceptions that users see: without our frames, and with a line of advice."""
+"""Exceptions as users see them: without jitclient's frames, and with a line of advice."""
 
 from types import TracebackType
 
 
 def without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without jitserver's frames, if it has others."""
+    """Return a traceback without jitclient's frames, or unchanged if it has no others."""
     entries = []
     at = tb
     while at is not None:
@@ -18,14 +18,15 @@ def without_machinery(tb: TracebackType | None) -> TracebackType | None:
 
 
 def is_of_loading(error: BaseException) -> bool:
-    """Whether an error comes from loading code that jitclient needs, for lack of descriptors or memory."""
+    """Return whether jitclient failed to load its own code for lack of file descriptors or memory."""
     if isinstance(error, ModuleNotFoundError) or not isinstance(error, (OSError, ImportError, MemoryError)):
         return False
     at, is_ours = error.__traceback__, False
     while at is not None:
         if is_ours and at.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
-        is_module = at.tb_frame.f_code.co_name == "<module>"  # which is loaded for the frame before
+        # A module's top level is loaded on behalf of the frame before it.
+        is_module = at.tb_frame.f_code.co_name == "<module>"
         is_ours = at.tb_frame.f_globals.get("__name__", "").startswith("jitclient.") or (is_ours and is_module)
         at = at.tb_next
     return False
@@ -51,7 +52,7 @@ _BY_CLASS = {
         "argument there (nnx.scan, nnx.fori_loop, nnx.cond), or carry its state: nnx.split before, nnx.merge inside"
     ),
 }
-"""By the name of the class, so that nothing needs to be imported."""
+"""Advice by the name of the exception class, so that no module needs to be imported."""
 
 _BY_TEXT = {
     "Triggering __jax_array__()": (
@@ -61,7 +62,7 @@ _BY_TEXT = {
 
 
 def add_hint(error: BaseException) -> None:
-    """Adds a note with advice to an error if a common mistake causes it."""
+    """Add a note with advice to an error that a common mistake causes."""
     hint = _hint_for(error)
     if hint is not None and hint not in getattr(error, "__notes__", ()):
         error.add_note(hint)
