@@ -1,1 +1,1 @@
-"""The functions and commands that users type."""
+"""Functions and commands that users type."""

@@ -1,9 +1,9 @@
-"""Run a program as `python` itself would: as `__main__`, with its arguments, its entry of `sys.path`, and its end.
+"""Execution of a program as by `python` itself: as `__main__`, with its arguments, `sys.path` entry and exit.
 
-The function of CPython that `python script.py` calls runs a script, and the one that `python -m` calls runs a module.
-Below the program's frames lie those of the caller, which its traceback does not show.
+A script runs through the function of CPython that `python script.py` calls, a module through the one that `python -m`
+calls. The caller's frames lie below the program's on the stack, but the program's tracebacks leave them out.
 
-`sys.path` must be as it is without an entry for the program.
+The functions here add the program's entry to `sys.path`, which must not have an entry for a program yet.
 """
 
 import builtins
@@ -18,18 +18,18 @@ from types import ModuleType
 
 
 def run_script(path: str, arguments: Sequence[str]) -> int:
-    """Run a script, or the `__main__.py` of a folder or a zip file, as `python path arguments...` would.
+    """Run a script, or the `__main__.py` of a directory or zip file, as `python path arguments...` would.
 
     Args:
-        path: as on a command line.
-        arguments: those of the program.
+        path: path of the script, as on a command line.
+        arguments: arguments of the program.
 
     Returns:
-        The status with which the process must exit, by SystemExit. After an uncaught KeyboardInterrupt, it then ends
-        by that signal.
+        The exit status, which the caller must raise as SystemExit. After an uncaught KeyboardInterrupt, the process
+        then exits by SIGINT.
 
     Raises:
-        SystemExit: the program did. That of a script may also end the process here, as it ends `python`.
+        SystemExit: the program raised it. A script's SystemExit may also exit the process here, as in `python`.
     """
     file = _absolute(path)
     is_container = pkgutil.get_importer(file) is not None
@@ -45,27 +45,28 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
     """Run a module, or the `__main__` of a package, as `python -m name arguments...` would.
 
     Args:
-        name: of the module.
-        arguments: those of the program.
+        name: name of the module.
+        arguments: arguments of the program.
 
     Returns:
-        The status with which the process must exit, by SystemExit. After an uncaught KeyboardInterrupt, it then ends
-        by that signal.
+        The exit status, which the caller must raise as SystemExit. After an uncaught KeyboardInterrupt, the process
+        then exits by SIGINT.
 
     Raises:
-        SystemExit: the program did, or there is no such module.
+        SystemExit: the program raised it, or there is no such module.
     """
     if not sys.flags.safe_path:
         try:
             sys.path.insert(0, os.getcwd())
-        except OSError:  # the folder was deleted; python leaves the entry out, too
+        except OSError:
+            # The directory was deleted: `python` also omits the entry.
             pass
     _become_main(["-m", *arguments])
     return _run_module(name, is_named=True)
 
 
 def _absolute(path: str) -> str:
-    """The path of a script as `__file__` has it: absolute, but not normalized."""
+    """Return the path of a script as `__file__` has it: absolute, but not normalized."""
     if os.path.isabs(path):
         return path
     try:
@@ -76,7 +77,7 @@ def _absolute(path: str) -> str:
 
 
 def _become_main(argv: list[str]) -> None:
-    """Set the arguments, and make a `__main__` as it is before the first line of a program."""
+    """Set `sys.argv`, and create the `__main__` module that a program finds at its first line."""
     main = ModuleType("__main__")
     own = vars(main)
     own["__loader__"] = importlib.machinery.BuiltinImporter
@@ -97,7 +98,7 @@ def _run_file(file: str) -> int:
     to_stream.argtypes, to_stream.restype = (ctypes.c_int, ctypes.c_char_p), ctypes.c_void_p
     run = ctypes.pythonapi.PyRun_SimpleFileExFlags
     run.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
-    # It prints what the program does not catch, and ends the process if that is SystemExit.
+    # PyRun_SimpleFileExFlags prints an exception that the program does not catch; on SystemExit, it exits the process.
     return int(run(to_stream(descriptor, b"rb"), os.fsencode(file), True, None) != 0)
 
 
@@ -110,7 +111,7 @@ def _run_module(name: str, is_named: bool) -> int:
         uncaught = _without_first_frame(error)
     else:
         return 0
-    # Outside of the block: `sys.excepthook` sees no exception being handled.
+    # Outside of the `except` block, so that `sys.excepthook` sees no exception being handled.
     _print(uncaught)
     if isinstance(uncaught, KeyboardInterrupt):
         _end_by_interrupt()
@@ -122,7 +123,7 @@ def _without_first_frame(error: BaseException) -> BaseException:
 
 
 def _print(error: BaseException) -> None:
-    """Do what the interpreter does with an uncaught exception."""
+    """Report an uncaught exception as the interpreter does."""
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
@@ -140,7 +141,7 @@ def _print(error: BaseException) -> None:
 
 
 def _end_by_interrupt() -> None:
-    """Have the interpreter end the process by SIGINT after all else, as it does for an uncaught KeyboardInterrupt."""
+    """Make the interpreter exit by SIGINT after all other exit work, as after an uncaught KeyboardInterrupt."""
     shown, sys.excepthook = sys.excepthook, lambda *_: None
     last = {name: value for name, value in vars(sys).items() if name.startswith("last_")}
     ctypes.pythonapi.PyRun_SimpleString(b"raise KeyboardInterrupt")

@@ -1,4 +1,4 @@
-"""The command `python -m jitclient`: its options, and the program that it runs."""
+"""Command `python -m jitclient`: its options, and the program that it runs."""
 
 import argparse
 import atexit
@@ -12,7 +12,7 @@ from jitclient.api.as_main import run_module, run_script
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say it in one line, without the usage."""
+        """Report the error in one line, without the usage."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         The exit status.
 
     Raises:
-        SystemExit: the program did, or the arguments are wrong.
+        SystemExit: the program raised it, or the arguments are invalid.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         from jitclient.api import report  # loads msgspec
         from jitclient.calls.usage import usage
 
-        atexit.register(report.print_report, usage, os.getpid())  # the first to be registered is the last to be called
+        # Register first so that the report runs last: exit handlers run in reverse order.
+        atexit.register(report.print_report, usage, os.getpid())
     if not options.no_jit:
         jitclient.install(options.package)
     return run(named[0], named[1:])

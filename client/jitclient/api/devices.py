@@ -1,4 +1,4 @@
-"""The daemon's devices."""
+"""Devices of the daemon, as users list them."""
 
 import dataclasses
 
@@ -8,13 +8,13 @@ from jitclient.wire.messages import DeviceInfo, Verb
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device of the daemon.
+    """Device of the daemon.
 
     Attributes:
-        id: its position among the daemon's devices. In a mesh, the local device with the same id stands for it.
-        kind: the name of its model.
+        id: position among the daemon's devices. In a mesh, the local device with the same id stands for it.
+        kind: name of the device model.
         platform: "cpu", "gpu", ...
-        memory_bytes: the memory that programs can use; None if unknown, as on the CPU.
+        memory_bytes: memory that programs can use; None if unknown, as on the CPU.
     """
 
     id: int
@@ -24,7 +24,7 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """The devices of the daemon.
+    """Return the devices of the daemon.
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.

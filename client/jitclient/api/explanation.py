@@ -1,4 +1,4 @@
-"""Explains whether a call would find its program, and if not, how it differs from the most similar one."""
+"""Explanation of a call's look-up: hit or miss, and on a miss, the differences from the most similar program."""
 
 import dataclasses
 import functools
@@ -24,17 +24,17 @@ _MOST_SHOWN = 12
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Whether a call would find its program, and if not, why. Print it.
+    """Printable result of `explain`: whether a call would find its program, and if not, why.
 
     Attributes:
-        program: a short form of the call: `step(f32[33,8])`.
+        program: short form of the call: `step(f32[33,8])`.
         hit: whether the program exists.
         level: "L0": this process has called it; "L1": the daemon has it; None: a miss.
-        differences: for a miss, how the call differs from the most similar program of that name.
-        nearest: the call key of that program.
-        cost_seconds: how long making the program took; for a miss, how long making the most similar one took.
-        reason: why the daemon cannot make the program, or does not answer.
-        note: what prevents processes with another hash seed from finding the program.
+        differences: for a miss, the differences of the call from the most similar program of that name.
+        nearest: call key of that program.
+        cost_seconds: time that making the program took; for a miss, the time that making the most similar one took.
+        reason: reason why the daemon cannot make the program, or does not answer.
+        note: reason why processes with another hash seed do not find the program.
     """
 
     program: str
@@ -64,13 +64,13 @@ class Explanation:
 
 
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Whether a call would find its program, and if not, which part of its key differs from the most similar one.
+    """Check whether a call would find its program, and if not, compare its key with that of the most similar one.
 
     Does not trace or compile, and starts no daemon. (If systemd listens for one, connecting starts it.)
 
     Args:
-        fun: a function of `jitclient.jit`, `nnx.jit` or `eqx.filter_jit`, or a plain one, as if it were jitted without
-            keywords.
+        fun: a function made by `jitclient.jit`, `nnx.jit` or `eqx.filter_jit`, or a plain function, which is treated as
+            if jitted without keywords.
         *args: the arguments of the call.
         **kwargs: the keyword arguments of the call.
 

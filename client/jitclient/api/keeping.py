@@ -1,4 +1,4 @@
-"""`keep` and `kept`: named arrays on the daemon, which the next run of a program finds."""
+"""Functions `keep` and `kept`: named arrays on the daemon, which the next run of a program finds."""
 
 import dataclasses
 import functools
@@ -44,27 +44,28 @@ _warned: set[str] = set()
 
 
 def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None, ttl: float | None = DAY) -> Any:
-    """Keeps a tree of arrays on the daemon under a name, also after this process has ended; returns its handles.
+    """Keep a tree of arrays on the daemon under a name, beyond the exit of this process; return its handles.
 
-    A function runs (in this process, without arguments) only if the name does not hold what this same function
-    returned: the next run of the program gets the handles at once. A tree replaces what the name holds. If it is the
-    same, it is not sent again, and leaves that live on the daemon are not copied.
+    If given a function, run it (in this process, without arguments) only if the name does not hold a result of this
+    same
+    function: the next run of the program gets the handles without running it. A tree replaces the content of the name.
+    An equal tree is not sent again, and leaves that live on the daemon are not copied.
 
     Args:
-        name: shared by all programs that use this daemon.
-        tree_or_function: a tree of arrays, or a function that returns one. (An object that is callable and also a tree
-            to JAX, such as an equinox module, is a tree.)
-        deps: what the function reads apart from its code and captured values, as for `jit`: paths of files
-            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads such things
-            and does not declare them runs each time, with one warning.
-        ttl: time to live in seconds since the last use, after which the daemon removes the name; None: for ever.
+        name: name shared by all programs that use this daemon.
+        tree_or_function: a tree of arrays, or a function that returns one. (A callable object that JAX treats as a
+            tree, such as an equinox module, is a tree.)
+        deps: inputs of the function apart from its code and captured values, as for `jit`: paths of files
+            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads undeclared
+            inputs of these kinds runs each time, with one warning.
+        ttl: time to live in seconds since the last use, after which the daemon removes the name; None: no limit.
             Holding a handle counts as a use.
 
     Returns:
-        A tree of `jitclient.Array`. If one is donated or deleted, the name still holds its array.
+        A tree of `jitclient.Array`. If a handle is donated or deleted, the name still holds its array.
 
     Raises:
-        ArrayBudgetExceeded: the tree does not fit into the memory budget; the message says who holds what.
+        ArrayBudgetExceeded: the tree does not fit into the memory budget; the message lists the owners of the arrays.
         TypeError: a leaf is neither an array nor a scalar.
         BaseException: the function raised it.
 
@@ -98,13 +99,13 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
 
 
 def kept(name: str) -> Any:
-    """Handles on the arrays under a name, from any program. Counts as a use.
+    """Return handles of the arrays that any program keeps under a name; counts as a use.
 
     Raises:
-        KeyError: there is no such name.
-        ArrayLost: its arrays could not be saved for a restart, or not be read after it; the message says why.
-        CaptureError: its tree has classes that this program cannot identify; `keep` with the function that made it
-            can find it.
+        KeyError: the name does not exist.
+        ArrayLost: the arrays could not be saved for a restart, or not be read after it; the message gives the reason.
+        CaptureError: the tree has classes that this program cannot identify; `keep` with the function that made the
+            tree can find it.
 
     Example:
         >>> params = jitclient.kept("best")
@@ -120,7 +121,7 @@ def kept(name: str) -> Any:
 
 
 def _is_function(thing: Any) -> bool:
-    """Whether to call it: a callable that jax knows as a tree is a tree."""
+    """Return whether to call `thing`: a callable that jax treats as a tree counts as a tree."""
     return callable(thing) and tree.structure_of(tree.flatten(thing)[1]) is tree.LEAF
 
 
@@ -128,20 +129,21 @@ def _is_function(thing: Any) -> bool:
 
 
 def _of_tree(here: Session, name: str, value: Any, ttl: float | None) -> Any:
-    """Handles on the leaves of a tree, which are not sent if the name holds the same ones."""
+    """Return handles of the leaves of a tree; send the leaves only if the name does not hold equal ones."""
     flat = _flat(name, value, context.current())
     wanted = _Name(name, flat.key(), ttl=ttl)
     found = _find(here, wanted)
     try:
         node = tree.encode(flat.structure)
-    except CaptureError:  # not in a form that any program may decode
+    except CaptureError:
+        # The tree has classes that other programs cannot decode.
         node = tree.UNKNOWN
     return tree.unflattener_of_sent(flat.structure)(found[0] if found else _publish(here, wanted, flat, node))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Flat:
-    """A tree, with its leaves and their specs in wire order."""
+    """Flattened tree: its structure, and its leaves and their specs in wire order."""
 
     structure: tree.Structure
     leaves: Sequence[Any]
@@ -149,11 +151,11 @@ class _Flat:
 
     @property
     def label(self) -> str:
-        """The tree as text: `{'w': f32[8,8]}`."""
+        """Text form of the tree: `{'w': f32[8,8]}`."""
         return shown(self.structure, map(of_spec, self.specs))
 
     def key(self) -> str:
-        """The key of the tree by its content; empty if some of that is on the daemon."""
+        """Return the key of the tree by its content; empty if part of the content is on the daemon."""
         if any(type(leaf) is Array for leaf in self.leaves):
             return ""
         contents = [array_digest(raw_bytes(value_of(*pair))) for pair in zip(self.leaves, self.specs, strict=True)]
@@ -179,7 +181,7 @@ def _flat(name: str, value: Any, settings_now: context.Context) -> _Flat:
 def _of_function(
     here: Session, name: str, fun: Callable[[], Any], make: Callable[[], Any], deps: Deps | None, ttl: float | None
 ) -> Any:
-    """Handles on what a function returned earlier, or returns now."""
+    """Return handles of the function's kept result, or of its new result if none is kept."""
     settings_now = context.current()
     try:
         context.check_carried(settings_now)
@@ -202,7 +204,8 @@ def _of_function(
         node = tree.encode(flat.structure, captured.index_of)
     except CaptureError as error:
         return _anew(here, name, value, ttl, error)
-    found = _found(here, wanted, captured)  # another process may have kept it meanwhile
+    # Look again: another process may have kept the result while the function ran.
+    found = _found(here, wanted, captured)
     if found is not None:
         return found[0]
     return tree.unflattener_of_sent(flat.structure)(_replacing(here, wanted, flat, node))
@@ -216,12 +219,13 @@ def _found(here: Session, wanted: "_Name", captured: Capture) -> tuple[Any] | No
     try:
         structure = tree.decode(node, captured.object_at)
         return (tree.unflattener_of_sent(structure)(arrays),)
-    except (CaptureError, ProtocolError, LookupError):  # its classes are loaded by the function only
+    except (CaptureError, ProtocolError, LookupError):
+        # Only the function loads the classes of this tree, so treat the name as a miss.
         return None
 
 
 def _replacing(here: Session, wanted: "_Name", flat: _Flat, node: bytes) -> list[Array]:
-    """Publish a tree even if the budget cannot hold it together with the previous one."""
+    """Publish a tree, even if the budget cannot hold it together with the previous one."""
     try:
         return _publish(here, wanted, flat, node)
     except ArrayBudgetExceeded:
@@ -237,7 +241,7 @@ def _noting_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
 
 
 def _anew(here: Session, name: str, value: Any, ttl: float | None, why: object) -> Any:
-    """Keeps the result of a function that must run each time."""
+    """Keep the result of a function that must run each time, and warn of the reason."""
     _warn(
         name,
         f"the function that makes {name!r} runs each time, as its result may change: {why}. "
@@ -257,16 +261,16 @@ def _warn(name: str, text: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Name:
-    """A name at the daemon, and what it should hold."""
+    """Name on the daemon, and the content that it should have."""
 
     text: str
-    key: str | None = None  # of its content; None matches any; an empty one matches none
-    packages: tuple[str, ...] = ()  # whose versions are part of the key
+    key: str | None = None  # key of the content; None matches any, "" none
+    packages: tuple[str, ...] = ()  # packages whose versions are part of the key
     ttl: float | None = None
 
 
 def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
-    """Handles on what a name holds, and its encoded tree, if its key matches."""
+    """Return handles of the arrays under a name, and its encoded tree; None if its key does not match."""
 
     def ask() -> tuple[list[Array], bytes] | None:
         with session:
@@ -282,14 +286,15 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
 
 
 def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Array]:
-    """Have a name hold these leaves instead of what it held; return handles on them."""
+    """Store these leaves under a name in place of its previous content; return handles of them."""
     label, specs = flat.label, flat.specs
     label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
     def ask() -> list[Array]:
         with session:
             arrays = put(session, flat.leaves, specs)
-            handles = cast("tuple[int, ...]", tuple(array.handle_in(session) for array in arrays))  # all are there now
+            # None of the handles is missing: `put` has just sent all of the arrays.
+            handles = cast("tuple[int, ...]", tuple(array.handle_in(session) for array in arrays))
             generation = session.generation
             message = Keep(name.text, name.key or "", name.packages, specs, node, label, handles, name.ttl)
             try:

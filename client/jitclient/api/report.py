@@ -1,4 +1,4 @@
-"""What `--report` prints: the programs that were used, what that saved, and what was done in this process instead."""
+"""Report of `--report`: the programs used, the time that hits saved, and the work done in this process instead."""
 
 import os
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ _FOUND = {"memory": "found in memory", "disk": "found on the disk"}
 
 
 def print_report(used: Usage, pid: int) -> None:
-    """Print the report on stderr, unless this process is a child that the one of that id forked."""
+    """Print the report on stderr, but only in the process `pid`, not in a fork of it."""
     if os.getpid() == pid:
         for line in lines(used):
             say(line)
 
 
 def lines(used: Usage) -> Iterator[str]:
-    """The lines of the report."""
+    """Yield the lines of the report."""
     width = max((len(program) for program, _ in used.got), default=0)
     programs = [
         f"{program:{width}}  {_how(level, seconds)}{_times(times)}"

@@ -1,4 +1,4 @@
-"""`install`: what a program jits with `jax.jit` becomes jitclient's, without a change of the program."""
+"""Function `install`: routes a program's `jax.jit` calls to jitclient, without changing the program."""
 
 import functools
 import importlib
@@ -17,17 +17,17 @@ _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("equinox", "filter_jit", lambda: importlib.import_module("jitclient.eqx").filter_jit),
     ("flax.nnx", "jit", lambda: importlib.import_module("jitclient.nnx").jit),
 )
-"""Module, name of its function, and what gives ours, once the program has imported the module."""
+"""Module, name of its function, and a getter of jitclient's counterpart, used once the program imported the module."""
 
 
 class Installed:
-    """What `install` returns: a context manager, whose end undoes it."""
+    """Context manager returned by `install`; its exit undoes the installation."""
 
     def __init__(self, packages: frozenset[str]) -> None:
         self._packages = packages
 
     def covers(self, module: Any) -> bool:
-        """Whether what a module of that name jits is jitclient's."""
+        """Return whether jitclient handles the jits of a module of that name."""
         return is_user_module(module) or module.partition(".")[0] in self._packages
 
     def __enter__(self) -> "Installed":
@@ -42,21 +42,21 @@ class Installed:
 
 _in_force: list[Installed] = []
 _replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
-"""The names that `install` bound anew: namespace, name, before, since."""
+"""Names that `install` rebound: namespace, name, original value, replacement."""
 
 
 def install(packages: Iterable[str] = ()) -> Installed:
-    """Has `jax.jit`, where user code calls it from now on, do what `jitclient.jit` does.
+    """Make `jax.jit` do what `jitclient.jit` does, for all later calls from user code.
 
-    That includes `from jax import jit` and `functools.partial(jax.jit, ...)`, also those that a module of the program
-    has at its top already. `equinox.filter_jit` and `flax.nnx.jit` likewise do what `jitclient.eqx.filter_jit`
-    and `jitclient.nnx.jit` do. What is jitted already stays as it is, and so do the jits of installed packages.
+    This includes `from jax import jit` and `functools.partial(jax.jit, ...)`, even if a module of the program bound
+    them earlier. Likewise, `equinox.filter_jit` and `flax.nnx.jit` do what `jitclient.eqx.filter_jit` and
+    `jitclient.nnx.jit` do. Functions that are already jitted do not change, nor do the jits of installed packages.
 
     Args:
-        packages: top-level names of installed packages whose jits are to be jitclient's, too.
+        packages: top-level names of installed packages whose jits jitclient handles, too.
 
     Returns:
-        A context manager whose end undoes it; without one, `uninstall` does.
+        A context manager whose exit undoes the installation; `uninstall` does the same.
 
     Example:
         >>> jitclient.install()
@@ -73,7 +73,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
 
 
 def uninstall() -> None:
-    """Undoes each `install`: `jax.jit` is JAX's again. What was jitted meanwhile stays jitclient's."""
+    """Undo each `install` and restore JAX's `jax.jit`. Functions jitted in between still run on the daemon."""
     _in_force.clear()
     _restore()
 
@@ -90,9 +90,13 @@ def _replace(module: str, name: str, ours: Callable[[], Any]) -> None:
 
 
 def _routed(own: Callable[..., Any], ours: Callable[[], Any]) -> Callable[..., Any]:
-    """A function that does what ours does where user code calls it with what ours takes, or else what its own does."""
+    """Return a wrapper of `own` that calls jitclient's counterpart, or `own` itself.
 
-    @functools.wraps(own)  # so that captures name it as they name its own
+    The counterpart is used if covered code makes the call and the counterpart accepts the arguments.
+    """
+
+    # `wraps` makes captures refer to the wrapper by the name of the original.
+    @functools.wraps(own)
     def routed(*fun: Any, **keywords: Any) -> Any:
         caller = sys._getframe(1).f_globals.get("__name__")
         if any(one.covers(caller) for one in _in_force) and _takes(ours(), fun, keywords):
@@ -111,7 +115,7 @@ def _takes(function: Callable[..., Any], positional: tuple[Any, ...], keywords: 
 
 
 def _bound(was: Any, homes: set[str]) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Where its homes and the modules of the program have a function, or a partial of it, under a name of theirs."""
+    """Yield the bindings of a function, or of a partial of it, in its home modules and in the program's modules."""
     for name in dict.fromkeys((*homes, *modules_of_the_program())):
         module = sys.modules.get(name)
         if isinstance(module, ModuleType):
@@ -121,8 +125,9 @@ def _bound(was: Any, homes: set[str]) -> Iterator[tuple[dict[str, Any], str, Any
 
 
 def modules_of_the_program() -> tuple[str, ...]:
-    """The modules that are not installed, found again whenever modules were imported: to look at each takes long in a
-    process that was forked.
+    """Return the names of the loaded modules that are not of installed packages.
+
+    Cached until modules are imported, because examining each module is slow in a forked process.
     """
     return _modules_of_the_program(len(sys.modules), next(reversed(sys.modules)))
 

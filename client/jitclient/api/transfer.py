@@ -1,4 +1,4 @@
-"""Moves arrays to the daemon and back, under JAX's names."""
+"""Transfer of arrays to the daemon and back, under JAX's names."""
 
 import sys
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ Tree = TypeVar("Tree")
 
 
 def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
-    """Puts the leaves of a tree on the daemon, or elsewhere there; returns the tree of handles.
+    """Put the leaves of a tree on the daemon, or move them between its devices; return the tree of handles.
 
-    Without a daemon, or if it lacks the devices, jax puts them in this process, after one warning. In a trace, this is
-    `jax.device_put`.
+    If there is no daemon or it lacks the devices, jax puts the leaves in this process, after one warning. In a trace,
+    this is `jax.device_put`.
 
     Args:
-        x: a tree of arrays and scalars. What is on the daemon already is not sent, and stays where it is unless
-            `device` says otherwise.
-        device: a `jax.Device` or a `jax.sharding.Sharding`, which means the daemon's devices; under `jax.set_mesh` a
-            `PartitionSpec`; or a tree prefix of `x` with them and None. None stands for the default device.
+        x: a tree of arrays and scalars. An array that is already on the daemon is not sent, and keeps its place unless
+            `device` differs.
+        device: a `jax.Device` or a `jax.sharding.Sharding`, which stand for the daemon's devices; under `jax.set_mesh`
+            a `PartitionSpec`; or a tree prefix of `x` of these and None. None stands for the default device.
         donate: whether the arrays in `x` may be deleted.
 
     Raises:
@@ -76,7 +76,7 @@ def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array
 
 
 def device_get(x: Any) -> Any:
-    """Fetches the leaves of a tree as numpy arrays; others are converted by `np.asarray`.
+    """Fetch the array leaves of a tree as numpy arrays; convert other leaves by `np.asarray`.
 
     Example:
         >>> jitclient.device_get({"w": handle})
@@ -87,7 +87,7 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Tree) -> Tree:
-    """Waits until every array of a tree is computed; returns the tree."""
+    """Wait until every array of a tree is computed; return the tree."""
     leaves, _ = tree.flatten(x)
     for leaf in leaves:
         if hasattr(leaf, "block_until_ready"):
