@@ -1,6 +1,6 @@
-"""jitclient: JAX functions that stay compiled between runs, on a daemon.
+"""Client package: JAX functions that stay compiled between runs, on a daemon.
 
-Importing this module is cheap: what is not an error is loaded when it is first used (PEP 562).
+Importing this module is cheap: every name except the errors is loaded on first use (PEP 562).
 """
 
 import importlib
@@ -64,14 +64,15 @@ _HOMES = {
 }
 
 _FOR_LIBRARIES = {"eqx": "eqx", "nnx": "nnx"}
-"""Modules that need a library, and therefore come with no `import *`."""
+"""Submodules that need an optional library; `__all__` omits them, so `import *` does not load that library."""
 
 _ERRORS = [name for name, value in vars(errors).items() if name in globals() and isinstance(value, type)]
 
 __all__ = sorted([*_HOMES, *_ERRORS])  # noqa: PLE0605
 
 
-if not TYPE_CHECKING:  # hidden from type checkers, for which a module with `__getattr__` has every name
+# Hidden from type checkers, which otherwise accept any name of a module with `__getattr__`.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name in _FOR_LIBRARIES:

@@ -1,12 +1,16 @@
-"""`python -m jitclient script.py arguments...`: a program, unchanged, with `jitclient.install()` in force."""
+"""Entry point of `python -m jitclient script.py arguments...`: runs an unchanged program under
+`jitclient.install()`.
+"""
 
 import sys
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # where `-m` looked for jitclient: the program has an entry of its own
+        # `-m` added this entry to find jitclient. The program gets an entry of its own.
+        sys.path.pop(0)
     from jitclient.api.command import main
 
     status = main(sys.argv[1:])
-    if status and not sys.flags.inspect:  # `python -i` goes on with a prompt
+    # Under `python -i`, the interpreter continues with a prompt instead.
+    if status and not sys.flags.inspect:
         sys.exit(status)

@@ -1,4 +1,4 @@
-"""Equinox's `filter_jit` on the daemon."""
+"""Counterpart of Equinox's `filter_jit` that runs functions on the daemon."""
 
 import contextlib
 import functools
@@ -21,9 +21,10 @@ _DONATED = {
     "warn-except-first": (0, 2, 3),
     "none": (),
 }
-"""For each way to donate, the arguments that are, of a function's body: see `_body`."""
+"""Positions of the donated parameters of the function that `_body` makes, for each value of `donate`."""
 
-_END_OF_MESSAGE = "\n\n\n----"  # what follows says that this is not `filter_jit`
+# The text after this mark in Equinox's message says that the caller is not `filter_jit`.
+_END_OF_MESSAGE = "\n\n\n----"
 
 
 @overload
@@ -35,23 +36,24 @@ def filter_jit(
     *, donate: str = ..., deps: Iterable[Any] | None = ...
 ) -> Callable[[Callable[P, R]], "_FilterJitted[P, R]"]: ...
 def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | None = None) -> Any:
-    """Runs a function on the daemon; arrays in its arguments, in modules too, are inputs, and all else is static.
+    """Return a function that runs on the daemon: arrays in its arguments are inputs, all other values are static.
 
-    Works bare, with keywords, and as a call, as `equinox.filter_jit` does, whose counterpart it is.
+    Like `equinox.filter_jit`, works as a bare decorator, as a decorator with keywords, and as a call. Arrays inside
+    modules are inputs, too.
 
     Args:
-        fun: a function of trees, or a module that can be called. Results may hold anything; what is no array in them
-            is what it was in the trace.
-        donate: "all", "all-except-first" (the first argument), "warn", "warn-except-first" or "none". With "warn", JAX
-            warns of arrays whose memory no result could take.
+        fun: a function of trees, or a callable module. Results may hold any object; a result that is not an array is
+            the object from the trace.
+        donate: "all", "all-except-first" (all but the first argument), "warn", "warn-except-first" or "none". With
+            "warn", JAX warns about donated arrays whose memory no result could use.
         deps: as for `jitclient.jit`.
 
     Returns:
         A function with the parameters of `fun`, which is its `__wrapped__`.
 
     Raises:
-        ValueError: there is no such way to donate; in a call, a static part of the arguments cannot be hashed.
-        equinox.EquinoxRuntimeError: in a call, the condition of an `equinox.error_if` held.
+        ValueError: `donate` has an invalid value; in a call, a static part of the arguments cannot be hashed.
+        equinox.EquinoxRuntimeError: in a call, the condition of an `equinox.error_if` is true.
 
     Example:
         >>> @jitclient.eqx.filter_jit(donate="all")
@@ -66,7 +68,7 @@ def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | N
 
 
 class _FilterJitted(Generic[P, R]):
-    """A function whose calls run on the daemon. Made by `filter_jit`."""
+    """Function whose calls run on the daemon, made by `filter_jit`."""
 
     __wrapped__: Callable[P, R]
 
@@ -91,7 +93,7 @@ class _FilterJitted(Generic[P, R]):
             raise
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The function for arguments of this kind, ready to be compiled; nothing runs."""
+        """Trace and lower the function for arguments like these, without running it; return the stage to compile."""
         return _Stage(self._jitted.lower(*self._given(args, kwargs)), self._marked)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -115,7 +117,7 @@ class _FilterJitted(Generic[P, R]):
         return self._module(), bound.args[:1], bound.args[1:], bound.kwargs
 
     def on_daemon(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call is on the daemon, for `explain`: a function, its arguments and its keywords."""
+        """Return the function, arguments and keywords that a call has on the daemon, for `explain`."""
         return self._jitted, self._given(args, kwargs), {}
 
     def _marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -125,7 +127,9 @@ class _FilterJitted(Generic[P, R]):
 
 @jax.tree_util.register_pytree_node_class
 class _FilterJittedModule(_FilterJitted[P, R]):
-    """A module whose calls run on the daemon, and whose arrays can be differentiated, mapped and updated as ever."""
+    """Module whose calls run on the daemon. JAX can differentiate, map and update its arrays, as in the module
+    itself.
+    """
 
     def _make(self) -> Any:
         return _jitted_module(type(self.__wrapped__).__name__, self._donate, self._deps)
@@ -135,13 +139,15 @@ class _FilterJittedModule(_FilterJitted[P, R]):
 
     @classmethod
     def tree_unflatten(cls, options: Any, children: Any) -> Any:
-        made = object.__new__(cls)  # of anything: JAX also puts what is no module there
+        # Without `__init__` and checks: JAX also unflattens placeholders, which are not modules.
+        made = object.__new__(cls)
         [made.__wrapped__] = children
         made._donate, made._deps = options
         return made
 
     @functools.cached_property
-    def _jitted(self) -> Any:  # of one that was made of a tree
+    # Set on first use, because `tree_unflatten` does not run `__init__`.
+    def _jitted(self) -> Any:
         return self._make()
 
     def _module(self) -> Any:
@@ -149,7 +155,7 @@ class _FilterJittedModule(_FilterJitted[P, R]):
 
 
 class _Stage:
-    """A stage of JAX's, but compiled and called with the arguments of the function itself."""
+    """Stage of JAX's compilation (lowered or compiled) that takes the arguments of the user's function."""
 
     def __init__(self, stage: Any, given: Callable[..., Any]) -> None:
         self._stage = stage
@@ -170,11 +176,11 @@ def _jitted(fun: Any, name: str, donate: str, deps: tuple[Any, ...] | None) -> A
 
 
 _jitted_module = functools.cache(functools.partial(_jitted, None))
-"""For all modules of a class: each update of one gives another object."""
+"""Jitted function of all modules of one class, shared because each update of a module makes a new object."""
 
 
 def _body(fun: Any, name: str) -> Callable[..., Any]:
-    """What is jitted: a call of a function, or where that is None, of the module that is an argument."""
+    """Return the function to jit: it calls `fun`, or if that is None, the module in its first argument."""
 
     def body(module: Any, first: Any, rest: Any, keywords: Any) -> Any:
         return jax.tree.map(_as_result, (module if fun is None else fun)(*first, *rest, **keywords))

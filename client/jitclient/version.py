@@ -1,3 +1,3 @@
-"""The version of both packages: they are one distribution."""
+"""Version of both packages, which are one distribution."""
 
 __version__ = "0.1.0"
