@@ -1,1 +1,1 @@
-"""The protocol between client and daemon. `messages` has the whole contract."""
+"""Protocol between client and daemon. `messages` has the whole contract."""

@@ -1,4 +1,4 @@
-"""Addresses of daemons: the default ones, and sockets for them."""
+"""Addresses of daemons: parsing, defaults, and the sockets, locks and directories behind them."""
 
 import contextlib
 import errno
@@ -35,19 +35,20 @@ PROCESS_SETTINGS = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
-"""Settings of a whole process: each combination of values has its own daemon."""
+"""Environment variables that apply to a whole process: each combination of their values has its own daemon."""
 
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""What a daemon sets unless its user did; these values select the same daemon as no value."""
+"""Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
 
 _POLL_SECONDS = 0.01
 _SUN_PATH = 108 if sys.platform == "linux" else 104
-_LONGEST_PATH = _SUN_PATH - len("\0..4194304")  # without the terminating zero, and what `Address.listen` adds
+# Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
+_LONGEST_PATH = _SUN_PATH - len("\0..4194304")
 _LONGEST_FOLDER = _LONGEST_PATH - len("/0123456789ab.sock")
 
 
 class Address(NamedTuple):
-    """A Unix socket, written `unix:PATH`."""
+    """Unix socket of a daemon, written `unix:PATH`."""
 
     path: Path
 
@@ -56,7 +57,7 @@ class Address(NamedTuple):
         """Parse an address.
 
         Raises:
-            SettingsError: it is invalid, or of a kind that this version cannot serve.
+            SettingsError: the address is invalid, or of a kind that this version cannot serve.
         """
         scheme, _, path = text.partition(":")
         if scheme in ("ssh", "tcp"):
@@ -72,11 +73,11 @@ class Address(NamedTuple):
 
     @property
     def lock_path(self) -> Path:
-        """The file that the daemon locks while it lives."""
+        """File that the daemon locks while it runs."""
         return self.path.with_suffix(".lock")
 
     def is_held(self) -> bool:
-        """Whether a daemon has that lock."""
+        """Return whether a daemon holds the lock."""
         if not self.lock_path.exists():
             return False
         with open_lock(self.lock_path, "r") as file:
@@ -95,7 +96,7 @@ class Address(NamedTuple):
         """
         try:
             sock = socket.socket(socket.AF_UNIX)
-        except OSError as error:  # no descriptors are left
+        except OSError as error:  # no file descriptors are left
             raise DaemonUnavailable(f"no connection to {self} is possible: {error.strerror or error}") from error
         try:
             self._connect(sock, timeout)
@@ -123,12 +124,12 @@ class Address(NamedTuple):
             time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
-        """Create a listening socket; its file appears only when clients can connect.
+        """Create a listening socket. Its file appears only when clients can connect.
 
-        The caller has the address's lock, so an existing socket is left from a dead daemon.
+        The caller holds the lock of the address, so an existing socket was left behind by a dead daemon.
 
         Raises:
-            OSError: there can be none, for instance as there is something else at its path.
+            OSError: the socket cannot be created, for instance because another kind of file has its path.
         """
         if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
             raise FileExistsError(errno.EEXIST, "There is a file that is no socket", os.fspath(self.path))
@@ -148,14 +149,17 @@ class Address(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """The process at the other end of a Unix socket."""
+    """Process at the other end of a Unix socket."""
 
     pid: int
     uid: int
 
 
 def peer(sock: socket.socket) -> Peer:
-    """The process at the other end, according to the kernel; outside Linux, assumed to be of the same user."""
+    """Return the process at the other end, according to the kernel.
+
+    Outside Linux, return process id 0 and assume that the process belongs to the same user.
+    """
     if sys.platform != "linux":
         return Peer(0, os.getuid())
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -163,25 +167,25 @@ def peer(sock: socket.socket) -> Peer:
 
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
-    """A digest of this Python environment and PROCESS_SETTINGS, which select a daemon."""
+    """Return a digest of this Python environment and of the PROCESS_SETTINGS, which together select a daemon."""
     given = {name: environment.get(name) for name in PROCESS_SETTINGS}
     made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
     return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
 
 
 def user_address() -> Address:
-    """The address of the user's own daemon, started by hand, by a client or by `systemd --user`."""
+    """Return the address of the user's own daemon, started by hand, by a client or by `systemd --user`."""
     return Address.parse(f"unix:{runtime_folder() / f'{environment_digest()}.sock'}")
 
 
 def system_address() -> Address | None:
-    """The address of the daemon that the system's systemd runs for this user; None if the user has no name."""
+    """Return the address of the daemon that the system's systemd runs for this user; None if the user has no name."""
     user = user_name()
     return None if user is None else Address.parse(f"unix:/run/jitserver/{environment_digest()}/{user}.sock")
 
 
 def user_name() -> str | None:
-    """The user's name; None in a container that runs as a user whom it does not know."""
+    """Return the user's name; None in a container that does not know the user id."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -189,11 +193,11 @@ def user_name() -> str | None:
 
 
 def default_addresses(address: str | None) -> list[Address]:
-    """The addresses to try, in order: the configured one, or the user's and then the system's.
+    """Return the addresses to try, in order: only the configured one, or else the user's and then the system's.
 
     Raises:
-        SettingsError: the configured one is none.
-        DaemonUnavailable: there can be none.
+        SettingsError: the configured address is invalid.
+        DaemonUnavailable: no directory for a socket can be created.
     """
     if address is not None:
         return [Address.parse(address)]
@@ -204,10 +208,12 @@ def default_addresses(address: str | None) -> list[Address]:
 
 
 def open_lock(path: Path, mode: str = "a+") -> IO[str]:
-    """Open a lock file, but not through a link, which in a shared folder may be another user's; never wait for a pipe.
+    """Open a lock file, without following a symbolic link and without waiting for a pipe.
+
+    In a shared directory, a link may be another user's.
 
     Raises:
-        DaemonUnavailable: it cannot be opened.
+        DaemonUnavailable: the file cannot be opened.
     """
     try:
         flags = os.O_NOFOLLOW | os.O_NONBLOCK
@@ -217,44 +223,46 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
 
 
 def remote(address: str | None) -> "SshAddress | None":
-    """The address as one of another machine, if it is.
+    """Return the address as that of a daemon on another machine; None if it is not one.
 
     Raises:
-        SettingsError: it is invalid.
+        SettingsError: the address is invalid.
     """
     if address is None or not address.startswith("ssh:"):
         return None
-    from jitclient.wire.ssh import SshAddress  # loads subprocess, which most clients do not need
+    from jitclient.wire.ssh import SshAddress  # loads subprocess, rarely needed
 
     return SshAddress.parse(address)
 
 
 def runtime_folder() -> Path:
-    """The user's folder for sockets and locks; created if missing.
+    """Return the user's directory for sockets and locks; create it if missing.
 
     Raises:
-        OSError: there is none that only this user can enter.
+        OSError: no directory can be created that only this user can enter.
     """
-    # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a folder that another user may own.
+    # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a directory that another user may own.
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     folders = [_temporary_folder, lambda: Path("~/.cache/jitserver/run").expanduser()]
-    if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():  # not another's, which `su` and `sudo` may leave
+    # `su` and `sudo` may leave another user's directory in the variable.
+    if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
         folders.insert(0, lambda: Path(given) / "jitserver")
     return usable_folder(folders, _LONGEST_FOLDER)
 
 
 def _temporary_folder() -> Path:
-    import tempfile  # expensive to import, and rarely needed
+    import tempfile  # slow to import, rarely needed
 
     return Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}"
 
 
 def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) -> Path:
-    """The first of some folders that can be made, that only this user can enter, and whose path has at most `longest`
-    bytes. Warns if it is not the first.
+    """Return the first usable directory, created if missing; warn if it is not the first candidate.
+
+    A directory is usable if only this user can enter it, it is writable, and its path has at most `longest` bytes.
 
     Raises:
-        OSError: there is none.
+        OSError: no candidate is usable.
     """
     problems: list[str] = []
     for folder_of in folders:
@@ -277,7 +285,7 @@ def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) ->
 
 
 def _notice(text: str) -> None:
-    """Warn; print it where the program makes warnings errors, as `jitclient.core.notices` does."""
+    """Warn; print the text if the program turns warnings into errors, as `jitclient.core.notices` does."""
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except Warning:
@@ -286,10 +294,10 @@ def _notice(text: str) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Create a folder that only this user can enter.
+    """Create a directory that only this user can enter.
 
     Raises:
-        SettingsError: it belongs to another user, or is not a folder.
+        SettingsError: the path belongs to another user, or is not a directory.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -1,4 +1,4 @@
-"""How arrays are sent: small ones inside the message; larger ones attached, as raw bytes or in shared memory."""
+"""Encoding of arrays on the wire: small ones inside the message; large ones as raw bytes or in shared memory."""
 
 import functools
 import math
@@ -13,22 +13,24 @@ from jitclient.wire.messages import INLINE_BYTES, MAX_FRAME_BYTES, Attached, Fai
 
 HostArray = npt.NDArray[Any]
 
-ALIGNMENT = 64  # XLA's CPU client uses host memory without a copy only at such addresses
+# XLA's CPU client uses host memory without a copy only at multiples of this address.
+ALIGNMENT = 64
 KEY_PREFIX = "key<"
 KEY_WORDS = {"key<fry>": 2, "key<rbg>": 4, "key<urbg>": 4}
-"""32-bit words of one typed PRNG key, by dtype."""
+"""Number of 32-bit words in one typed PRNG key, by dtype."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype of that name, including those of ml_dtypes.
+    """Return the numpy dtype of that name, including those of ml_dtypes.
 
     Raises:
-        ProtocolError: there is none.
+        ProtocolError: the name is unknown.
     """
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # late, as most programs use none of its types
+        # Imported late, because most programs use none of its types.
+        import ml_dtypes
 
         found = getattr(ml_dtypes, name, None)
         if found is None:
@@ -38,13 +40,17 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def is_key(spec: Spec) -> bool:
-    """Whether the array holds typed PRNG keys."""
+    """Return whether the array holds typed PRNG keys."""
     return spec.dtype.startswith(KEY_PREFIX)
 
 
 @functools.lru_cache(maxsize=4096)
 def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of the array's bytes. Typed keys are sent as their data."""
+    """Return shape and dtype of the array's bytes. Typed keys are sent as their data.
+
+    Raises:
+        ProtocolError: the dtype is unknown.
+    """
     if not is_key(spec):
         return spec.shape, dtype_named(spec.dtype)
     if spec.dtype not in KEY_WORDS:
@@ -54,18 +60,18 @@ def host_form(spec: Spec) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def nbytes_of(spec: Spec) -> int:
-    """Bytes that the array takes on the wire."""
+    """Return the number of bytes that the array takes on the wire."""
     shape, dtype = host_form(spec)
     return math.prod(shape) * dtype.itemsize
 
 
 def inline_most(count: int) -> int:
-    """The most bytes that each of `count` arrays in one message may have without being attached."""
+    """Return the maximum number of bytes of an array that is inlined in a message with `count` arrays."""
     return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
 
 
 def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTES) -> bytes | Attached:
-    """Encode an array for a message. One of more than `most` bytes is added to `attachments`."""
+    """Encode an array for a message. Append an array of more than `most` bytes to `attachments`."""
     if array.nbytes <= most:
         return array.tobytes()
     attachments.append(array)
@@ -73,12 +79,16 @@ def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTE
 
 
 def raw_bytes(array: HostArray) -> memoryview:
-    """The bytes of an array, in order."""
+    """Return the bytes of an array, in row-major order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def unpack(value: bytes, spec: Spec) -> HostArray:
-    """Decode an array from a message, read-only."""
+    """Decode an array from a message, read-only.
+
+    Raises:
+        ProtocolError: the number of bytes does not fit the spec.
+    """
     shape, dtype = host_form(spec)
     if len(value) != math.prod(shape) * dtype.itemsize:
         raise ProtocolError(f"{len(value):,} bytes are no {spec.dtype}{list(spec.shape)}")
@@ -86,14 +96,18 @@ def unpack(value: bytes, spec: Spec) -> HostArray:
 
 
 def allocate(nbytes: int) -> HostArray:
-    """Memory for an array that is read off the wire, aligned so that XLA can use it without a copy."""
+    """Allocate memory for an array that is read off the wire, aligned so that XLA can use it without a copy."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
 
 
 def shaped(raw: HostArray, spec: Spec) -> HostArray:
-    """View bytes read off the wire as an array."""
+    """View bytes that were read off the wire as an array.
+
+    Raises:
+        ProtocolError: the number of bytes does not fit the spec.
+    """
     shape, dtype = host_form(spec)
     if raw.nbytes != math.prod(shape) * dtype.itemsize:
         raise ProtocolError(f"{raw.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
@@ -103,7 +117,7 @@ def shaped(raw: HostArray, spec: Spec) -> HostArray:
 def unpack_value(
     read: Callable[[int], HostArray], value: bytes | Attached | Failure, spec: Spec
 ) -> HostArray | Failure:
-    """The array in an answer, read-only, or its failure; `read` reads the attachments."""
+    """Return the array in an answer, read-only, or its failure; `read` reads the attachments."""
     if isinstance(value, Failure):
         return value
     if isinstance(value, bytes):

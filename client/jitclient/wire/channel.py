@@ -18,38 +18,39 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
-_LARGE_AT_ONCE = threading.BoundedSemaphore(16)  # frames longer than that, on all connections of this process
+# Limits how many frames above `_READ_AHEAD` bytes are read at a time, on all connections of this process.
+_LARGE_AT_ONCE = threading.BoundedSemaphore(16)
 
 
 class WireChannel(Channel):  # type: ignore[misc]
-    """A channel without compression, with a frame limit, on which one message is sent at a time."""
+    """Channel without compression, with a frame limit, on which one message is sent at a time."""
 
     __slots__ = ("_buffer", "_end", "_start", "_view", "largest", "send_lock")
 
     stream: WireStream
     largest: int
-    """Longer frames are refused before memory is allocated for them."""
+    """Maximum length of a frame; longer frames are refused before memory is allocated for them."""
 
     def __init__(self, stream: WireStream) -> None:
         super().__init__(stream, compress=False)
         self.send_lock = threading.Lock()
         self.largest = MAX_FRAME_BYTES
-        # Not a bytearray: pages that no peer fills take no memory, and all are given back at the end.
+        # An mmap rather than a bytearray: pages that no peer fills take no memory, and all are freed with the channel.
         self._buffer = mmap.mmap(-1, _READ_AHEAD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
 
     def poll(self, timeout: float | None) -> bool:
-        """Whether something can be read within `timeout` seconds."""
+        """Return whether bytes can be read within `timeout` seconds."""
         if self._start == self._end and timeout == 0:
             self._start, self._end = 0, self.stream.read_now(self._view)
         return self._end > self._start or (timeout != 0 and self.stream.poll(timeout))
 
     def recv(self) -> bytes:
-        """The next message.
+        """Receive the next message.
 
         Raises:
-            EOFError: the connection ended.
+            EOFError: the peer closed the connection.
             ProtocolError: the frame is longer than `largest`.
         """
         if self._start == self._end:
@@ -77,8 +78,11 @@ class WireChannel(Channel):  # type: ignore[misc]
         return bytes(body)
 
     def recv_at_once(self) -> bytes | None:
-        """The next message if one read returns exactly it; else None, and `recv` returns it. Raises the socket's own
-        errors.
+        """Receive the next message if one read returns exactly that message; else return None, and `recv` returns it.
+
+        Raises:
+            EOFError: the peer closed the connection.
+            OSError: the socket failed.
         """
         if self._start != self._end:
             return None
@@ -91,7 +95,12 @@ class WireChannel(Channel):  # type: ignore[misc]
         return None
 
     def recv_if_ready(self) -> bytes | None:
-        """The next message, if part of it has arrived. Raises the socket's own errors."""
+        """Receive the next message if part of it has arrived; else return None.
+
+        Raises:
+            EOFError: the peer closed the connection.
+            OSError: the socket failed.
+        """
         if self._start == self._end:
             try:
                 count = self.stream.sock.recv_into(self._view, 0, socket.MSG_DONTWAIT)
@@ -117,7 +126,11 @@ class WireChannel(Channel):  # type: ignore[misc]
             self.stream.read_rest(target[ahead:])
 
     def send(self, data: bytes, attachments: "Sequence[HostArray]" = (), descriptor: int | None = None) -> None:
-        """Send a message, with a descriptor if given, then its attachments."""
+        """Send a message, with a file descriptor if given, then its attachments.
+
+        Raises:
+            ProtocolError: the message is longer than a frame may be.
+        """
         if len(data) > MAX_FRAME_BYTES:
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
@@ -131,7 +144,8 @@ class WireChannel(Channel):  # type: ignore[misc]
         try:
             frame = LENGTH.pack(len(data)) + data
             if self.stream.write_now(frame) not in (0, len(frame)):
-                self.stream.close()  # half a frame was sent: the stream cannot be used any more
+                # A partial frame was sent, so the stream can no longer be used.
+                self.stream.close()
         finally:
             self.send_lock.release()
 

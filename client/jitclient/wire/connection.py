@@ -1,7 +1,7 @@
-"""rpyc's connection, locked down: bytes only, two handlers, and our own kinds of frames besides its requests.
+"""rpyc's connection, locked down: bytes only, two handlers, and jitserver's own kinds of frames beside rpyc's.
 
 Problems of rpyc 6.0.2 that this avoids: references let a peer reach `copy` and pickle, exceptions name types to build,
-`SystemExit` in a request ends the other side, and an interrupt while waiting leaves a lock held for ever.
+`SystemExit` in a request exits the other side, and an interrupt while waiting leaves a lock held forever.
 """
 
 import collections
@@ -46,7 +46,7 @@ _VERBS = frozenset(map(str, Verb))
 
 
 class WireConnection(Connection):  # type: ignore[misc]
-    """One end of a connection. The daemon's service has an `exposed_` method for each verb."""
+    """Either end of a connection. The daemon's service has an `exposed_` method for each verb."""
 
     _closed = True  # __del__ runs on half-built objects too
     _channel: WireChannel
@@ -83,41 +83,49 @@ class WireConnection(Connection):  # type: ignore[misc]
     # ---- one frame at a time
 
     def serve(self, timeout: float | None = None, wait_for_lock: bool = True, waiting: Any = None) -> bool:
-        """Receive one frame and handle it; False if none came within `timeout` seconds."""
+        """Receive and handle one frame; return False if none arrived within `timeout` seconds."""
         if timeout is not None and not self._channel.poll(timeout):
             return False
         self.act_on(self._channel.recv())
         return True
 
     def act_on(self, data: bytes) -> None:
-        """Handle a message: a frame of our own, or rpyc's."""
+        """Handle a message: a frame of jitserver's own kinds, or one of rpyc's."""
         if data[0] >= RUN:
             self.on_frame(data[0], data[1:])
         else:
-            self._recvlock.acquire()  # _dispatch releases it
+            # `_dispatch` releases this lock.
+            self._recvlock.acquire()
             self._dispatch(data)
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle a frame of our own kinds."""
+        """Handle a frame of jitserver's own kinds.
+
+        Raises:
+            ProtocolError: this side does not accept frames of that kind.
+        """
         raise ProtocolError(f"a frame of kind {kind} is not for this side")
 
     def can_share(self) -> bool:
-        """Whether this connection supports shared memory."""
+        """Return whether this connection supports shared memory."""
         from jitclient.wire.shared_memory import can_cross  # loads numpy, which the command line does not need
 
         return can_cross(self._channel.stream.sock)
 
     def close(self) -> None:
-        """Close the connection at once; the peer sees the end of the stream."""
+        """Close the connection immediately; the peer sees the end of the stream."""
         if not self._closed:
             self._cleanup()
 
 
 class ClientConnection(WireConnection):
-    """The client's end: sends requests, and waits for answers as long as the daemon is alive."""
+    """Client's end of a connection: sends requests, and waits for answers as long as the daemon is alive."""
 
     def __init__(self, channel: WireChannel, patience: float = STALL_SECONDS) -> None:
-        """A working daemon sends BUSY every second: one that is silent for `patience` seconds is gone, or hangs."""
+        """Take over a channel, with a limit on the daemon's silence.
+
+        A working daemon sends BUSY every second, so a daemon that is silent for `patience` seconds is lost or hangs.
+        """
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
         self.on_callback: Callable[[bytes], None] | None = None
@@ -127,14 +135,19 @@ class ClientConnection(WireConnection):
         channel.stream.set_patience(patience)
 
     def request(self, verb: Verb, payload: bytes, timeout: float | None = None) -> bytes:
-        """Send a verb; return its answer. Raises as `begin` and `answer_to`."""
+        """Send a verb and return its answer.
+
+        Raises:
+            NotSent, DaemonLost, DaemonSilent, ProtocolError: as for `begin` and `answer_to`.
+        """
         return self.answer_to(self.begin(verb, payload), timeout)
 
     def begin(self, verb: Verb, payload: bytes) -> Any:
-        """Send a verb; return what `answer_to` waits for.
+        """Send a verb; return the pending answer, for `answer_to`.
 
         Raises:
-            NotSent: the connection was broken before.
+            NotSent: the connection was already broken.
+            DaemonSilent: the daemon does not read.
         """
         try:
             return self.async_request(HANDLE_VERB, str(verb), payload)
@@ -146,16 +159,17 @@ class ClientConnection(WireConnection):
 
         Raises:
             DaemonLost: the connection broke.
-            DaemonSilent: nothing came for `timeout` seconds (by default the connection's patience).
+            DaemonSilent: nothing arrived for `timeout` seconds (by default the connection's patience).
             ProtocolError: the daemon refused the request.
         """
-        while not pending._is_ready:  # .ready would serve by itself
+        # Not `pending.ready`, which would itself serve frames.
+        while not pending._is_ready:
             self._serve_within(timeout)
         answer: bytes = pending.value
         return answer
 
     def send_frame(self, kind: int, body: bytes, attachments: "Sequence[HostArray]" = ()) -> None:
-        """Send a frame of our own kind.
+        """Send a frame of jitserver's own kinds.
 
         Raises:
             NotSent, DaemonSilent: as for `request`.
@@ -171,7 +185,7 @@ class ClientConnection(WireConnection):
             raise self._lost(error, NotSent) from error
 
     def answer(self, run: bytes = b"") -> bytes:
-        """Send a Run, if given, and wait for the next answer to a Run: mostly one write and one read.
+        """Send a Run, if given, and wait for the next answer to a Run: usually one write and one read.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: as for `request`.
@@ -200,7 +214,7 @@ class ClientConnection(WireConnection):
         return self._answers.popleft()
 
     def answer_if_ready(self) -> bytes | None:
-        """The next answer, if it has arrived.
+        """Return the next answer to a Run if it has arrived, else None.
 
         Raises:
             DaemonLost, DaemonSilent: as for `request`.
@@ -231,7 +245,11 @@ class ClientConnection(WireConnection):
             super().on_frame(kind, body)
 
     def read_attachment(self, nbytes: int) -> "HostArray":
-        """Read an attachment."""
+        """Read an attachment of `nbytes` bytes.
+
+        Raises:
+            DaemonLost, DaemonSilent: as for `request`.
+        """
         from jitclient.wire.array_transport import allocate  # loads numpy, which the command line does not need
 
         raw = allocate(nbytes)
@@ -242,10 +260,10 @@ class ClientConnection(WireConnection):
         return raw
 
     def lease(self, nbytes: int) -> "Block | None":
-        """Lease shared memory; None if the daemon has none to lend, or this process cannot map it.
+        """Lease shared memory; return None if the daemon has none to lend, or this process cannot map it.
 
         Raises:
-            ProtocolError: the daemon sent another descriptor than it says.
+            ProtocolError: the daemon's file descriptor is not the block that it announced.
             NotSent, DaemonLost, DaemonSilent: as for `request`.
         """
         from jitclient.wire.shared_memory import received
@@ -257,7 +275,7 @@ class ClientConnection(WireConnection):
             if not leased.block:
                 return None
             try:
-                # It was not delivered if this process has no descriptors left.
+                # The kernel does not deliver the file descriptor if this process has none left.
                 block = received(leased.block, leased.capacity, descriptors[0]) if descriptors else None
             except OSError:
                 block = None
@@ -277,7 +295,7 @@ class ClientConnection(WireConnection):
         self.send_frame(RETURN, _encode(message))
 
     def abandon(self) -> None:
-        """Forget the connection without closing it: in a forked child, it is the parent's."""
+        """Forget the connection without closing it: in a forked child, it belongs to the parent."""
         self._closed = True
         self._channel.stream.abandon()
 
@@ -291,8 +309,9 @@ class ClientConnection(WireConnection):
     def _lost(
         self, error: EOFError | OSError, kind: type[DaemonLost] = DaemonLost, seconds: float | None = None
     ) -> DaemonLost:
-        """The exception for an error of the socket: `kind`, or DaemonSilent after a timeout."""
-        if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:  # TCP keepalive
+        """Return the exception for an error of the socket: `kind`, or DaemonSilent after a timeout."""
+        # ETIMEDOUT comes from TCP keepalive: the connection is broken.
+        if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:
             return kind(f"the connection to the daemon broke: {error}")
         what = "took" if kind is NotSent else "said"
         return DaemonSilent(f"the daemon {what} nothing for {self._patience if seconds is None else seconds:g} s")
@@ -303,7 +322,7 @@ def _ignore(phase: str) -> None:
 
 
 class _Nothing:
-    """The client offers no service."""
+    """Empty service: the client offers no verbs."""
 
     def on_disconnect(self, connection: Connection) -> None:
         pass

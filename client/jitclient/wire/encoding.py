@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @functools.cache
 def decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
-    """The decoder of a message type. Thread-safe."""
+    """Return the decoder of a message type. Thread-safe."""
     with _making:
         return msgspec.msgpack.Decoder(kind)
 
@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def encoded(message: Any) -> bytes:
-    """Encode a message. What UTF-8 cannot hold is escaped, such as the bytes of a path in another encoding."""
+    """Encode a message. Escape text that UTF-8 cannot hold, such as a path in another encoding."""
     try:
         return _encode(message)
     except UnicodeEncodeError:

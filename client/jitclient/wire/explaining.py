@@ -7,14 +7,14 @@ _CODE, _CONTENT = ": code", ": content"
 
 
 class KeyPart(Part, frozen=True):
-    """One part of a call key.
+    """Part of a call key.
 
     Attributes:
-        row: the component of the key that it belongs to: "capture", "leaves", ...
-        label: its name for the user: "global LR", "argument x".
-        digest: of its value.
-        text: its value in short; empty for code.
-        where: file and line, if it has them.
+        row: component of the key that the part belongs to: "capture", "leaves", ...
+        label: name of the part for the user: "global LR", "argument x".
+        digest: digest of the part's value.
+        text: short form of the value; empty for code.
+        where: file and line, if known.
     """
 
     row: str
@@ -25,8 +25,9 @@ class KeyPart(Part, frozen=True):
 
 
 class Difference(Part, frozen=True):
-    """A difference between two programs. `old` or `new` is None if only one has the part; they are equal if the texts
-    do not show the difference.
+    """Difference between two programs.
+
+    `old` or `new` is None if only one program has the part. They are equal if the texts do not show the difference.
     """
 
     what: str
@@ -46,7 +47,7 @@ class Difference(Part, frozen=True):
 
 
 class Explain(Message):
-    """Ask whether a program is cached, and for the nearest one, without making any. `parts` are encoded."""
+    """Question whether a program is cached, and which program is nearest, without making any. `parts` are encoded."""
 
     lookup: Lookup
     name: str
@@ -54,31 +55,31 @@ class Explain(Message):
 
 
 class Why(Message):
-    """Compare a cached program with another, or with the nearest if `other` is empty. Both are full keys."""
+    """Request to compare a cached program with another, or with the nearest if `other` is empty. Both are full keys."""
 
     key: str
     other: str = ""
 
 
 class Explained(Message):
-    """Whether a program is cached, and how it differs from the nearest other one."""
+    """Answer to Explain and Why: whether a program is cached, and its differences from the nearest other one."""
 
     key: str
     found: EntryInfo | None
     nearest: EntryInfo | None
     differences: tuple[Difference, ...]  # from the nearest to this one
-    refusal: str = ""  # why the daemon cannot make it
-    crashes: str = ""  # why it refuses to load it
-    names: tuple[tuple[str, ...], ...] = ()  # lists of names, whose state decides which program it is
+    refusal: str = ""  # why the daemon cannot make the program
+    crashes: str = ""  # why the daemon refuses to load the program
+    names: tuple[tuple[str, ...], ...] = ()  # lists of names whose state selects the program
 
 
 def encode_parts(parts: list[KeyPart]) -> bytes:
-    """Encode parts, as they are sent and as the daemon stores them."""
+    """Encode parts of a key, in the form that is sent and that the daemon stores."""
     return encoded(parts)
 
 
 def decode_parts(data: bytes) -> list[KeyPart]:
-    """The inverse of `encode_parts`.
+    """Decode the bytes that `encode_parts` returned.
 
     Raises:
         msgspec.MsgspecError: the bytes hold something else.

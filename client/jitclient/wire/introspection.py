@@ -1,30 +1,30 @@
-"""Messages for introspection: what a daemon is doing, and what single programs are."""
+"""Messages for introspection: the daemon's activity, and the contents of single programs."""
 
 from jitclient.wire.messages import Message, Status
 
 
 class Top(Message):
-    """Ask for a Snapshot, with programs that were called after `since`, the `now` of an earlier answer."""
+    """Request for a Snapshot, with the programs called after `since`, the `now` of an earlier answer."""
 
     since: float = 0.0
 
 
 class Show(Message):
-    """Ask for the "hlo", "stablehlo", "jaxpr", "costs" or "memory" of a cached program, by its full key."""
+    """Request for the "hlo", "stablehlo", "jaxpr", "costs" or "memory" of a cached program, by its full key."""
 
     key: str
     what: str
 
 
 class Pin(Message):
-    """Pin or unpin the programs whose key or function name starts with, or equals, `prefix`."""
+    """Request to pin or unpin the programs whose key or function name starts with, or equals, `prefix`."""
 
     prefix: str
     pinned: bool
 
 
 class SessionInfo(Message):
-    """A session: the process that started it, when by the daemon's clock, and what it did and holds."""
+    """Session: the process that started it, its start time by the daemon's clock, its calls and its arrays."""
 
     pid: int
     begun: float
@@ -35,7 +35,7 @@ class SessionInfo(Message):
 
 
 class Making(Message):
-    """A program that is being compiled: the phase, its duration, and the waiting processes, first come first."""
+    """Program that is being compiled: the phase, its duration, and the waiting processes in order of arrival."""
 
     key: str
     label: str
@@ -45,8 +45,9 @@ class Making(Message):
 
 
 class Running(Message):
-    """A call that takes long: its program, as far as the thread that waits is in one, its duration, and its client,
-    which is `gone` if it hung up or ended.
+    """Call that takes long: its program, its duration, and its client.
+
+    The program is the one that the waiting thread is in, if any. The client is `gone` if it disconnected or exited.
     """
 
     key: str
@@ -58,8 +59,9 @@ class Running(Message):
 
 
 class Called(Message):
-    """A program that was called: how often, and the total seconds. With an asynchronous device, these are the seconds
-    of dispatch.
+    """Program that was called: the number of calls, and their total seconds.
+
+    With an asynchronous device, the seconds are those of dispatch.
     """
 
     key: str
@@ -69,7 +71,7 @@ class Called(Message):
 
 
 class DeviceMemory(Message):
-    """The memory of a device, in bytes; None if it is unknown."""
+    """Memory of a device, in bytes; None if unknown."""
 
     device: str
     used: int | None
@@ -77,7 +79,7 @@ class DeviceMemory(Message):
 
 
 class Snapshot(Message):
-    """The daemon's activity at the time `now` of its clock. Counts are since its start."""
+    """Activity of the daemon at the time `now` of its clock. Counts are since its start."""
 
     now: float
     status: Status

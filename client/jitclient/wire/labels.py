@@ -10,21 +10,21 @@ _MOST = 4
 
 
 def of_spec(spec: Spec) -> str:
-    """A label such as `f32[64,256]`, with a `*` at the end if the array is weakly typed."""
+    """Return a label such as `f32[64,256]`, with a `*` at the end if the array is weakly typed."""
     kind = spec.dtype.rstrip("0123456789")
     short = _LETTERS[kind] + spec.dtype[len(kind) :] if kind in _LETTERS else spec.dtype
     return f"{short}[{','.join(map(str, spec.shape))}]{'*' if spec.weak_type else ''}"
 
 
 def of_call(name: str, specs: Iterable[Spec], most: int = _MOST) -> str:
-    """The function's name and the specs of its first arguments."""
+    """Return a label with the function's name and the specs of its first `most` arguments."""
     labels = [of_spec(spec) for spec in specs]
     more = [f"… {len(labels) - most} more"] if len(labels) > most else []
     return f"{name}({', '.join(labels[:most] + more)})"
 
 
 def seconds(value: float) -> str:
-    """A duration: `240 ms`, `2.3 s`."""
+    """Return a duration as text: `240 ms`, `2.3 s`."""
     if value < 1:
         return f"{value * 1000:.0f} ms"
     if value < 120:
@@ -33,7 +33,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes: `640 KiB`, `1.5 GiB`."""
+    """Return a number of bytes as text: `640 KiB`, `1.5 GiB`."""
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
             return f"{value:.0f} {unit}"

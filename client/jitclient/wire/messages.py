@@ -1,9 +1,9 @@
-"""The contract: the messages on the wire, and the verbs and frames that carry them.
+"""Contract of the protocol: the messages on the wire, and the verbs and frames that carry them.
 
-Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of our own kinds on the same channel: the client
-sends RUN, the daemon answers DONE, and sends BUSY while it works on an answer. Meanwhile CALLBACK has the client call a
-function of its own, and CALLED_BACK answers it. LEASE asks for shared memory, LEASED
-grants it, and RETURN returns it.
+Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of jitserver's own kinds on the same channel: the
+client sends RUN; the daemon answers DONE, and sends BUSY while it works on the answer. During a call, CALLBACK asks the
+client to call one of its functions, and CALLED_BACK answers. LEASE asks for shared memory, LEASED grants it, and RETURN
+returns it.
 """
 
 import enum
@@ -13,63 +13,63 @@ import msgspec
 from jitclient.wire.shardings import JitShardings, Sharding
 
 PROTOCOL = 11
-"""Compared at the handshake; raised whenever a message changes in meaning or form."""
+"""Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
 """Kinds of frames, besides rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
-"""Arrays up to this size are part of the message; larger ones are attached."""
+"""Maximum size of an array inside a message; larger arrays are attached."""
 
 MAX_FRAME_BYTES = 16 << 20
-"""Longer frames are refused before memory is allocated for them."""
+"""Maximum length of a frame; longer frames are refused before memory is allocated for them."""
 
 FIRST_FRAME_BYTES = 64 << 10
-"""The same, on a connection without a session."""
+"""Maximum length of a frame on a connection that has no session yet."""
 
 UPLOAD_BYTES = 8 << 20
-"""Captures are uploaded in parts of this size."""
+"""Size of the parts in which captures are uploaded."""
 
 MOST_CAPTURE_BYTES = 1 << 30
-"""Larger captures are refused: they hold arrays that should be arguments."""
+"""Maximum size of a capture; larger captures hold arrays that should be arguments."""
 
 
 OK, FAILED = b"\0", b"\1"
-"""The first byte of a verb's answer: its message follows, or a Failure."""
+"""First byte of a verb's answer; its message follows OK, a Failure follows FAILED."""
 
 
 class Verb(enum.StrEnum):
-    """What a client can ask for, each with its message and answer."""
+    """Requests of a client, each with its message and answer."""
 
     HELLO = "hello"  # Hello -> Welcome
     LOOKUP = "lookup"  # Lookup -> Found
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
-    ORDER_FREE = "order_free"  # Lookup -> bytes: see jaxside/evidence.py; nothing if it has no such trace
+    ORDER_FREE = "order_free"  # Lookup -> bytes: see jaxside/evidence.py; empty without a candidate
     STATE = "state"  # State -> list[str]: the names
     SETTLE = "settle"  # Settle -> nothing
     INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
-    GOODBYE = "goodbye"  # nothing -> nothing: ends the session
+    GOODBYE = "goodbye"  # nothing -> nothing: closes the session
     DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
     TOP = "top"  # Top -> Snapshot: see introspection.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing if a key is unknown
-    FIND = "find"  # Find -> Found, or nothing if the name or key does not match: see named_arrays.py
+    FIND = "find"  # Find -> Found, or nothing without a match: see named_arrays.py
     KEEP = "keep"  # Keep -> nothing
     ARRAYS = "arrays"  # nothing -> Holdings
     FORGET = "forget"  # Forget -> list[KeptInfo]: the forgotten names
     ENTRIES = "entries"  # Match -> Listed
     REMOVE = "remove"  # Match -> list[str]: the keys of those removed
-    SHOW = "show"  # Show -> Inspected, or nothing if the key is unknown: see introspection.py
+    SHOW = "show"  # Show -> Inspected, or nothing for an unknown key: see introspection.py
     PIN = "pin"  # Pin -> list[str]: the keys of the matching programs
-    COLLECT = "collect"  # nothing -> int: collect garbage in the cache; bytes freed
-    STOP = "stop"  # nothing -> nothing: drain and end
+    COLLECT = "collect"  # nothing -> int: collects garbage in the cache; bytes freed
+    STOP = "stop"  # nothing -> nothing: drains the daemon and exits
 
 
 Value = bytes
-"""A value encoded by `codec.values`, or a tree by `trees.tree`."""
+"""Value encoded by `capture.codec.values`, or tree encoded by `jaxside.tree`."""
 
 
 class Message(msgspec.Struct, array_like=True):
@@ -84,8 +84,10 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What jit knows of an array without its value. `dtype` is JAX's name ("bfloat16", "key<fry>"). An array without a
-    sharding is uncommitted: on the first device, or where it is needed.
+    """Properties of an array that jit depends on, without its value.
+
+    `dtype` is JAX's name ("bfloat16", "key<fry>"). An array without a sharding is uncommitted: it lives on the first
+    device, or where it is needed.
     """
 
     shape: tuple[int, ...]
@@ -95,8 +97,10 @@ class Spec(Part, frozen=True):
 
 
 class Attached(Part, frozen=True, tag=1):
-    """Stands for an attached array. Attachments are in the order of their stand-ins: after the frame on the socket, or
-    in the block that the message names.
+    """Placeholder of an attached array.
+
+    Attachments follow in the order of their placeholders: after the frame on the socket, or in the block that the
+    message names.
     """
 
     nbytes: int
@@ -106,9 +110,11 @@ class Attached(Part, frozen=True, tag=1):
 
 
 class Failure(Part, frozen=True, tag=2):
-    """An exception as a value. `types` names its classes, most derived first; a class of the user's is an index into
-    the capture. `arguments` and `attributes` rebuild it, as far as they can be sent. One that is not final was raised
-    by a trace, which the client may repeat.
+    """Exception as a value.
+
+    `types` names its classes, most derived first; a user's class is an index into the capture. `arguments` and
+    `attributes` rebuild the exception, as far as they can be sent. A failure that is not final was raised by a trace,
+    which the client may repeat.
     """
 
     types: tuple[Value, ...]
@@ -124,20 +130,24 @@ class Failure(Part, frozen=True, tag=2):
 
 
 class Hello(Message):
-    """The client. `loaded` has the versions of loaded packages that must match the daemon's."""
+    """Introduction of the client. `loaded` has the versions of loaded packages that must match the daemon's."""
 
     protocol: int
     version: str
     python: str
     loaded: dict[str, str]
     token: bytes = b""  # of the session to resume or join
-    client: bytes = b""  # identifies the process that numbers Runs, across its connections
-    program: str = ""  # of a client on another machine: the process at the other end of the socket is not the client
+    # Identifies the process that numbers Runs, across its connections.
+    client: bytes = b""
+    # Only of a client on another machine, for which the process at the socket's other end is not the client.
+    program: str = ""
 
 
 class Welcome(Message):
-    """The daemon. New handles of this connection start at `first_handle`. If `process` has changed, another daemon took
-    the session over, and must be asked for programs again.
+    """Introduction of the daemon.
+
+    New handles of this connection start at `first_handle`. If `process` has changed, another daemon took the session
+    over, and must be asked for programs again.
     """
 
     protocol: int
@@ -149,19 +159,24 @@ class Welcome(Message):
     token: bytes
     resumed: bool
     first_handle: int
-    begun: int  # number of the last Run of this client that was begun: only later ones are resent
-    lends: bool = False  # shared memory, if the socket supports descriptors
+    # Number of this client's last Run that was begun: only later ones are resent.
+    begun: int
+    # Whether the daemon lends shared memory, if the socket can pass file descriptors.
+    lends: bool = False
     process: bytes = b""  # identifies this daemon process
-    lost: str = ""  # why the session of the token is not resumed, if the daemon knows
-    installed: dict[str, str] = {}  # for a client on another machine: the packages here
+    # Reason why the session of the token is not resumed, if the daemon knows it.
+    lost: str = ""
+    installed: dict[str, str] = {}  # for a client on another machine: installed packages
 
 
 # ---- programs
 
 
 class Signature(Message):
-    """What jit specialises on: the tree of the arguments without static ones, the specs of its leaves, and the static
-    values by position or name.
+    """Inputs that jit specialises on.
+
+    `tree` is that of the arguments without static ones, `leaves` are the specs of its leaves, and `statics` are the
+    static values by position or name.
     """
 
     tree: Value
@@ -174,16 +189,18 @@ class Signature(Message):
 
 
 class Manifest(Part, frozen=True):
-    """What a trace read outside of its capture: the names, and one digest of what they held."""
+    """Data outside the capture that a trace read: the names, and one digest of their state."""
 
     names: tuple[str, ...] = ()
     state: bytes = b""
 
 
 class Lookup(Message):
-    """Ask for a program by its key. `packages` are those that the capture refers to; `locations` are the current places
-    of its code in the client's files, which are not part of the key. `manifests` has the state of this process for the
-    names that the daemon asked for. A program that is `unverified` was compared with no trace of its client's.
+    """Request for a program by its key.
+
+    `packages` are the packages that the capture refers to. `locations` are the current places of its code in the
+    client's files, which are not part of the key. `manifests` has the state of this process for the names that the
+    daemon asked for. An `unverified` program was not compared with a trace of its client.
     """
 
     capture_key: str
@@ -196,7 +213,7 @@ class Lookup(Message):
 
 
 class Upload(Message):
-    """A part of a capture's payload, from the offset `start` on."""
+    """Part of a capture's payload, from the offset `start` on."""
 
     capture_key: str
     start: int
@@ -204,7 +221,7 @@ class Upload(Message):
 
 
 class Traced(Message):
-    """A program that the client traced: the digest of its bytes, and its results."""
+    """Program that the client traced: the digest of its bytes, and its results."""
 
     key: str
     results: tuple[Spec, ...]
@@ -212,24 +229,27 @@ class Traced(Message):
 
 
 class Prepare(Message):
-    """Compile the program of a lookup from the uploaded capture or, if it is `traced`, from the uploaded program.
-    Without a `manifest`, no other process finds the program before a Settle. The function is traced `anew` to compare
-    traces, though its program may be there.
+    """Request to compile the program of a look-up.
+
+    The daemon compiles the uploaded capture or, if `traced` is given, the uploaded program. Without a `manifest`, other
+    processes find the program only after a Settle.
     """
 
     lookup: Lookup
     name: str
     where: str  # file and line of the function, for people
     traced: Traced | None = None
-    parts: bytes = b""  # the parts of the key, for people: see explaining.py
+    parts: bytes = b""  # parts of the key, for people: see explaining.py
     manifest: Manifest | None = None
-    anew: bool = False
+    anew: bool = False  # trace even if the program exists, to compare traces
 
 
 class Settle(Message):
-    """The client's own trace agreed with the prepared program: processes with this manifest find it from now on. Or, if
-    there is a reason `why` not, functions with this manifest are traced in each process. `state` has the digest of each
-    name of the manifest; `order_free` that of the trace, if only the order differed.
+    """Result of the client's comparison of its own trace with the prepared program.
+
+    If the traces agree, processes with this manifest find the program from now on. If there is a reason `why` not,
+    functions with this manifest are traced in each process. `state` has the digest of each name of the manifest.
+    `order_free` is the digest of the trace without its order, if the traces differ only in their order.
     """
 
     lookup: Lookup
@@ -241,8 +261,9 @@ class Settle(Message):
 
 
 class State(Message):
-    """The digests of names in the client. Ask which of them differ in the daemon, and so may explain why the two trace
-    different programs.
+    """Digests of names in the client, with the question which of them differ in the daemon.
+
+    A differing name may explain why client and daemon trace different programs.
     """
 
     names: tuple[str, ...]
@@ -250,27 +271,30 @@ class State(Message):
 
 
 class Evidence(Part, frozen=True):
-    """What a trace made, to compare it with another trace of the function: the digest of the lowered text and of the
-    callbacks; and these, unless they are long.
+    """Summary of a trace, for comparison with another trace of the function.
+
+    `digest` covers the lowered text and the callbacks. `text` and `callbacks` hold them, unless they are long.
     """
 
     digest: bytes = b""
     text: str = ""
     callbacks: tuple[str, ...] = ()
-    order_free: bytes = b""  # the digest without the order, if only that differed from the trace of the client
+    # Digest without the order, if the program was settled by a trace that differs only in its order.
+    order_free: bytes = b""
 
 
 class Slot(Part, frozen=True):
-    """A function that a program calls back: what it returns, and whether a token comes before arguments and results."""
+    """Function that a program calls back: its results, and whether a token precedes arguments and results."""
 
     results: tuple[Spec, ...]
     takes_token: bool = False
 
 
 class Prepared(Message):
-    """A program of the session: its number in calls, and the specs and tree of its results. One that `may_raise` calls
-    back into Python, or is checked while it runs. `made` has the objects that its trace made, to which `tree` refers by
-    negative positions; `callbacks` has the functions of its `slots`, likewise.
+    """Program of the session: its number in calls, and the specs and tree of its results.
+
+    A program that `may_raise` calls back into Python, or is checked while it runs. `made` has the objects that its
+    trace made, to which `tree` refers by negative positions. `callbacks` likewise has the functions of its `slots`.
     """
 
     executable: int
@@ -278,32 +302,33 @@ class Prepared(Message):
     tree: Value
     donated: tuple[int, ...]  # positions among the leaves
     may_raise: bool
-    seconds: dict[str, float]  # spent now on "load", "trace", "lower", "compile"; empty for a hit
-    evidence: Evidence = Evidence()  # of the trace that it was made from
+    # Seconds spent on this request in "load", "trace", "lower" and "compile"; empty for a hit.
+    seconds: dict[str, float]
+    evidence: Evidence = Evidence()  # of the trace that the program was made from
     made: bytes = b""
     slots: tuple[Slot, ...] = ()
     callbacks: bytes = b""
     has_effects: bool = False  # so that it must not run twice
-    level: str = "made"  # or where it was found: in "memory", or on the "disk"
-    saved: float = 0.0  # seconds, by finding it
+    level: str = "made"  # "made", or for a hit "memory" or "disk"
+    saved: float = 0.0  # seconds saved by a hit
 
 
 class Found(Message):
-    """The answer to a Lookup: a program; or lists of names, whose state decides which one it is; or neither."""
+    """Answer to a Lookup: a program, or lists of names whose state selects the program, or neither."""
 
     prepared: Prepared | None = None
     names: tuple[tuple[str, ...], ...] = ()
 
 
 class Inspect(Message):
-    """Ask the compiler for the "text", "costs" or "memory" of a program of the session."""
+    """Request for the compiler's "text", "costs" or "memory" of a program of the session."""
 
     executable: int
     what: str
 
 
 class Inspected(Message):
-    """The compiler's answer, as far as it was asked."""
+    """Answer of the compiler to an Inspect; fields that were not asked for are empty."""
 
     text: str = ""
     costs: dict[str, float] = {}
@@ -314,8 +339,9 @@ class Inspected(Message):
 
 
 class Put(Message):
-    """Put an array, or one of a handle, where its spec says, under a handle that the client chose. A spare one is
-    refused if memory is scarce. One without a sharding goes to the default device.
+    """Request to put an array, or that of a handle, where its spec says, under a handle that the client chose.
+
+    An array that `is_spare` is refused if memory is scarce. An array without a sharding goes to the default device.
     """
 
     spec: Spec
@@ -326,8 +352,10 @@ class Put(Message):
 
 
 class Call(Message):
-    """Run a program. An argument is a handle, the bytes of a small array, or stands for an attachment. The results get
-    the handles `results`, `results` + 1, ... Handles in `drop` are dropped before the call.
+    """Request to run a program.
+
+    An argument is a handle, the bytes of a small array, or the placeholder of an attachment. The results get the
+    handles `results`, `results` + 1, ... Handles in `drop` are dropped before the call.
     """
 
     executable: int
@@ -337,11 +365,12 @@ class Call(Message):
 
 
 class Run(Message):
-    """Make calls, drop handles, put arrays, wait for handles, and fetch values, in this order. A client numbers its
-    Runs across its connections.
+    """Request to make calls, drop handles, put arrays, wait for handles, and fetch values, in this order.
 
-    `block` has the attachments, and passes to the daemon; the answer says whether it returns. `into` may be filled with
-    attached values, and returns with the answer in any case. Without `into`, a `block` that returns may be filled.
+    A client numbers its Runs across its connections. `block` is the number of the shared memory block that has the
+    attachments; it passes to the daemon, and the answer says whether it comes back. The daemon may fill the block
+    `into` with attached values; that block always comes back with the answer. Without `into`, the daemon may fill a
+    `block` that comes back.
     """
 
     calls: list[Call] = []
@@ -355,21 +384,26 @@ class Run(Message):
 
 
 class Done(Message):
-    """The answer to the Run of that number. A failed call is identified by its first result, or 0 if it has none. Its
-    results raise its failure from then on, and so do results computed from them.
+    """Answer to the Run of that number.
+
+    A failed call is identified by its first result, or 0 if it has none. Its results raise its failure from then on,
+    and so do results computed from them.
     """
 
     number: int
     failures: list[tuple[int, Failure]] = []
     values: list[bytes | Attached | Failure] = []
-    taken: list[tuple[int, int]] = []  # a call by its first result, and a donated leaf that it used
-    shared: bool = False  # the attached values are in `into` or, without it, in `block`
-    back: bool = False  # whether `block` returns; otherwise arrays on the daemon still use it
+    # Pairs of a call, identified by its first result, and a donated leaf that it used.
+    taken: list[tuple[int, int]] = []
+    shared: bool = False  # attached values are in `into`, or without it in `block`
+    back: bool = False  # `block` comes back; if not, arrays on the daemon still use it
 
 
 class Callback(Message):
-    """Call the function of a slot of the program that runs now, with arrays of these specs. The daemon numbers them on
-    each connection. It waits for the answer if there are results; otherwise the program goes on.
+    """Request to call the function of a slot of the program that runs, with arrays of these specs.
+
+    The daemon numbers callbacks on each connection. If there are results, it waits for the answer; otherwise the
+    program continues.
     """
 
     number: int
@@ -379,7 +413,9 @@ class Callback(Message):
 
 
 class CalledBack(Message):
-    """What the function returned. If it `failed`, so does the run: only the client knows the exception."""
+    """Results of the client's function. If the function `failed`, so does the Run: only the client has the
+    exception.
+    """
 
     number: int
     results: list[bytes | Attached] = []
@@ -387,21 +423,22 @@ class CalledBack(Message):
 
 
 class Lease(Message):
-    """Ask for a block of shared memory for so many bytes. The client has it until it returns it."""
+    """Request for a block of shared memory of `nbytes` bytes. The client holds the block until it returns it."""
 
     nbytes: int
 
 
 class Leased(Message):
-    """The answer: a block, whose descriptor comes with this frame; or none, and arrays are sent over the socket."""
+    """Answer to a Lease: a block, whose file descriptor comes with this frame, or 0; then arrays go over the socket."""
 
     block: int = 0
     capacity: int = 0
 
 
 class Return(Message):
-    """Return blocks. Those that are `free` may be leased again; `retired` ones may still have readers, and must not be
-    written again.
+    """Return of blocks to the daemon.
+
+    The blocks in `free` may be leased again. The `retired` blocks may still have readers and must not be written again.
     """
 
     free: tuple[int, ...] = ()
@@ -409,7 +446,7 @@ class Return(Message):
 
 
 class Busy(Message):
-    """Sent every second while an answer takes long, to distinguish a busy daemon from a hanging one."""
+    """Sign of life, sent every second while an answer takes long: distinguishes a busy daemon from a hanging one."""
 
     phase: str
     seconds: float
@@ -419,8 +456,9 @@ class Busy(Message):
 
 
 class Match(Message):
-    """Select the entries whose call key or function name starts with, or equals, `prefix`, and of those the ones whose
-    key comes after `after`. An empty `prefix` selects all.
+    """Selection of the entries whose call key or function name starts with, or equals, `prefix`.
+
+    Only entries whose key comes after `after` are selected. An empty `prefix` selects all.
     """
 
     prefix: str = ""
@@ -428,7 +466,7 @@ class Match(Message):
 
 
 class EntryInfo(Message):
-    """A cached program, for people."""
+    """Cached program, as people see it."""
 
     key: str
     function_key: str
@@ -447,9 +485,10 @@ class EntryInfo(Message):
     pinned: bool = False
     disk_bytes: int = 0  # 0: not on disk
     in_memory: bool = False
-    slowest: float = 0.0  # seconds of a call, on the last daemon that made more than one; 0: unknown
-    base: str = ""  # the call key without the manifest
-    names: tuple[str, ...] = ()  # in the manifest
+    # Seconds of the slowest call on the last daemon that made more than one; 0 if unknown.
+    slowest: float = 0.0
+    base: str = ""  # call key without the manifest
+    names: tuple[str, ...] = ()  # names in the manifest
 
 
 class Listed(Message):
@@ -460,7 +499,7 @@ class Listed(Message):
 
 
 class DeviceInfo(Message):
-    """A device of the daemon."""
+    """Device of the daemon, with its memory."""
 
     kind: str
     platform: str
@@ -468,14 +507,14 @@ class DeviceInfo(Message):
 
 
 class Report(Message):
-    """What the client did without the daemon since its last report."""
+    """Counts of the client's work without the daemon since its last report."""
 
     local_runs: int = 0
     client_traces: int = 0
 
 
 class Status(Message):
-    """The daemon's counters. The CLI prints them under these names."""
+    """Counters of the daemon. The CLI prints them under these names."""
 
     pid: int
     version: str
@@ -488,8 +527,8 @@ class Status(Message):
     sessions: int
     arrays: int
     array_bytes: int
-    shared_bytes: int  # of shared memory, leased or kept for later leases
-    lent_bytes: int  # of that, leased now
+    shared_bytes: int  # shared memory, leased or kept for later leases
+    lent_bytes: int  # part of the shared memory that is leased now
     entries: int
     classes: int
     calls: int
@@ -506,7 +545,7 @@ class Status(Message):
     compile_seconds: float
     compile_seconds_saved: float
     names: int = 0
-    """Named trees of arrays."""
+    """Number of named trees of arrays."""
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
-    abandoned: int = 0  # calls that still run, and whose clients have gone
+    abandoned: int = 0  # running calls whose clients have gone

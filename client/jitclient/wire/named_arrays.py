@@ -4,45 +4,47 @@ from jitclient.wire.messages import Message, Spec, Value
 
 
 class Find(Message):
-    """Ask for the arrays that a name holds, if their key is `key` or that is None; the session gets them under
-    consecutive handles from `first` on. `packages` are those that the function of the key refers to.
+    """Request for the arrays under a name, if their key is `key` or that is None.
+
+    The session gets the arrays under consecutive handles from `first` on. `packages` are the packages that the function
+    of the key refers to.
     """
 
     name: str
     key: str | None
     packages: tuple[str, ...]
     first: int
-    ttl: float | None  # seconds without use after which the name is forgotten
+    ttl: float | None  # seconds without use after which the name is removed
 
 
 class Found(Message):
-    """What a name holds. Some trees can be decoded only with the capture of the function that made them."""
+    """Content of a name. Some trees can be decoded only with the capture of the function that made them."""
 
     specs: tuple[Spec, ...]
     tree: Value
 
 
 class Keep(Message):
-    """Have a name hold the arrays of these handles instead of what it held. An empty key never matches."""
+    """Request to store the arrays of these handles under a name, replacing its content. An empty key never matches."""
 
     name: str
     key: str
     packages: tuple[str, ...]
     specs: tuple[Spec, ...]
     tree: Value
-    label: str  # the tree, for people
+    label: str  # tree as text, for people
     handles: tuple[int, ...]
     ttl: float | None
 
 
 class Forget(Message):
-    """Forget a name. Handles of its arrays stay valid."""
+    """Request to remove a name. Handles of its arrays stay valid."""
 
     name: str
 
 
 class KeptInfo(Message):
-    """What a name holds, for people."""
+    """Content of a name, for people."""
 
     name: str
     label: str
@@ -51,11 +53,11 @@ class KeptInfo(Message):
     created: float  # seconds since the epoch
     last_used: float
     ttl: float | None
-    why_lost: str = ""  # why it holds nothing, if so
+    why_lost: str = ""  # why the arrays are lost, if they are
 
 
 class Owned(Message):
-    """What a session owns, for people; arrays that also have a name count for the name."""
+    """Arrays that a session owns, for people; an array that also has a name counts for the name only."""
 
     pid: int
     program: str
@@ -64,8 +66,9 @@ class Owned(Message):
 
 
 class Holdings(Message):
-    """Who holds the arrays on the daemon, largest first, and the memory budget. `disk_nbytes` are those of arrays that
-    an earlier daemon saved.
+    """Owners of the arrays on the daemon, largest first, and the memory budget.
+
+    `disk_nbytes` counts the bytes of arrays that an earlier daemon saved.
     """
 
     nbytes: int

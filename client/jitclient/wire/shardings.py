@@ -6,7 +6,7 @@ Axes = str | tuple[str, ...] | None
 
 
 class Mesh(msgspec.Struct, array_like=True, frozen=True):
-    """A mesh of devices with named axes; abstract if it has no devices."""
+    """Mesh of devices with named axes; abstract if it has no devices."""
 
     axes: tuple[tuple[str, int], ...]
     types: tuple[str, ...]  # of the axes: "Auto", "Explicit", "Manual"
@@ -15,7 +15,7 @@ class Mesh(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Sharding(msgspec.Struct, array_like=True, frozen=True):
-    """A partition over a mesh, or over the current one if it has none; a single device is a mesh without axes."""
+    """Partition over a mesh, or over the current one if `mesh` is None; a single device is a mesh without axes."""
 
     mesh: Mesh | None
     spec: tuple[Axes, ...] = ()
@@ -25,12 +25,12 @@ class Sharding(msgspec.Struct, array_like=True, frozen=True):
 class Outputs(msgspec.Struct, array_like=True, frozen=True):
     """Shardings of results: a prefix of their tree, and its leaves."""
 
-    tree: bytes  # of `trees.tree`
+    tree: bytes  # encoded by `jaxside.tree`
     leaves: tuple[Sharding | None, ...]
 
 
 class JitShardings(msgspec.Struct, array_like=True, frozen=True):
-    """The shardings in the keywords of jit: of the arguments' leaves, and of the results."""
+    """Shardings in the keywords of jit: of the arguments' leaves, and of the results."""
 
     inputs: tuple[Sharding | None, ...] | None = None
     outputs: Outputs | None = None

@@ -1,4 +1,4 @@
-"""Shared memory between both ends of a local connection: arrays are not copied through the socket."""
+"""Shared memory between both ends of a local connection, which saves copying arrays through the socket."""
 
 import fcntl
 import mmap
@@ -15,41 +15,41 @@ from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import ALIGNMENT, HostArray
 
 MOST_LENT = 32
-"""Most blocks that one connection may lease at a time: each takes a descriptor or two on both sides."""
+"""Maximum number of blocks that one connection leases at a time: each takes up to two file descriptors per side."""
 
 _SMALLEST = 64 << 10
 _STEPS = 4  # block sizes per power of two
 
 
 class Block:
-    """A shared memory block. Its size is sealed: no peer can truncate it, which would kill readers with SIGBUS."""
+    """Shared memory block. Its size is sealed: no peer can truncate it, which would kill readers with SIGBUS."""
 
     def __init__(self, number: int, capacity: int, descriptor: int) -> None:
         self.number = number
         self.capacity = capacity
         self.used = 0.0
-        """When it was last released, on the monotonic clock; set by its keeper."""
+        """Time of the last release on the monotonic clock, set by the pool that holds the block."""
         self._map = mmap.mmap(descriptor, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
 
     def writable(self) -> HostArray:
-        """A writable view."""
+        """Return a writable view of the block."""
         return np.frombuffer(self._map, np.uint8)
 
     def readable(self, gone: Callable[[], object] = lambda: None) -> tuple[HostArray, "weakref.ref[HostArray]"]:
-        """A read-only view, and a weak reference to it, which dies with the last array that uses the view.
+        """Return a read-only view, and a weak reference to it, which dies with the last array that uses the view.
 
-        Numpy's views hold their base, so all arrays made from the view keep it alive. `gone` is called at its end,
-        perhaps inside a garbage collection, if the reference still exists.
+        Numpy's views hold their base, so all arrays made from the view keep it alive. `gone` is called when the view
+        dies, perhaps inside a garbage collection, if the reference still exists.
         """
         whole = np.frombuffer(memoryview(self._map).toreadonly(), np.uint8)
         return whole, weakref.ref(whole, lambda _: gone())
 
 
 class OwnBlock(Block):
-    """A block that this process created; it keeps the descriptor, to send it.
+    """Block that this process created and whose file descriptor it keeps, to send it.
 
     Raises:
-        OSError: no memory or no descriptor is left.
+        OSError: no memory or no file descriptor is left.
     """
 
     def __init__(self, number: int, capacity: int) -> None:
@@ -68,7 +68,7 @@ AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 def possible() -> bool:
-    """Whether this machine supports such blocks."""
+    """Return whether this machine supports shared memory blocks."""
     if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return False
     try:
@@ -79,16 +79,16 @@ def possible() -> bool:
 
 
 def can_cross(sock: socket.socket) -> bool:
-    """Whether descriptors can be sent over a socket."""
+    """Return whether file descriptors can be sent over a socket."""
     return sys.platform == "linux" and sock.family == socket.AF_UNIX
 
 
 def received(number: int, capacity: int, descriptor: int) -> Block:
-    """Map the block of a descriptor that a peer sent. The caller closes the descriptor.
+    """Map the block of a file descriptor that a peer sent. The caller closes the file descriptor.
 
     Raises:
-        ProtocolError: it is not sealed memory of that capacity.
-        OSError: it cannot be mapped.
+        ProtocolError: the file is not sealed memory of that capacity.
+        OSError: the block cannot be mapped.
     """
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
@@ -103,7 +103,7 @@ def received(number: int, capacity: int, descriptor: int) -> Block:
 
 
 def capacity_for(nbytes: int) -> int:
-    """The block size for so many bytes: a few sizes only, so that blocks can be reused."""
+    """Return the block size for `nbytes` bytes: one of a few sizes, so that blocks can be reused."""
     if nbytes <= _SMALLEST:
         return _SMALLEST
     step = (1 << (nbytes - 1).bit_length()) // 2 // _STEPS
@@ -111,13 +111,13 @@ def capacity_for(nbytes: int) -> int:
 
 
 def best(blocks: Sequence[AnyBlock], nbytes: int) -> AnyBlock | None:
-    """The smallest block with room for so many bytes that is not far too large."""
+    """Return the smallest block with room for `nbytes` bytes, at most twice the needed capacity; None if none fits."""
     fitting = [block for block in blocks if nbytes <= block.capacity <= 2 * capacity_for(nbytes)]
     return min(fitting, key=lambda block: block.capacity, default=None)
 
 
 def room_for(sizes: Sequence[int]) -> int:
-    """Bytes that arrays of these sizes need in a block."""
+    """Return the number of bytes that arrays of these sizes need in a block."""
     return sum(map(_aligned, sizes))
 
 
@@ -131,17 +131,17 @@ def lay(block: Block, arrays: Sequence[HostArray]) -> None:
 
 
 class Reader:
-    """Reads the arrays of a block in order, as views."""
+    """Reader of the arrays of a block in order, as views."""
 
     def __init__(self, whole: HostArray) -> None:
         self._whole = whole
         self._start = 0
 
     def __call__(self, nbytes: int) -> HostArray:
-        """The next `nbytes` bytes.
+        """Return the next `nbytes` bytes.
 
         Raises:
-            ProtocolError: the block has less.
+            ProtocolError: the block has fewer bytes left.
         """
         start, end = self._start, self._start + nbytes
         if nbytes < 0 or end > len(self._whole):

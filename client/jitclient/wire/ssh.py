@@ -1,8 +1,8 @@
-"""Another machine, reached through the system's ssh, as Docker's `DOCKER_HOST=ssh://` does.
+"""Connection to a daemon on another machine through the system's ssh, as Docker's `DOCKER_HOST=ssh://` does.
 
-ssh runs `jitserver connect-stdio` there, which joins its standard input and output to the socket of the user's daemon.
-Here they are one end of a socket pair, so everything else sees an ordinary socket. ssh decides who may come in; agents,
-jump hosts and shared connections are as in the user's ssh configuration.
+ssh runs `jitserver connect-stdio` on the remote machine, which joins its standard input and output to the socket of the
+user's daemon. On this machine, ssh's input and output are one end of a socket pair, so all other code sees an ordinary
+socket. ssh authenticates the user; agents, jump hosts and shared connections follow the user's ssh configuration.
 """
 
 import contextlib
@@ -26,31 +26,35 @@ _FORM = re.compile(
     r"(?::(?P<port>\d{1,5}))?(?P<path>/[^\0-\x1f]*)?"
 )
 _CONNECT_SECONDS = 15
-_PATIENCE_SECONDS = 180.0  # for a user who types a password, and a daemon that starts there
+# Leaves time for a user who types a password, and for a remote daemon that starts.
+_PATIENCE_SECONDS = 180.0
 _END_SECONDS = 2.0
 _ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 _OPTIONS = (
     *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
     *_ALIVE,
-    *("-o", "ClearAllForwardings=yes"),  # another connection may have the ports already
+    # Another connection may already have the forwarded ports.
+    *("-o", "ClearAllForwardings=yes"),
     *("-o", "RemoteCommand=none"),
 )
-_WITHOUT_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")  # which would end ssh, and with it the connection
+# Ctrl-C would kill ssh, and with it the connection.
+_WITHOUT_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 _GREETING = re.compile(rb"\0jitserver (\d+)\n")
 _BUFFER_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
-_MOST_NOISE = 1 << 20  # bytes that start-up files of the shell there may print
+# Limits the bytes that start-up files of the remote shell may print.
+_MOST_NOISE = 1 << 20
 _FAILED, _NO_SUCH_COMMAND = 255, 127
 
 
 @dataclasses.dataclass(frozen=True)
 class SshAddress:
-    """The user's daemon on another machine, written `ssh://[user@]host[:port][/path/to/environment]`.
+    """User's daemon on another machine, written `ssh://[user@]host[:port][/path/to/environment]`.
 
     Attributes:
-        environment: the folder of the Python environment there; `~/NAME` if it was written `/~/NAME`; empty: the
-            `jitserver` on PATH.
+        environment: directory of the Python environment there; `~/NAME` if it was written `/~/NAME`; if empty, the
+            `jitserver` on PATH is used.
     """
 
     host: str
@@ -63,7 +67,7 @@ class SshAddress:
         """Parse an address.
 
         Raises:
-            SettingsError: it is invalid.
+            SettingsError: the address is invalid.
         """
         found = _FORM.fullmatch(text)
         port = int(found["port"]) if found and found["port"] else None
@@ -81,14 +85,14 @@ class SshAddress:
         return f"ssh://{f'{self.user}@' if self.user else ''}{host}{'' if self.port is None else f':{self.port}'}{path}"
 
     def program(self, name: str) -> str:
-        """A program of the environment there, as its shell finds it: commands of ssh start in the home folder."""
+        """Return the path of a program of the remote environment for its shell, which starts in the home directory."""
         return f"{self.environment.removeprefix('~/')}/bin/{name}" if self.environment else name
 
     def command(self, program: str, *arguments: str, terminal: bool = False) -> list[str]:
-        """What runs one of those programs there.
+        """Return the command line that runs a program of the remote environment.
 
         Raises:
-            DaemonUnavailable: there is no ssh here.
+            DaemonUnavailable: this machine has no ssh.
         """
         ssh = shutil.which("ssh")
         if ssh is None:
@@ -99,7 +103,7 @@ class SshAddress:
         return [ssh, "-t" if terminal else "-T", *asks, *_OPTIONS, *who, "--", self.host, there]
 
     def shown(self, program: str, *arguments: str) -> str:
-        """The same for people: what they can paste into a shell."""
+        """Return the same command for people, who can paste it into a shell."""
         port = f"-p {self.port} " if self.port is not None else ""
         target = f"{self.user}@{self.host}" if self.user else self.host
         words = [self.program(program), *arguments]
@@ -107,14 +111,15 @@ class SshAddress:
         return f"ssh {port}{target} {there if there == ' '.join(words) else shlex.quote(there)}"
 
     def connect(self, start: bool = False) -> "tuple[SshSocket, int | None]":
-        """Connect to the daemon there; `start` one if none runs.
+        """Connect to the remote daemon; `start` one if none runs.
 
         Returns:
             A socket, and the process id of the daemon if this call started it.
 
         Raises:
-            HostUnreachable: ssh did not get through.
-            DaemonUnavailable: there is no daemon, no jitserver, or no admission; the message says what ssh said.
+            HostUnreachable: ssh did not reach the machine.
+            DaemonUnavailable: there is no daemon or no jitserver, or ssh refused access; the message includes ssh's
+                own.
         """
         words = ("connect-stdio", *(() if start else ("--no-start",)))
         command = [*_WITHOUT_CTRL_C, *self.command("jitserver", *words)]
@@ -137,7 +142,9 @@ class SshAddress:
             raise
 
     def _greeting(self, sock: "SshSocket") -> int | None:
-        """Wait for what `connect-stdio` writes at first; return the process id of the daemon if that started it."""
+        """Wait for the greeting of `connect-stdio`; return the process id of the daemon if `connect-stdio` started
+        it.
+        """
         heard = b""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (found := _GREETING.search(heard)) is None:
@@ -151,7 +158,7 @@ class SshAddress:
         return int(found[1]) or None
 
     def _refusal(self, status: int | None, said: str) -> DaemonUnavailable:
-        """The error for a connection that ended before `connect-stdio` there had greeted us."""
+        """Return the error for a connection that closed before the greeting of `connect-stdio`."""
         said = said.removeprefix("Error: ") or f"it ended with status {status} and said nothing"
         if status == _FAILED:
             final = next((do for text, do in _FINAL.items() if re.search(text, said, re.IGNORECASE)), None)
@@ -173,7 +180,7 @@ _INSTALL = "install the version of this machine there, and name its environment:
 
 
 class SshSocket(socket.socket):
-    """The socket to an ssh process, which ends with it."""
+    """Socket to an ssh process; closing it terminates the process."""
 
     def __init__(self, sock: socket.socket, process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
         super().__init__(fileno=sock.detach())
@@ -182,16 +189,16 @@ class SshSocket(socket.socket):
         self._owner = os.getpid()
 
     def waits(self, deadline: float) -> bool:
-        """Wait for bytes or the end; False if neither came before the deadline."""
+        """Wait for bytes or the end of the stream; return False if neither came before the deadline."""
         poller = select.poll()
         poller.register(self, select.POLLIN)
         return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
 
     def recv_into(self, *arguments: Any) -> int:
-        """As that of a socket; an end that ssh explains is an error.
+        """Receive bytes as `socket.recv_into` does, but raise ssh's explanation if the connection closed.
 
         Raises:
-            ConnectionResetError: the connection ended, and ssh said why.
+            ConnectionResetError: the connection closed, and ssh printed a reason.
         """
         count = super().recv_into(*arguments)
         if not count and (said := self.ending()[1]):
@@ -199,7 +206,7 @@ class SshSocket(socket.socket):
         return count
 
     def ending(self) -> tuple[int | None, str]:
-        """How ssh has ended, and what it said, once it has closed its end."""
+        """Return ssh's exit status and error output, once ssh has closed its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         with contextlib.suppress(ValueError):  # another thread has closed it
@@ -208,28 +215,29 @@ class SshSocket(socket.socket):
         return self._process.returncode, ""
 
     def close(self) -> None:
-        """Close it and end ssh; in a forked child, only leave both to the parent."""
+        """Close the socket and terminate ssh; in a forked child, leave the process to the parent."""
         super().close()
         process = self._process
         if os.getpid() != self._owner:
-            process.returncode = 0  # not ours to wait for
+            # The process belongs to the parent, so this process must not wait for it.
+            process.returncode = 0
         elif process.returncode is None:
             process.terminate()
             try:
                 process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:  # it was stopped
+            except subprocess.TimeoutExpired:  # ssh was stopped
                 process.kill()
                 process.wait()
         self._said.close()
 
 
 def greeting(started: int | None) -> bytes:
-    """What `connect-stdio` writes once it has reached the daemon, behind whatever the shell there has printed."""
+    """Return the greeting of `connect-stdio`, written once it reached the daemon, after any output of the shell."""
     return b"\0jitserver %d\n" % (started or 0)
 
 
 def _has_terminal() -> bool:
-    """Whether ssh can ask for a password."""
+    """Return whether ssh can ask for a password."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))
     except OSError:

@@ -1,4 +1,4 @@
-"""rpyc's socket stream without its timeout and small chunks, and with a limit for peers that stall."""
+"""Socket stream of rpyc without its timeout and small chunks, and with a limit for peers that stall."""
 
 import array
 import contextlib
@@ -15,16 +15,17 @@ from collections.abc import Iterator, Sequence
 from rpyc.core.stream import SocketStream
 
 STALL_SECONDS = 60.0
-"""The connection to a peer that stops in the middle of a frame, or does not read, for so long is closed."""
+"""Seconds after which a peer that stops in the middle of a frame, or does not read, is disconnected."""
 
 _DESCRIPTOR = array.array("i").itemsize
 _PROBES = 3
-_PART_BYTES, _MOST_PARTS = 2 << 20, 512  # macOS takes 1,024 parts at once, and less than 2 GiB
+# macOS accepts at most 1,024 parts in one call, and less than 2 GiB.
+_PART_BYTES, _MOST_PARTS = 2 << 20, 512
 _READ_BYTES = 1 << 30
 
 
 class WireStream(SocketStream):  # type: ignore[misc]
-    """A blocking socket that reads directly into the caller's memory, and is closed with its last reference."""
+    """Blocking socket that reads directly into the caller's memory, and is closed with its last reference."""
 
     __slots__ = ("__weakref__", "_descriptors", "_patience", "_stall")
 
@@ -38,28 +39,29 @@ class WireStream(SocketStream):  # type: ignore[misc]
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _notice_loss(sock)
         super().__init__(sock)
-        # In a cycle, Python may finalize the socket before what would close it, and warns.
+        # In a reference cycle, Python may finalize the socket before this stream, and then warns about an unclosed
+        # socket.
         closing = weakref.finalize(self, sock.close)
         closing.atexit = False
 
     def set_patience(self, seconds: float) -> None:
-        """Limit how long a read waits for its first byte, and how long the peer may stall."""
+        """Limit the wait for the first byte of a read, and the time that the peer may stall."""
         self._patience = self._stall = seconds
         _set_limit(self.sock, socket.SO_RCVTIMEO, seconds)
         _set_limit(self.sock, socket.SO_SNDTIMEO, seconds)
 
     def poll(self, timeout: float | None) -> bool:
-        """Wait up to `timeout` seconds for bytes or the end of the stream."""
+        """Wait up to `timeout` seconds for bytes or the end of the stream; return whether either came."""
         poller = select.poll()
         poller.register(self.sock, select.POLLIN)
         return bool(poller.poll(None if timeout is None else max(0, timeout) * 1000))
 
     def read_some(self, view: memoryview) -> int:
-        """Read at least one byte, waiting for it.
+        """Wait for at least one byte, and read; return the number of bytes.
 
         Raises:
-            TimeoutError: none came within the limit of `set_patience`.
-            EOFError: the connection ended.
+            TimeoutError: no byte arrived within the limit of `set_patience`.
+            EOFError: the connection closed.
         """
         try:
             return self._receive(view)
@@ -67,10 +69,10 @@ class WireStream(SocketStream):  # type: ignore[misc]
             raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
 
     def read_now(self, view: memoryview) -> int:
-        """Read what has arrived; return its length.
+        """Read the bytes that have arrived; return their number.
 
         Raises:
-            EOFError: the connection ended.
+            EOFError: the connection closed.
         """
         try:
             return self._receive(view, socket.MSG_DONTWAIT)
@@ -79,9 +81,10 @@ class WireStream(SocketStream):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def taking_descriptors(self) -> Iterator[list[int]]:
-        """Accept descriptors meanwhile; they are closed at the end.
+        """Accept file descriptors inside the context; close them at its exit.
 
-        Not at other times: asking for them makes each read slower, and the kernel closes those that were not asked for.
+        They are not accepted at other times: asking for them makes each read slower, and the kernel closes file
+        descriptors that were not asked for.
         """
         taken: list[int] = []
         self._descriptors = taken
@@ -97,7 +100,8 @@ class WireStream(SocketStream):  # type: ignore[misc]
             if self._descriptors is None:
                 count = self.sock.recv_into(view, 0, flags)
             else:
-                room = socket.CMSG_LEN(_DESCRIPTOR)  # for one: the kernel closes any others
+                # Room for one file descriptor: the kernel closes any others.
+                room = socket.CMSG_LEN(_DESCRIPTOR)
                 count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
                 for level, kind, data in ancillary:
                     if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -111,7 +115,12 @@ class WireStream(SocketStream):  # type: ignore[misc]
         return int(count)
 
     def read_rest(self, view: memoryview) -> None:
-        """Fill `view` with the rest of a frame, within which the peer may not pause for long."""
+        """Fill `view` with the rest of a frame, within which the peer may not pause for long.
+
+        Raises:
+            TimeoutError: the peer stopped in the middle of the frame.
+            EOFError: the connection closed.
+        """
         done = 0
         if self._patience is None:
             _set_limit(self.sock, socket.SO_RCVTIMEO, self._stall)
@@ -125,11 +134,11 @@ class WireStream(SocketStream):  # type: ignore[misc]
                 _set_limit(self.sock, socket.SO_RCVTIMEO, 0)
 
     def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
-        """Write all parts in order, and a descriptor with the first.
+        """Write all parts in order, and a file descriptor with the first.
 
         Raises:
             TimeoutError: the peer does not read.
-            EOFError: the connection ended.
+            EOFError: the connection closed.
         """
         try:
             if len(parts) == 1 and descriptor is None:
@@ -155,7 +164,11 @@ class WireStream(SocketStream):  # type: ignore[misc]
                 left[0] = left[0][sent:]
 
     def write_now(self, data: bytes) -> int:
-        """Write what can be written without blocking; return its length."""
+        """Write as many bytes as possible without blocking; return their number.
+
+        Raises:
+            EOFError: the connection broke.
+        """
         try:
             return int(self.sock.send(data, socket.MSG_DONTWAIT))
         except (BlockingIOError, EOFError):
@@ -164,7 +177,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
             raise EOFError(f"connection broken: {error}") from error
 
     def unread(self) -> int:
-        """How many written bytes the peer has not read; 0 if the system does not say."""
+        """Return the number of written bytes that the peer has not read; 0 if the system does not report it."""
         if sys.platform != "linux":
             return 0
         count = bytearray(4)
@@ -173,20 +186,21 @@ class WireStream(SocketStream):  # type: ignore[misc]
         return int.from_bytes(count, sys.byteorder)
 
     def abandon(self) -> None:
-        """Close this process's descriptor only: a forked child must not shut the parent's connection down."""
+        """Close only this process's file descriptor: a forked child must not shut down the parent's connection."""
         self.sock.close()
 
 
 def _notice_loss(sock: socket.socket) -> None:
     """Enable keepalive: a host that lost power or network does not close its connections."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":  # elsewhere the default applies, two hours
+    # Other systems keep their default of two hours.
+    if sys.platform == "linux":
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, int(STALL_SECONDS / 2))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, int(STALL_SECONDS / 2 / _PROBES))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
 def _set_limit(sock: socket.socket, option: int, seconds: float) -> None:
-    """Limit how long the kernel waits."""
+    """Limit how long the kernel waits in a send or receive."""
     whole, part = divmod(seconds, 1)
     sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(whole), int(part * 1e6)))  # on macOS, too
