@@ -47,9 +47,8 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
     """Keep a tree of arrays on the daemon under a name, beyond the exit of this process; return its handles.
 
     If given a function, run it (in this process, without arguments) only if the name does not hold a result of this
-    same
-    function: the next run of the program gets the handles without running it. A tree replaces the content of the name.
-    An equal tree is not sent again, and leaves that live on the daemon are not copied.
+    same function: the next run of the program gets the handles without running it. A tree replaces the content of the
+    name. An equal tree is not sent again, and leaves that live on the daemon are not copied.
 
     Args:
         name: name shared by all programs that use this daemon.
