@@ -1,1 +1,1 @@
-"""One client's session with a daemon: find or start it, shake hands, exchange messages."""
+"""Session of one client with a daemon: finding or starting it, the handshake, and the exchange of messages."""

@@ -1,4 +1,4 @@
-"""The versions that client and daemon must share, and the command that mends it if they do not."""
+"""Versions that client and daemon must share, and the command that corrects a difference."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,15 @@ MUST_AGREE = ("jax", "jaxlib")
 
 
 def check(hello: Hello, welcome: Welcome, far: "SshAddress | None" = None) -> None:
-    """Compare the versions of both sides of a handshake; `far`: the daemon is on another machine, at that address.
+    """Compare the versions of both sides of a handshake.
+
+    Args:
+        hello: the client's message, with its versions.
+        welcome: the daemon's message, with its versions.
+        far: address of the daemon if it is on another machine.
 
     Raises:
-        Incompatible: they differ; the message names both, and the command that mends it.
+        Incompatible: the versions differ; the message names both, and the command that corrects the difference.
     """
     ours = {"protocol": str(hello.protocol), "Python": _minor(hello.python), **hello.loaded}
     theirs = {"protocol": str(welcome.protocol), "Python": _minor(welcome.python), **welcome.packages}
@@ -37,10 +42,10 @@ def check(hello: Hello, welcome: Welcome, far: "SshAddress | None" = None) -> No
 
 
 def check_packages(names: Iterable[str], there: Mapping[str, str], far: "SshAddress") -> None:
-    """Compare the packages that a function uses with those of another machine, by import name.
+    """Compare the packages that a function uses, by import name, with those of another machine.
 
     Raises:
-        Incompatible: they differ; the message names both, and the command that mends it.
+        Incompatible: the packages differ; the message names both, and the command that corrects the difference.
     """
     here = {name: version for imported in names for name, version in _distributions(imported)}
     differ = {name: version for name, version in here.items() if there.get(name) != version}
@@ -57,7 +62,7 @@ def _install(versions: Mapping[str, str], far: "SshAddress") -> str:
 
 @functools.cache
 def _distributions(imported: str) -> tuple[tuple[str, str], ...]:
-    """Name and version of the distributions that provide an import."""
+    """Return name and version of the distributions that provide an import."""
     from importlib import metadata  # takes 20 ms to import
 
     names = sorted(set(_providers().get(imported, ())))

@@ -1,4 +1,4 @@
-"""Background work in a thread that exists only while there is some."""
+"""Background work in a thread that exists only while there is work."""
 
 import _thread
 import time
@@ -8,10 +8,10 @@ SOON_SECONDS = 0.001
 
 
 class Background:
-    """Calls `work` in a thread until it was idle `quiet` times in a row; an idle program has no thread, and may fork.
+    """Thread that calls `work` until it was idle `quiet` times in a row. An idle program has no thread, and may fork.
 
-    `work` returns whether there was anything to do, and the seconds until the next call. Each call takes the GIL from
-    the program, perhaps in the middle of a call.
+    `work` returns whether there was work to do, and the seconds until its next call. Each call takes the GIL from the
+    program, perhaps while the program makes a call of its own.
     """
 
     def __init__(self, work: Callable[[], tuple[bool, float]], quiet: int = 1) -> None:
@@ -27,13 +27,14 @@ class Background:
             return
         self.awake = True
         try:
-            # Not threading.Thread, whose locks this thread may be holding while it collects garbage.
+            # Not threading.Thread: this thread may hold its locks while it collects garbage.
             _thread.start_new_thread(self._run, ())
-        except RuntimeError:  # no thread is available; the next `wake` tries again
+        except RuntimeError:
+            # No thread is available; the next `wake` tries again.
             self.awake = False
 
     def rest(self) -> None:
-        """Stop the thread, and wait for its end for up to a second: no fork may inherit it."""
+        """Stop the thread, and wait up to a second for its exit: a fork must not inherit it."""
         self._stopping = True
         for _ in range(1000):
             if not self.awake:
@@ -48,5 +49,6 @@ class Background:
             more, seconds = self._work()
             quiet = 0 if more else quiet + 1
         self.awake = False
-        if not self._stopping and self._work()[0]:  # work that arrived after the last call, before `awake` was cleared
+        # Work may have arrived after the last call of `work`, but before `awake` was cleared.
+        if not self._stopping and self._work()[0]:
             self.wake()

@@ -1,8 +1,8 @@
-"""Shared memory that the daemon leases to one connection: which side uses each block.
+"""Shared memory that the daemon leases to one connection, and which side uses each block.
 
 A block is free, or at the daemon with the arguments of a call, or read by this program, whose arrays are views of it.
-Only its current user writes to it. A block that may have readers that cannot be tracked (a forked child, a broken
-connection) is retired: it is never written again.
+Only its current user writes to it. A block that may have untracked readers (a forked child, a broken connection) is
+retired: it is never written again.
 """
 
 import collections
@@ -16,27 +16,28 @@ from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
 from jitclient.wire.shared_memory import MOST_LENT, Block, Reader, best, lay, room_for
 
 IDLE_SECONDS = 10.0
-"""After so long without use, a block is returned to the daemon."""
+"""Seconds without use after which a block is returned to the daemon."""
 
 MOST_WITH_CALL = 2 << 20
-"""Largest results that come with the answer in the block of the arguments: fetching is cheaper than copying more."""
+"""Maximum size of results in the block of the arguments; larger results are cheaper to fetch than to copy."""
 
 _MOST_FREE = 4
-_MOST_READ = MOST_LENT // 2  # blocks being read, from which on large results wait for a fetch
+# Once this many blocks are being read, large results are no longer sent with the answer, but fetched later.
+_MOST_READ = MOST_LENT // 2
 
 
 class Lender(Protocol):
-    """The connection, as far as leases need it."""
+    """Methods of the connection that leases need."""
 
     def lease(self, nbytes: int) -> Block | None:
-        """Lease a block with room for `nbytes` bytes, if there is one."""
+        """Lease a block with room for `nbytes` bytes; return None if there is none."""
 
     def give_back(self, message: Return) -> None:
         """Return blocks to the daemon."""
 
 
 class Blocks:
-    """The blocks of one connection. Used under the session's lock, except where noted."""
+    """Blocks of one connection. Used under the session's lock, except where noted."""
 
     def __init__(self, lender: Lender, on_free: Callable[[], None]) -> None:
         self._lender = lender
@@ -49,7 +50,9 @@ class Blocks:
     # ---- around one exchange
 
     def load(self, message: Run, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
-        """Copy attachments into a block that the message names; return those that follow the frame instead."""
+        """Copy attachments into a block and name it in the message; without a block, return them to follow the
+        frame.
+        """
         block = self._take(room_for([array.nbytes for array in attachments])) if attachments else None
         if block is None:
             return attachments
@@ -59,13 +62,13 @@ class Blocks:
         return ()
 
     def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
-        """Bytes of results that may come with the answer to a call, in the block of its arguments."""
+        """Return how many bytes of results may come with the answer to a call, in the block of its arguments."""
         self._settle()
         nbytes = sum(array.nbytes for array in attachments)
         return nbytes if nbytes <= MOST_WITH_CALL and len(self._read) < _MOST_READ else 0
 
     def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
-        """Views of the arrays in a block at the daemon, which stay unchanged until the block is back, or lost."""
+        """Return views of the arrays in a block at the daemon, unchanged until the block comes back or is lost."""
         read = Reader(self._away[number].readable()[0])
         return [read(size) for size in sizes]
 
@@ -78,7 +81,7 @@ class Blocks:
             message.into = block.number
 
     def landed(self, message: Run, done: Done) -> Reader | None:
-        """Take back the blocks that an answer returns; return a reader of its values if they are in a block."""
+        """Reclaim the blocks that an answer returns; return a reader of its values if they are in a block."""
         offered, loaded = self._away.pop(message.into, None), self._away.pop(message.block, None)
         back = [block for block in (offered, loaded if done.back else None) if block is not None]
         filled = back.pop(0) if done.shared and back else None
@@ -96,7 +99,7 @@ class Blocks:
         """Return surplus free blocks to the daemon, and those that are idle at the time `now`.
 
         Returns:
-            Whether there are free blocks left, to check later.
+            Whether free blocks are left, to check later.
         """
         self._settle()
         free = self._free
@@ -109,9 +112,10 @@ class Blocks:
         return bool(self._free)
 
     def retire_read(self) -> None:
-        """Retire blocks being read, before a fork: the child may read them for ever. Needs no lock."""
+        """Retire the blocks being read before a fork, because the child may read them indefinitely. Needs no lock."""
         for number in list(self._read):
-            if self._read.pop(number, None) is not None:  # else another thread noticed its last reader's end
+            # If the entry is gone, another thread noticed that the last reader is gone.
+            if self._read.pop(number, None) is not None:
                 self._retired.append(number)
 
     # ---- details
@@ -128,7 +132,8 @@ class Blocks:
 
     def _settle(self) -> None:
         for number, (block, whole) in list(self._read.items()):
-            if whole() is None and self._read.pop(number, None) is not None:  # else `retire_read` has retired it
+            # If the entry is gone, `retire_read` retired the block.
+            if whole() is None and self._read.pop(number, None) is not None:
                 self._add_free(block)
 
     def _add_free(self, block: Block) -> None:

@@ -17,7 +17,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Callbacks:
-    """The functions of one program, by slot, as JAX would have XLA call them."""
+    """Functions of one program, by slot, in the form in which JAX makes XLA call them."""
 
     def __init__(self, functions: Sequence[Callable[..., tuple[Any, ...]]], slots: Sequence[Slot]) -> None:
         self._functions = functions
@@ -27,7 +27,10 @@ class Callbacks:
     def answered(self, session: Session) -> Iterator[list[BaseException]]:
         """Answer callbacks while the session waits for a Run. Called with the session's lock held.
 
-        They run on this thread, and may use the session. Yields what one of them raises; after it, none is called.
+        The callbacks run on this thread, and may use the session. After an exception, no further callback is called.
+
+        Yields:
+            A list that receives the exception of a callback.
         """
         connection = session.connect()
         raised: list[BaseException] = []
@@ -44,11 +47,12 @@ class Callbacks:
                         results = self._call(callback.slot, arguments)
                     most = inline_most(len(results))
                     answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
-            except BaseException as error:  # whatever it is, the daemon must hear of it
+            except BaseException as error:  # the daemon waits for an answer in any case
                 raised.append(error)
             try:
                 connection.send_frame(CALLED_BACK, _encode(answer), attachments)
-            except NotSent as error:  # the answer was not, but the Run was
+            except NotSent as error:
+                # Only the answer was not sent: the Run was.
                 raise DaemonLost(str(error)) from error
 
         connection.on_callback = on_callback
@@ -63,11 +67,11 @@ class Callbacks:
 
 
 def as_raised(raised: BaseException) -> BaseException:
-    """The exception of a call whose callback raised: JAX's, which quotes the traceback, as in this process."""
+    """Return the exception of a call whose callback raised: JAX's exception, which quotes the traceback."""
     from jax.errors import JaxRuntimeError
     from tblib import Traceback  # only needed after a failure
 
-    # Without `on_callback`, and without frames, as these would keep the arrays of the call alive.
+    # Drop the frame of `on_callback`, and replace the other frames, which would keep the arrays of the call alive.
     below = raised.__traceback__ and raised.__traceback__.tb_next
     raised = raised.with_traceback(Traceback(below).as_traceback() if below else None)
     if isinstance(raised, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Exceptions from the daemon, raised here with their own types."""
+"""Exceptions of the daemon, rebuilt and raised here with their own types."""
 
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ _Base = TypeVar("_Base", bound=BaseException)
 
 
 class TraceFailed(Exception):  # noqa: N818
-    """Tracing a function on the daemon raised `error`; this process may trace the function itself."""
+    """Failed trace on the daemon, which raised `error`; this process may trace the function itself."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"its trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
@@ -44,7 +44,7 @@ def _attributes(failure: Failure, deref: values.Deref) -> Iterator[tuple[str, An
 
 
 def class_of(named: bytes, deref: values.Deref, base: type[_Base]) -> type[_Base] | None:
-    """The class that was sent, if this process has loaded it and it is derived from `base`."""
+    """Return the class that was sent, if this process has loaded it and it is derived from `base`; else None."""
     try:
         found = values.decode(named, deref)
     except (ProtocolError, LookupError):
@@ -74,12 +74,12 @@ def _by_call(cls: type[BaseException], arguments: tuple[Any, ...], text: str) ->
 
 
 def _without_init(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
-    # An __init__ may need values that cannot be sent: JAX's exceptions need tracers.
+    # The user's __init__ may need values that cannot be sent: JAX's exceptions need tracers.
     maker: type[BaseException] = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
         error = maker.__new__(cls, *arguments)
         maker.__init__(error, *arguments)
-    except TypeError:  # a class with a layout of its own, such as UnicodeDecodeError
+    except TypeError:  # a class with its own layout, such as UnicodeDecodeError
         return None
     error.args = arguments
     return error
@@ -103,7 +103,8 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
         try:
             made: type[BaseException] = type(name.rpartition(".")[2], bases, {"__module__": "jitclient.remote"})
             error = made.__new__(made, failure.text)
-        except TypeError:  # the nearest class has a layout of its own, such as ExceptionGroup
+        except TypeError:
+            # The nearest class has its own layout, as ExceptionGroup has.
             continue
         error.args = (failure.text,)
         error.__dict__.update(_attributes(failure, deref))
@@ -116,6 +117,7 @@ def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) ->
 
     Raises:
         TraceFailed: the user's function raised while it was traced.
+        BaseException: the daemon raised it for another reason.
     """
     if reply[:1] == OK:
         return decoded(reply[1:], answer)

@@ -1,4 +1,4 @@
-"""Reaching a daemon: find or start it, shake hands, and refuse it if the versions do not match."""
+"""Connection to a daemon: finding or starting it, the handshake, and the comparison of versions."""
 
 import contextlib
 import dataclasses
@@ -39,18 +39,22 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _ENDING_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-_RESUME_SECONDS = 60.0  # for a link that broke to come back
+# Time for a link that broke to come back.
+_RESUME_SECONDS = 60.0
 _RECONNECT_SECONDS = 1.0
-_RETRY_SHARE = 9  # an unreachable daemon costs its callers a tenth of their time at most
-_SHORT_SECONDS = 1.0  # how long to wait for a daemon that hung before
-_SHORT_SECONDS_THERE = 5.0  # and for one on another machine
+# After a failure, wait this many times its duration: an unreachable daemon costs callers a tenth of their time.
+_RETRY_SHARE = 9
+# How long to wait for a daemon that hung before.
+_SHORT_SECONDS = 1.0
+# The same for a daemon on another machine.
+_SHORT_SECONDS_THERE = 5.0
 _CONNECT_SECONDS = 5.0
 _NEEDS_LINUX = "the daemon needs Linux: name another machine (JITSERVER_ADDRESS=ssh://user@host/path/to/environment)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Reached:
-    """A daemon that completed the handshake."""
+    """Daemon that completed the handshake."""
 
     connection: "ClientConnection"
     address: "Address | SshAddress"
@@ -59,23 +63,25 @@ class Reached:
 
 @dataclasses.dataclass(frozen=True)
 class ClientId:
-    """Who connects: the token of the session to resume or join, and an id of the process that numbers the Runs."""
+    """Identity of a client: the token of the session to resume or join, and an id of the process that numbers Runs."""
 
     token: bytes = b""
     client: bytes = dataclasses.field(default_factory=lambda: os.urandom(8))
 
 
 class Finder:
-    """Reaches a daemon for a session. After a failure, it does not try again for a while."""
+    """Search for a session's daemon, with a pause after each failure."""
 
     def __init__(self, chosen: Settings) -> None:
         self._settings = chosen
         self._refusal: DaemonUnavailable | Incompatible | None = None
-        self._until = 0.0  # when to try again
+        self._until = 0.0  # time of the next attempt
         self._patience = chosen.timeout
 
     def reach(self, who: ClientId) -> Reached:
-        """As the function `reach`, or raise its last error again. Waits for a while if a link to resume on is down.
+        """Reach a daemon as the function `reach` does, or raise the last error again during the pause after a failure.
+
+        If a session is to be resumed and the link is down, wait for the link for a while.
 
         Raises:
             DaemonHangs: instead of DaemonSilent.
@@ -105,7 +111,7 @@ class Finder:
             return reached
 
     def give_up(self, error: DaemonSilent) -> DaemonHangs:
-        """Note that the daemon hangs: it is asked again now and then, with little patience."""
+        """Note that the daemon hangs, so that it is asked again only now and then, with little patience."""
         short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_THERE
         self._patience = min(self._settings.timeout, short)
         refusal = self._refusal = DaemonHangs(str(error))
@@ -118,14 +124,15 @@ def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | Non
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
-        DaemonSilent: it is there, but has not answered for `patience` seconds (by default the setting `timeout`).
-        Incompatible: it has other versions of Python, jax or the protocol.
+        DaemonSilent: the daemon runs, but did not answer for `patience` seconds (by default the setting `timeout`).
+        Incompatible: the daemon has other versions of Python, jax or the protocol.
     """
     try:
         return _retry_while_ending(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
     except JitserverError:
         raise
-    except (OSError, MemoryError) as error:  # this process lacks descriptors or memory
+    except (OSError, MemoryError) as error:
+        # This process lacks file descriptors or memory.
         raise DaemonUnavailable(f"no daemon can be reached: {str(error) or 'no memory is left'}") from error
 
 
@@ -139,7 +146,8 @@ def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
             raise
         except (DaemonLost, DaemonDraining) as error:
             now = time.monotonic()
-            deadline = deadline or now + _ENDING_SECONDS  # not from the beginning: an attempt may start a daemon
+            # Counts from the first failure, not from the beginning, because an attempt may start a daemon.
+            deadline = deadline or now + _ENDING_SECONDS
             if now >= deadline:
                 raise DaemonUnavailable(f"the daemon is ending: {error}") from error
             time.sleep(_POLL_SECONDS)
@@ -166,7 +174,7 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
-        DaemonSilent: it is there, but takes no connection for `patience` seconds.
+        DaemonSilent: the daemon runs, but accepted no connection for `patience` seconds.
     """
     far = remote(chosen.address)
     if far is not None:
@@ -193,7 +201,7 @@ def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
 
     Raises:
         DaemonUnavailable: no daemon answers.
-        Incompatible: it is of another version.
+        Incompatible: the daemon is of another version.
     """
     return _retry_while_ending(lambda: ask_once(chosen, verb, message, answer))
 
@@ -201,16 +209,18 @@ def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
 def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
     """Ask the running daemon over a connection without a session, without retries; start none.
 
+    A large message needs a session, which lasts for this request only.
+
     Raises:
-        DaemonLost: it ended before it answered.
+        DaemonLost: the daemon exited before it answered.
         DaemonUnavailable: no daemon answers.
-        Incompatible: it is of another version.
+        Incompatible: the daemon is of another version.
     """
     connection = _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
     try:
         payload = encoded(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
-        if is_large:  # the daemon takes such messages in sessions only
+        if is_large:  # the daemon accepts such messages in sessions only
             _greet(connection, ClientId(), remote(chosen.address), chosen.timeout)
         reply = connection.request(verb, payload)
         if is_large:
@@ -223,7 +233,7 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
 
 
 def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":
-    """A connection to a running daemon."""
+    """Connect to a running daemon; return the socket and the address."""
     far = remote(chosen.address)
     if far is not None:
         return far.connect()[0], far
@@ -235,7 +245,7 @@ def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address
 
 
 def _over(sock: socket.socket, patience: float) -> "ClientConnection":
-    from jitclient.wire.channel import WireChannel  # loads rpyc, which is not needed if no daemon answers
+    from jitclient.wire.channel import WireChannel  # loads rpyc, not needed if no daemon answers
     from jitclient.wire.connection import ClientConnection
     from jitclient.wire.stream import WireStream
 
@@ -259,12 +269,13 @@ def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | Non
     try:
         agreement.check(hello, welcome, far)
     except Incompatible:
-        with contextlib.suppress(JitserverError):  # else the daemon would keep the session for us to resume
+        # Otherwise the daemon would keep the session for this client to resume.
+        with contextlib.suppress(JitserverError):
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         raise
     return welcome
 
 
 def _this_program() -> str:
-    """What people on the daemon's machine see of this process."""
+    """Return a text that identifies this process to people on the daemon's machine."""
     return f"{' '.join(sys.orig_argv):.200} (pid {os.getpid()} on {socket.gethostname()})"

@@ -1,4 +1,4 @@
-"""Starting a daemon in the background: a single one, however many clients start it at once."""
+"""Start of a daemon in the background: only one starts, however many clients try at the same time."""
 
 import contextlib
 import fcntl
@@ -25,7 +25,7 @@ _CLIENT_ONLY = (
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
     "LISTEN_PID",
-    "NOTIFY_SOCKET",  # the client's unit
+    "NOTIFY_SOCKET",  # of the client's systemd unit
     "PYTHONINSPECT",
     "PYTHONOPTIMIZE",
     "PYTHONWARNINGS",
@@ -47,7 +47,7 @@ def start(
         A connection to the daemon, and its process id if this call started it.
 
     Raises:
-        DaemonUnavailable: it could not be started; the message ends with its last output.
+        DaemonUnavailable: the daemon could not be started; the message includes its last output.
     """
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def start(
             return _start(address, idle_exit)
     except DaemonError:
         raise
-    except OSError as error:  # such as an unwritable folder for sockets or logs
+    except OSError as error:  # such as an unwritable directory for sockets or logs
         raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
 
 
@@ -70,19 +70,22 @@ def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, in
         log.unlink()
     position = log.stat().st_size if log.exists() else 0
     for earlier in list(_started):
-        _reap(earlier)  # or it stays a zombie
+        _reap(earlier)  # otherwise it stays a zombie
     pid = _spawn(address, log, idle_exit)
     _started.add(pid)
     return wait_for(address, lambda: _reap(pid), log, position), pid
 
 
 def log_path(address: Address) -> Path:
-    """The log file of a daemon in the background."""
+    """Return the path of the log file of a background daemon."""
     return log_folder() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
 
 
 def log_folder() -> Path:
-    """The user's folder for logs of daemons without systemd; created if missing. That for sockets, if need be."""
+    """Return the user's directory for logs of daemons without systemd; create it if missing.
+
+    If that directory is not usable, return the directory for sockets.
+    """
     return usable_folder([lambda: Path(platformdirs.user_log_dir("jitserver", appauthor=False)), runtime_folder])
 
 
@@ -93,7 +96,7 @@ def awaited(address: Address) -> bool:
     """Wait while another process starts a daemon at `address`; return whether one did.
 
     Raises:
-        DaemonUnavailable: it takes too long.
+        DaemonUnavailable: the start takes too long.
     """
     path = _start_lock(address)
     if not path.exists():
@@ -103,17 +106,20 @@ def awaited(address: Address) -> bool:
 
 
 def keep_start(address: Address) -> None:
-    """Take the start lock, unless a process has it, and keep it until `let_start`, also across exec: clients wait for
-    this daemon meanwhile.
+    """Take the start lock, unless another process has it, so that clients wait for this daemon.
+
+    The lock is kept until `let_start`, also across exec.
 
     Raises:
-        DaemonUnavailable, OSError: there can be no lock.
+        DaemonUnavailable, OSError: the lock file cannot be opened.
     """
     if _INHERITED_LOCK in os.environ:
         return
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):  # another starts a daemon
-        _locked(file, fcntl.LOCK_EX, _POLL_SECONDS / 2)  # not at once: clients that look have it for a moment
+    # The lock stays with another process that is starting a daemon.
+    with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):
+        # Wait briefly, because clients that look for the lock hold it for a moment.
+        _locked(file, fcntl.LOCK_EX, _POLL_SECONDS / 2)
         lock = os.dup(file.fileno())
         os.set_inheritable(lock, True)
         os.environ[_INHERITED_LOCK] = str(lock)
@@ -131,10 +137,10 @@ def _start_lock(address: Address) -> Path:
 
 
 def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
-    """Lock the file; return whether another process had it.
+    """Lock the file; return whether another process held the lock.
 
     Raises:
-        DaemonUnavailable: another has it for so many seconds, by default those that a start may take.
+        DaemonUnavailable: another process held it for `seconds` seconds, by default as long as a start may take.
     """
     seconds = START_SECONDS if seconds is None else seconds
     deadline = time.monotonic() + seconds
@@ -153,7 +159,7 @@ def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
 
 
 def command(address: Address) -> list[str]:
-    """What runs a daemon at `address` in the foreground."""
+    """Return the command line that runs a daemon at `address` in the foreground."""
     return [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
 
 
@@ -171,8 +177,9 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
             ],
-            setsid=True,  # it outlives the client's terminal
-            setsigmask=(),  # a thread that blocks SIGTERM must not start a daemon that SIGTERM cannot stop
+            setsid=True,  # the daemon outlives the client's terminal
+            # Otherwise, a thread that blocks SIGTERM would start a daemon that SIGTERM cannot stop.
+            setsigmask=(),
         )
 
 
@@ -181,14 +188,15 @@ def _unless_pipe(path: str, flags: int) -> int:
 
 
 def daemon_environment() -> dict[str, str]:
-    """The client's environment, without variables that are meant for this run of the client only, and with as many
-    devices on the CPU as the program has asked jax for.
+    """Return the client's environment variables, adapted for a daemon.
+
+    Variables for this run of the client only are left out, and there are as many CPU devices as the program set in jax.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _CLIENT_ONLY}
     devices = getattr(getattr(sys.modules.get("jax"), "config", None), "jax_num_cpu_devices", -1)
     if devices > 0:
         environment["JAX_NUM_CPU_DEVICES"] = str(devices)
-    # The daemon never imports the user's modules, but it needs installed packages.
+    # The daemon never imports the user's modules, but needs installed packages.
     kept = [entry for entry in environment.pop("PYTHONPATH", "").split(os.pathsep) if _holds_packages(entry)]
     if kept:
         environment["PYTHONPATH"] = os.pathsep.join(kept)
@@ -202,16 +210,16 @@ def _holds_packages(entry: str) -> bool:
 
 
 def wait_for(address: Address, ending: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
-    """A connection to a daemon that is coming up.
+    """Connect to a daemon that is starting; wait until it answers.
 
     Args:
-        address: where it will answer.
-        ending: says how it ended; empty while it runs.
-        log: the file that it writes its log to.
-        position: where in that file it began.
+        address: address at which the daemon will answer.
+        ending: returns how the daemon exited; empty while it runs.
+        log: the daemon's log file.
+        position: offset in that file at which the daemon's log begins.
 
     Raises:
-        DaemonUnavailable: it ended, or takes too long; the message ends with its log.
+        DaemonUnavailable: the daemon exited, or takes too long; the message ends with its log.
     """
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -220,7 +228,7 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
         ended = ending()
         if ended:
             with contextlib.suppress(DaemonUnavailable):
-                return address.connect()  # another daemon was quicker
+                return address.connect()  # another daemon was faster
             raise DaemonUnavailable(f"the daemon ended at its start ({ended}):{_tail(log, position)}")
         if time.monotonic() > deadline:
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
@@ -228,7 +236,7 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
 
 
 def _reap(pid: int) -> str:
-    """Waits for a daemon of this process that has ended; returns how, or nothing while it runs."""
+    """Reap a daemon that this process started and that has exited; return its status, or "" while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # the program ignores SIGCHLD, or has reaped it
@@ -241,7 +249,7 @@ def _reap(pid: int) -> str:
 
 
 def _tail(log: Path, position: int) -> str:
-    """What a daemon wrote from a position on; only the line with its error, if that came last."""
+    """Return a daemon's log from a position on, or only its last line if that is an error."""
     with open(log, "rb") as file:
         file.seek(position)
         text = file.read().decode(errors="replace")[-2000:].strip()

@@ -1,4 +1,4 @@
-"""What keeps a session alive between exchanges: connecting and resuming, forks, and idle work."""
+"""Link of a session to its daemon between exchanges: connecting and resuming, forks, and idle work."""
 
 import contextlib
 import dataclasses
@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 
 class Link:
-    """A session's link to its daemon, or to the daemon that replaced it.
+    """Link of a session to its daemon, or to the daemon that replaced it.
 
-    `generation` rises when the daemon no longer has the session: handles and programs are void then.
-    `program_generation` also rises when a new daemon took the session over: it has the arrays, but must be asked for
-    programs again.
+    `generation` rises when the daemon no longer has the session: its handles and programs are then invalid.
+    `program_generation` also rises when a new daemon took the session over: that daemon has the arrays, but must be
+    asked for programs again.
     """
 
     def __init__(self, chosen: Settings) -> None:
@@ -46,16 +46,19 @@ class Link:
         self.program_generation = 0
         self.why_lost = _FORGOTTEN
         self.address: Address | SshAddress | None = None
-        self._installed: Mapping[str, str] = {}  # packages of the daemon's environment, if it is on another machine
+        # Packages of the daemon's environment, if it is on another machine.
+        self._installed: Mapping[str, str] = {}
         self.platform = ""
         self.connection: ClientConnection | None = None
         self.next_handle = 1
-        """The handle of the next array."""
+        """Handle of the next array."""
         self._identity = ClientId()
-        self._process = b""  # identifies the daemon
-        self._begun = 0  # number of our last Run that the daemon had begun when we connected
+        self._process = b""  # identifies the daemon process
+        # Number of this client's last Run that the daemon had begun at the time of the connection.
+        self._begun = 0
         self._finder = Finder(chosen)
-        self._joined = False  # whether this is a forked child that shares its parent's session
+        # Whether this is a forked child that shares its parent's session.
+        self._joined = False
         self._seen = (0, 0)  # the pipeline's progress at the last idle check
         self._reset()
         _links.add(self)
@@ -63,7 +66,7 @@ class Link:
     def _reset(self) -> None:
         """Set up the state that a forked child does not share with its parent."""
         self.lock = threading.RLock()
-        self._depth = 0  # of `aside`
+        self._depth = 0  # nesting depth of `aside`
         self._came_back = threading.Condition(self.lock)
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
@@ -88,7 +91,7 @@ class Link:
         self.lock.release()
 
     def connect(self) -> ClientConnection:
-        """Return the connection; connect, and resume the session, if there is none. Called with the `lock` held.
+        """Return the connection; if there is none, connect and resume the session. Called with the `lock` held.
 
         Raises:
             DaemonUnavailable, Incompatible, NotSent: no daemon could be reached.
@@ -115,10 +118,12 @@ class Link:
                 self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
                 with self._guarded() as connection:
                     self.drops.extend(self._pipeline.resume(connection, welcome.begun))
-            except BaseException as error:  # retry later: unanswered Runs must be the first that the connection carries
+            except BaseException as error:
+                # Retry on a later connection: unanswered Runs must be the first messages on it.
                 self.disconnect(error)
                 if isinstance(error, DaemonLost) and not isinstance(error, DaemonSilent):
-                    raise NotSent(str(error)) from error  # of the request that needs this connection
+                    # The request that needs this connection was not sent.
+                    raise NotSent(str(error)) from error
                 raise
             if self.drops:
                 self.background.wake()
@@ -128,7 +133,7 @@ class Link:
         """Compare packages with those of the daemon, if it is on another machine and has an environment of its own.
 
         Raises:
-            Incompatible: they differ.
+            Incompatible: the packages differ.
         """
         with self:
             far = remote(self.settings.address)
@@ -138,7 +143,8 @@ class Link:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:
         with self.lock:
-            if self._exchanging:  # this thread has the lock already: it would read another request's answer
+            # This thread already holds the lock, so it would read the answer to another request.
+            if self._exchanging:
                 raise SessionBusy(BUSY)
             connection = self.connect()
             self._exchanging = True
@@ -151,7 +157,7 @@ class Link:
                 self._exchanging = False
 
     def disconnect(self, why: BaseException | None = None) -> None:
-        """Close the connection; the next exchange reconnects, but not at once to a daemon that hangs."""
+        """Close the connection. The next exchange reconnects, but to a daemon that hangs only after a pause."""
         with self.lock:
             if isinstance(why, DaemonSilent):
                 self._finder.give_up(why)
@@ -161,11 +167,11 @@ class Link:
                 connection.close()
 
     def forget_programs(self) -> None:
-        """Ask the daemon for each program again: it has lost one."""
+        """Make the client ask the daemon for each program again, because the daemon has lost one."""
         self.program_generation += 1
 
     def retrying(self, attempt: Callable[[], T], repeats: int = 0) -> T:
-        """Call `attempt`, again if the daemon ended and `RetryPolicy` allows it; return its result."""
+        """Call `attempt`, and again if the daemon failed and `RetryPolicy` allows it; return its result."""
         policy = RetryPolicy(self.disconnect, repeats)
         while True:
             try:
@@ -176,8 +182,13 @@ class Link:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the session to others for a while, in the middle of an exchange: calls that this thread or another
-        makes meanwhile go over a connection of their own. Called with the `lock` held, which is released meanwhile.
+        """Release the session to other users in the middle of an exchange.
+
+        Calls that this thread or another makes inside the context use a connection of their own. Called with the `lock`
+        held, which is released inside the context.
+
+        Raises:
+            NotSent: this process was forked inside the context; the exchange belongs to the parent.
         """
         apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
         kept = self._swap(apart | {"_identity": ClientId(self._identity.token), "_begun": 0, "next_handle": 0})
@@ -189,7 +200,7 @@ class Link:
         finally:
             if self.lock is lock:
                 self._come_back(held, depth, kept)
-            else:  # a fork in between: this is the child
+            else:  # this is the child of a fork inside the context
                 lock._at_fork_reinit()  # type: ignore[attr-defined]
                 lock._acquire_restore(held)  # type: ignore[attr-defined]
                 if kept["connection"] is not None:
@@ -199,12 +210,12 @@ class Link:
 
     @property
     def is_aside(self) -> bool:
-        """Whether a thread has left the session to others. Read with the `lock` held."""
+        """Whether a thread has released the session to other users by `aside`. Read with the `lock` held."""
         return self._depth > 0
 
     def _come_back(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
         self.lock._acquire_restore(held)  # type: ignore[attr-defined]
-        # Another thread may be aside of what this one made room for.
+        # Contexts are nested: another thread may have entered `aside` after this one, and must leave first.
         self._came_back.wait_for(lambda: self._depth == depth)
         try:
             if self.connection is not None:
@@ -217,7 +228,7 @@ class Link:
             self._came_back.notify_all()
 
     def _swap(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Set attributes; return what they were."""
+        """Set attributes; return their previous values."""
         before = {name: getattr(self, name) for name in attributes}
         for name, value in attributes.items():
             setattr(self, name, value)
@@ -226,14 +237,17 @@ class Link:
     # ---- forks
 
     def before_fork(self) -> None:
-        """In the parent: wait for pending calls, whose results the child may use; stop the background thread; and
-        retire shared memory that the child may read.
+        """Prepare the parent for a fork.
+
+        Wait for pending calls, whose results the child may use; stop the background thread; and retire shared memory
+        that the child may read.
         """
         if self._pipeline and self.lock.acquire(timeout=_DRAIN_SECONDS):
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
-                        self.retrying(self._drain, ATTEMPTS)  # the pipeline resends no Run that was begun
+                        # Repeating is safe, because the pipeline resends no Run that was begun.
+                        self.retrying(self._drain, ATTEMPTS)
             finally:
                 self.lock.release()
         self.background.rest()
@@ -245,18 +259,21 @@ class Link:
             self._pipeline.drain(connection)
 
     def after_fork(self) -> None:
-        """In the child: leave the connection to the parent, and join its session with the next exchange."""
+        """Leave the connection to the parent in a forked child; the child's next exchange joins the parent's
+        session.
+        """
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abandon()
-        self._reset()  # the child may use inherited handles, but must not free them
+        # The child may use inherited handles, but must not free them.
+        self._reset()
         self._joined = True
         self._identity = ClientId(self._identity.token)
 
     # ---- idle work
 
     def _tidy(self) -> tuple[bool, float]:
-        """Send queued calls and dropped handles once the program pauses: until then, they go with its own calls.
+        """Send queued calls and dropped handles once the program pauses: until then, its own calls carry them.
 
         Returns:
             Whether anything was pending, and the seconds until the next check.
@@ -283,7 +300,11 @@ class Link:
                 self._pipeline.ask(connection, Run(drop=self.drops.take()))
 
     def _tidy_blocks(self) -> tuple[bool, float]:
-        """Return idle shared memory unless the connection is in use; whether to check again, and when."""
+        """Return idle shared memory unless the connection is in use.
+
+        Returns:
+            Whether to check again, and the seconds until then.
+        """
         pause = IDLE_SECONDS / 2
         if not self.lock.acquire(blocking=False):
             return True, pause

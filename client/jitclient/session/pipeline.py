@@ -1,4 +1,4 @@
-"""The pipeline of calls to the daemon: queued, sent in batches, answered in order.
+"""Pipeline of calls to the daemon: queued, sent in batches, answered in order.
 
 A Run is kept until it is answered, so that it can be resent on a new connection if the daemon has not begun it. A
 window limits the unanswered Runs: without it, a client that never reads could fill the socket buffers of both ends, a
@@ -20,18 +20,19 @@ from jitclient.wire.shared_memory import Reader
 
 
 class Drops(collections.deque[int]):
-    """Dropped handles of one process and one session; handles of an earlier session or a forked parent have another.
+    """Dropped handles of one process and one session. An earlier session or a forked parent has its own Drops.
 
     Appending is safe inside garbage collections: no lock, no I/O.
     """
 
     def take(self) -> tuple[int, ...]:
-        """Take all handles, to send them.
+        """Remove and return all handles, to send them.
 
-        Put them back if they could not be sent. Dropping one twice is harmless: handles are never reused.
+        The caller puts them back if they could not be sent. Dropping a handle twice is harmless: handles are never
+        reused.
         """
         taken = []
-        while self:  # one by one: a garbage collection may add to it meanwhile
+        while self:  # one by one: a garbage collection may append meanwhile
             taken.append(self.popleft())
         return tuple(taken)
 
@@ -46,7 +47,7 @@ _decode = decoder(Done).decode
 
 
 class Sent:
-    """An unanswered Run; `again`: it may be resent, with these attachments, if the daemon has not begun it."""
+    """Unanswered Run. If `again`, it may be resent with its attachments if the daemon has not begun it."""
 
     __slots__ = ("again", "attachments", "nbytes", "run")
 
@@ -58,28 +59,29 @@ class Sent:
 
 
 class Pipeline:
-    """The queued calls and unanswered Runs of a session, whose lock guards them."""
+    """Queued calls and unanswered Runs of a session, whose lock guards them."""
 
     def __init__(self) -> None:
         self.queue: list[Call] = []
         self.unanswered: collections.deque[Sent] = collections.deque()
         self._nbytes = 0
         self.number = 0
-        """The number of the last Run that was sent."""
-        self._ahead = False  # whether the program makes several calls before it fetches a result
-        self._since_fetch = 0  # calls
+        """Number of the last Run that was sent."""
+        # Whether the program makes several calls before it fetches a result.
+        self._ahead = False
+        self._since_fetch = 0  # calls since the last fetch
         self.blocks: Blocks | None = None
-        """The connection's shared memory, if it has any."""
+        """Shared memory of the connection, if it has any."""
 
     def __bool__(self) -> bool:
         return bool(self.queue or self.unanswered)
 
     def progress(self) -> tuple[int, int]:
-        """Changes with every call."""
+        """Return numbers that change with every call."""
         return self.number, len(self.queue)
 
     def is_answered(self, handle: int) -> bool:
-        """Whether the call that makes `handle` has been answered. Handles rise with the order of their calls."""
+        """Return whether the call that makes `handle` has been answered. Handles rise with the order of their calls."""
         pending = next((sent.run.calls for sent in self.unanswered if sent.run.calls), self.queue)
         return not pending or handle < pending[0].results
 
@@ -109,7 +111,7 @@ class Pipeline:
             self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
-        """As `advance`, for a program that has paused: send the queue unless the daemon is far behind."""
+        """Advance as for a program that has paused: send the queue unless the daemon is far behind."""
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
             self._take(body)
         if len(self.unanswered) < _MOST_RUNS // 2:
@@ -118,7 +120,7 @@ class Pipeline:
     # ---- sending
 
     def flush(self, connection: ClientConnection, attachments: Sequence[HostArray] = ()) -> None:
-        """Send the queued calls; the attachments are arguments of the last one."""
+        """Send the queued calls. The attachments are arguments of the last call."""
         if self.queue:
             self._send(connection, Run(calls=self.queue), attachments)
 
@@ -136,7 +138,8 @@ class Pipeline:
             self.flush(connection)
             again = False
         else:
-            self._ahead = self._since_fetch > 1  # a program that fetches each result sends fetch and call together
+            # A program that fetches each result sends fetch and call together.
+            self._ahead = self._since_fetch > 1
             self._since_fetch = 0
             run.calls, again = self.queue, True
         self._send(connection, run, attachments, again)
@@ -157,12 +160,15 @@ class Pipeline:
         self.number += 1
         run.number = self.number
         sent = Sent(run, again and not attachments)
-        self.unanswered.append(sent)  # before it is sent, so that an interrupt cannot lose it or mix up attachments
-        if run.calls is self.queue:  # after an interrupt before this line, `resume` does it
+        # Append before sending, so that an interrupt cannot lose the Run or mix up attachments.
+        self.unanswered.append(sent)
+        # After an interrupt before this line, `resume` clears the queue.
+        if run.calls is self.queue:
             self.queue = []
         if again and attachments:
             attachments = self._copy_attachments(sent, attachments)
-        elif self.blocks is not None and run.calls:  # puts go over the socket, into memory that becomes the array
+        elif self.blocks is not None and run.calls:
+            # The attachments of puts go over the socket instead, into memory that becomes the array.
             attachments = self.blocks.load(run, attachments)
         body = _encode(run)
         sent.nbytes += len(body)
@@ -172,7 +178,7 @@ class Pipeline:
         connection.send_frame(RUN, body, attachments)
 
     def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
-        """Copy attachments to stable memory until the call is answered; return those that follow the frame."""
+        """Copy attachments to memory that is stable until the call is answered; return those that follow the frame."""
         try:
             follow = attachments if self.blocks is None else self.blocks.load(sent.run, attachments)
         except BaseException:
@@ -204,7 +210,7 @@ class Pipeline:
     # ---- when a connection broke
 
     def resume(self, connection: ClientConnection, begun: int) -> Iterator[int]:
-        """Resend on a new connection what the daemon has not begun, which are the Runs after number `begun`.
+        """Resend on a new connection the Runs after number `begun`, which the daemon has not begun.
 
         Yields:
             Handles whose drop was part of a Run that is not resent.
@@ -216,7 +222,7 @@ class Pipeline:
         self._nbytes = sum(sent.nbytes for sent in self.unanswered)
         for sent in left:
             if sent.again:
-                # The fetch itself has failed already, and may be retried with a message of its own.
+                # The fetch itself has failed, and may be retried with a message of its own.
                 sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
                 follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
                 connection.send_frame(RUN, _encode(sent.run), follow)

@@ -1,4 +1,4 @@
-"""The session of this process."""
+"""Session of this process with its daemon."""
 
 import atexit
 import dataclasses
@@ -16,9 +16,10 @@ inside_daemon = False
 """Whether this process is a daemon, where calls in captured code run as a nested `jax.jit`."""
 
 current: "Session | None" = None
-"""The session of this process; None before its first use."""
+"""Session of this process; None before its first use."""
 _lock = threading.Lock()
-_begun: "weakref.WeakSet[Session]" = weakref.WeakSet()  # one that nothing uses any more ends with its connection
+# Weak references: a session without users closes with its connection.
+_begun: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
 
 def become_daemon() -> None:
@@ -28,7 +29,7 @@ def become_daemon() -> None:
 
 
 def session() -> "Session":
-    """The session of this process, created on first use."""
+    """Return the session of this process, created on first use."""
     global current
     if current is not None:
         return current
@@ -44,13 +45,13 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
     Handles of an earlier session stay valid at its daemon.
 
     Args:
-        address: instead of that in JITSERVER_ADDRESS.
-        timeout: after how many seconds without a sign of life a daemon counts as hanging, instead of those in
-            JITSERVER_TIMEOUT. A working daemon gives a sign every second.
+        address: address of the daemon; overrides JITSERVER_ADDRESS.
+        timeout: seconds without a sign of life after which a daemon counts as hanging; overrides JITSERVER_TIMEOUT. A
+            working daemon sends a sign every second.
 
     Raises:
         SettingsError: the address is invalid.
-        DaemonUnavailable: no daemon answers there, and none could be started.
+        DaemonUnavailable: no daemon answers at the address, and none could be started.
 
     Example:
         >>> jitclient.connect("unix:/run/user/1000/jitserver/other.sock")
@@ -68,7 +69,7 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
 
 
 def _begin(chosen: Settings) -> "Session":
-    from jitclient.session.session import Session  # loads rpyc and msgspec, which most imports do not need
+    from jitclient.session.session import Session  # loads rpyc and msgspec, rarely needed by an import
 
     made = Session(chosen)
     _begun.add(made)

@@ -1,4 +1,4 @@
-"""Looking up a program on the daemon, and having it made there."""
+"""Requests for programs: look-up on the daemon, and compilation there."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,10 +27,12 @@ def look_up(
     deref: values.Deref,
     say: Callable[[str], None],
 ) -> tuple[Found, int]:
-    """Look a program up on the daemon. `manifests_of` gives the state of this process for lists of names.
+    """Look up a program on the daemon.
+
+    `manifests_of` returns the state of this process for lists of names.
 
     Returns:
-        What was found, and the program generation in which the program's number is valid.
+        The answer, and the program generation in which the program's number is valid.
     """
 
     def attempt() -> Found:
@@ -54,13 +56,16 @@ def make(
     say: Callable[[str], None],
     beside: Callable[[], None] | None = None,
 ) -> tuple[Prepared, int]:
-    """Have the daemon make a program from a payload.
+    """Make the daemon compile a program from a payload.
 
-    `beside` is called while the daemon works, or before, if another thread has left the session to this one: that one
-    must not have to wait for what `beside` does. It may use the session.
+    `beside` is called while the daemon works. If another thread has released the session to this one, `beside` is
+    called before: otherwise the other thread would have to wait for it. `beside` may use the session.
 
     Returns:
         The program, and the program generation in which its number is valid.
+
+    Raises:
+        CaptureError: the payload is too large.
     """
     if len(payload) > MOST_CAPTURE_BYTES:
         raise CaptureError(

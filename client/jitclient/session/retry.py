@@ -1,17 +1,19 @@
-"""What is retried when a daemon ends: one policy for calls, verbs, fetches and uploads."""
+"""Policy of retries after a daemon failed, for calls, verbs, fetches and uploads."""
 
 from collections.abc import Callable
 
 from jitclient.errors import DaemonDraining, DaemonLost, NotSent
 
-ATTEMPTS = 5  # to reach a daemon that is there long enough
+# Maximum number of attempts to reach a daemon that runs long enough to answer.
+ATTEMPTS = 5
 
 
 class RetryPolicy:
-    """Decides after each failed attempt of one operation whether there is another.
+    """Decision after each failed attempt of one operation whether to make another.
 
-    What no daemon has begun is retried. What a daemon may have begun is retried only if it changes nothing, and at most
-    `repeats` times, as it may be what ended the daemon. A daemon that hangs is not asked again, see `Finder.give_up`.
+    An operation that no daemon has begun is retried. An operation that a daemon may have begun is retried only if it
+    changes nothing, and at most `repeats` times, because it may have crashed the daemon. A daemon that hangs is not
+    asked again, see `Finder.give_up`.
     """
 
     __slots__ = ("_attempts", "_disconnect", "_repeats")
@@ -22,7 +24,7 @@ class RetryPolicy:
         self._attempts = ATTEMPTS
 
     def retries(self, error: BaseException) -> bool:
-        """Whether to try again after `error`."""
+        """Return whether to try again after `error`."""
         self._attempts -= 1
         if not self._attempts:
             return False

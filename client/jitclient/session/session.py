@@ -1,4 +1,4 @@
-"""A client's session with a daemon: the exchange of messages.
+"""Session of a client with a daemon: the exchange of messages.
 
 A session outlives its connection. An interrupted exchange closes the connection, because an answer may be half read;
 the next exchange reconnects, and resumes the session by its token.
@@ -25,7 +25,7 @@ _decode = decoder(Done).decode
 
 
 class Session(Link):
-    """A session with one daemon, or with the daemons that replace it."""
+    """Session with one daemon, or with the daemons that replace it."""
 
     def _reset(self) -> None:
         super()._reset()
@@ -36,7 +36,7 @@ class Session(Link):
 
         Raises:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
-            BaseException: what the daemon raised, with its own type if this process has loaded it.
+            BaseException: the daemon raised it; it has its own type if this process has loaded that type.
         """
         return self.retrying(lambda: self.ask_once(verb, message, answer))
 
@@ -49,9 +49,9 @@ class Session(Link):
         timeout: float | None = None,
         beside: Callable[[], None] | None = None,
     ) -> Any:
-        """As `ask`, without retries. Gives up after `timeout` seconds of silence.
+        """Send a verb as `ask` does, without retries; give up after `timeout` seconds of silence.
 
-        `beside` is called while the daemon works on the answer. It may use the session.
+        `beside` is called while the daemon works on the answer, and may use the session.
         """
         payload = encoded(message)
         if names := getattr(message, "packages", ()):
@@ -59,7 +59,8 @@ class Session(Link):
         is_beside = False
         try:
             with self._guarded() as connection:
-                if beside is not None:  # what it drops goes over another connection, and these may still use it
+                # `beside` drops handles over another connection, and the calls in the pipeline may still use them.
+                if beside is not None:
                     self._pipeline.drain(connection)
                 pending = connection.begin(verb, payload)
                 if beside is not None:
@@ -69,7 +70,8 @@ class Session(Link):
                     is_beside = False
                 reply = connection.answer_to(pending, timeout)
         except BaseException:
-            if is_beside:  # nobody waits for this answer, and neither must the next request, which may be a goodbye
+            # The answer is not needed. Reconnect, so that the next request, perhaps a goodbye, does not wait for it.
+            if is_beside:
                 self._reconnect()
             raise
         return answered(reply, answer, deref)
@@ -91,18 +93,19 @@ class Session(Link):
         Args:
             message: the Run.
             attachments: arrays that follow the message.
-            specs: of the arrays that it fetches.
-            generation: of the handles that it uses; None if it uses none.
-            program_generation: of the programs that it calls.
+            specs: specs of the arrays that the Run fetches.
+            generation: generation of the handles that the Run uses; None if it uses none.
+            program_generation: generation of the programs that the Run calls; None if it calls none.
 
         Raises:
             ArrayLost: the daemon that held the handles is gone.
             NotSent: the connection broke, and no daemon has begun the Run or will.
-            DaemonLost: the connection broke, and the daemon may have begun it.
+            DaemonLost: the connection broke, and the daemon may have begun the Run.
         """
         changes = message.calls or message.puts
         if not changes:
-            message = msgspec.structs.replace(message)  # queued calls are added to it; a retry starts without them
+            # Copy the Run, because queued calls are added to it, and a retry starts without them.
+            message = msgspec.structs.replace(message)
         with self.lock:
             connection = self.connection
             if connection is None:
@@ -111,7 +114,8 @@ class Session(Link):
                 connection = self.connect()
             if generation is not None and generation != self.generation:
                 raise ArrayLost(self.why_lost)
-            if self._exchanging:  # this thread has the lock already: it would read another request's answer
+            # This thread already holds the lock, so it would read the answer to another request.
+            if self._exchanging:
                 raise SessionBusy(BUSY)
             pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
             try:
@@ -131,7 +135,7 @@ class Session(Link):
                     if done.number != message.number:
                         raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
                 else:
-                    if pipeline.blocks is not None and not message.calls:  # else they use the call's block
+                    if pipeline.blocks is not None and not message.calls:  # otherwise they use the call's block
                         pipeline.blocks.offer(message, specs)
                     done, lane = pipeline.ask(connection, message, attachments)
                     read = lane or read
@@ -151,15 +155,16 @@ class Session(Link):
                 self._exchanging = False
 
     def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
-        """How many bytes of large results may come with the answer to a call. Called with the `lock` held.
+        """Return how many bytes of large results may come with the answer to a call. Called with the `lock` held.
 
-        None but on the CPU: elsewhere a call returns before its results are computed, and would have to wait.
+        Always 0 except on the CPU: elsewhere a call returns before its results are computed, and would have to wait for
+        them.
         """
         blocks = self._pipeline.blocks
         return blocks.room_with_answer(attachments) if blocks is not None and self.platform == "cpu" else 0
 
     def _may_have_begun(self, number: int) -> bool:
-        """Whether the daemon may have begun a Run that it never answered. Reconnects, to be told."""
+        """Reconnect, and return whether the daemon may have begun a Run that it never answered."""
         generation = self.generation
         try:
             self.connect()
@@ -175,14 +180,15 @@ class Session(Link):
         attachments: Sequence[HostArray],
         program_generation: int,
     ) -> None:
-        """Queue a call whose results get the handles from `first` on, and return at once.
+        """Queue a call whose results get the handles from `first` on, and return without waiting.
 
-        It is sent with the next batch, by the background thread, or before the next fetch. Its errors are raised when
-        its results are used. Called with the `lock` held, while there is a `connection`.
+        The call is sent with the next batch, by the background thread, or before the next fetch. Its errors are raised
+        when its results are used. Called with the `lock` held, while there is a `connection`.
 
         Raises:
-            NotSent: the connection broke, or `program_generation` is over, since the caller checked: a signal handler
+            NotSent: the connection broke, or the program generation changed, since the caller checked: a signal handler
                 or a destructor made a call.
+            SessionBusy: there are attachments, and this thread is in the middle of an exchange.
         """
         pipeline, drops = self._pipeline, self.drops
         if self.connection is None or program_generation != self.program_generation:
@@ -194,7 +200,8 @@ class Session(Link):
         try:
             if pipeline.add(call) or attachments:
                 self._advance(attachments)
-        except BaseException:  # an interrupt: the call has no results, and its attachments may not be sent
+        except BaseException:
+            # After an interrupt, the call has no results, and its attachments may not be sent.
             queue = pipeline.queue
             if queue and queue[-1] is call:
                 queue.pop()
@@ -204,7 +211,7 @@ class Session(Link):
             self.background.wake()
 
     def is_answered(self, handle: int) -> bool:
-        """Whether the call that makes `handle` is done or has failed."""
+        """Return whether the call that makes `handle` is done or has failed."""
         with self.lock:
             if self.connection is None and self._pipeline:
                 try:
@@ -226,7 +233,8 @@ class Session(Link):
                 self._pipeline.advance(connection)
         except BaseException as error:
             self.disconnect(error)
-            if not isinstance(error, JitserverError):  # else the next exchange resends what was lost
+            # After a JitserverError, the next exchange resends the lost calls.
+            if not isinstance(error, JitserverError):
                 raise
         finally:
             self._exchanging = False
@@ -242,13 +250,13 @@ class Session(Link):
         self._report.client_traces += 1
 
     def count_local_run(self) -> None:
-        """Count a call that ran in this process; the next `send_report` tells the daemon."""
+        """Count a call that ran in this process, for the next `send_report`."""
         self._report.local_runs += 1
 
     def close(self) -> None:
-        """End the session, so that the daemon frees its arrays; a forked child only disconnects.
+        """Close the session, so that the daemon frees its arrays; a forked child only disconnects.
 
-        Neither another thread's call nor a hanging daemon may block the exit: the daemon notices that anyway.
+        A call of another thread or a hanging daemon must not block the exit: the daemon notices the exit in any case.
         """
         if not self.lock.acquire(timeout=_GOODBYE_SECONDS):
             return
@@ -266,7 +274,7 @@ class Session(Link):
             self.lock.release()
 
     def send_report(self, timeout: float | None = None) -> None:
-        """Tell the daemon what this process did without it."""
+        """Report the work done without the daemon since the last report."""
         report, self._report = self._report, Report()
         if report != Report():
             self.ask_once(Verb.REPORT, report, None, timeout=timeout)

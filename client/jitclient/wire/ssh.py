@@ -26,7 +26,7 @@ _FORM = re.compile(
     r"(?::(?P<port>\d{1,5}))?(?P<path>/[^\0-\x1f]*)?"
 )
 _CONNECT_SECONDS = 15
-# Leaves time for a user who types a password, and for a remote daemon that starts.
+# Long enough for a user who types a password, and for a remote daemon that starts.
 _PATIENCE_SECONDS = 180.0
 _END_SECONDS = 2.0
 _ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
@@ -103,7 +103,7 @@ class SshAddress:
         return [ssh, "-t" if terminal else "-T", *asks, *_OPTIONS, *who, "--", self.host, there]
 
     def shown(self, program: str, *arguments: str) -> str:
-        """Return the same command for people, who can paste it into a shell."""
+        """Return the command that runs a program of the remote environment, for people to paste into a shell."""
         port = f"-p {self.port} " if self.port is not None else ""
         target = f"{self.user}@{self.host}" if self.user else self.host
         words = [self.program(program), *arguments]
@@ -118,8 +118,7 @@ class SshAddress:
 
         Raises:
             HostUnreachable: ssh did not reach the machine.
-            DaemonUnavailable: there is no daemon or no jitserver, or ssh refused access; the message includes ssh's
-                own.
+            DaemonUnavailable: there is no daemon or no jitserver, or ssh refused access; the message quotes ssh.
         """
         words = ("connect-stdio", *(() if start else ("--no-start",)))
         command = [*_WITHOUT_CTRL_C, *self.command("jitserver", *words)]
@@ -142,9 +141,7 @@ class SshAddress:
             raise
 
     def _greeting(self, sock: "SshSocket") -> int | None:
-        """Wait for the greeting of `connect-stdio`; return the process id of the daemon if `connect-stdio` started
-        it.
-        """
+        """Wait for the greeting of `connect-stdio`; return the daemon's process id if `connect-stdio` started it."""
         heard = b""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (found := _GREETING.search(heard)) is None:
