@@ -1,4 +1,4 @@
-"""From the call of a jitted function to the program that answers it."""
+"""Calls of jitted functions: from a call to the program that answers it."""
 
 MISS = object()
-"""What a call plan returns for a call that it does not cover."""
+"""Result of a call plan for a call that it does not cover."""

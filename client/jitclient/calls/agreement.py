@@ -1,4 +1,4 @@
-"""Whether what a daemon's trace made is what the own trace made: the functions that a program calls back."""
+"""Comparison of the functions that the daemon's trace and the own trace call back."""
 
 import functools
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from jitclient.errors import CaptureError
 
 
 def difference_of_functions(here: Sequence[Any], there: Sequence[Any], *, in_order: bool) -> str:
-    """Return how the functions that two programs call back differ; empty if they are the same.
+    """Return how the functions that two programs call back differ; empty if they are equal.
 
-    Where the order of the programs does not count, each function must have an equal one.
+    If not `in_order`, the order of the functions does not matter, but each must have an equal counterpart.
     """
     if len(here) != len(there):
         return f"it calls {len(here)} functions back here, and {len(there)} on the daemon"
@@ -29,10 +29,10 @@ def difference_of_functions(here: Sequence[Any], there: Sequence[Any], *, in_ord
 
 
 def are_equal(here: Any, there: Any) -> bool:
-    """Whether two objects, one of which was made again from its description, do the same.
+    """Return whether two objects, one of which was rebuilt from its description, behave in the same way.
 
-    Functions, and what they hold, are compared part by part, since what both sides hold may be of any kind. Other
-    objects are compared by their captures.
+    Functions and their contents are compared part by part, because the parts may be of any type. Other objects are
+    compared by their captures.
     """
     return _are_equal(here, there, set())
 
@@ -53,7 +53,7 @@ def _are_equal(here: Any, there: Any, seen: set[tuple[int, int]]) -> bool:
 
 
 def is_same_capture(here: Any, there: Any) -> bool:
-    """Whether two objects are the same with all that they hold; False where that is not known."""
+    """Return whether two objects have equal captures; False if one cannot be captured."""
     try:
         return _key(here) == _key(there)
     except CaptureError:
@@ -61,7 +61,10 @@ def is_same_capture(here: Any, there: Any) -> bool:
 
 
 def _is_stack(value: Any) -> bool:
-    """Whether a value tells where its trace was, as locations in a program's text do: `equinox.error_if` keeps that."""
+    """Return whether a value is a list of stack lines of the trace, as `equinox.error_if` keeps them.
+
+    Such lines are like locations in a program's text: they do not affect the computation.
+    """
     if type(value) is not list or not all(isinstance(part, (str, bytes)) for part in value):
         return False
     texts = [part for part in value if isinstance(part, str)]
@@ -83,7 +86,7 @@ def _function(func: FunctionType) -> list[Any]:
 
 
 def _parts_of_jax(value: Any) -> list[Any] | None:
-    """Return what an object of JAX's Python code is made of; None for what may be something more."""
+    """Return the parts of an object of JAX's Python code; None if it may have further parts."""
     attributes, slots = attributes_of(value), slots_of(value)
     return [attributes, slots] if layout_of(type(value)) is object and (attributes or slots) else None
 

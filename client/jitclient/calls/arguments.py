@@ -1,4 +1,4 @@
-"""The leaves of a call's arguments: their specs, and how each is sent."""
+"""Leaves of a call's arguments: their specs, and the form in which each is sent."""
 
 import functools
 import sys
@@ -17,7 +17,7 @@ from jitclient.wire.array_transport import HostArray, inline_most, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
-"""How 64-bit types are narrowed where `jax_enable_x64` is off."""
+"""Narrow counterparts of the 64-bit types, used if `jax_enable_x64` is off."""
 
 _SCALARS: dict[type, Callable[[bool], Spec]] = {
     bool: lambda x64: Spec((), "bool"),
@@ -28,13 +28,19 @@ _SCALARS: dict[type, Callable[[bool], Spec]] = {
 
 
 class NotAnArray(TypeError):  # noqa: N818
-    """A leaf that jit cannot take as an array. `number` is its position; the caller adds its path to the message."""
+    """Leaf that jit cannot accept as an array. `number` is its position; the caller adds its path to the message."""
 
     number = 0
 
 
 def spec_of(leaf: Any, x64: bool) -> Spec:
-    """The spec of one leaf. Raises `CaptureError` for one that jit takes, but that cannot leave this process."""
+    """Return the spec of one leaf.
+
+    Raises:
+        CaptureError: jit accepts the leaf, but the leaf cannot leave this process.
+        NotAnArray: jit does not accept the leaf as an array.
+        ValueError: the leaf is a masked array.
+    """
     kind = type(leaf)
     if kind is Array:
         return leaf.spec  # type: ignore[no-any-return]
@@ -60,7 +66,11 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
 
 
 def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Spec] = spec_of) -> tuple[Spec, ...]:
-    """The specs of all leaves of a call. Fast: every call starts with it."""
+    """Return the specs of all leaves of a call. Fast, because every call starts with it.
+
+    Raises:
+        NotAnArray: a leaf is not an array; `number` is its position.
+    """
     specs: list[Spec] = []
     try:
         for leaf in leaves:
@@ -87,7 +97,7 @@ def _spec_of_numpy(dtype: np.dtype[Any], shape: tuple[int, ...], x64: bool) -> S
 
 
 def value_of(leaf: Any, spec: Spec) -> HostArray:
-    """The value of one leaf, as a numpy array of its wire dtype."""
+    """Return the value of one leaf, as a numpy array of its wire dtype."""
     if type(leaf) is np.ndarray:
         array = leaf
     elif spec.dtype.startswith("key<"):
@@ -102,19 +112,19 @@ def _as_numpy(leaf: Any, spec: Spec) -> HostArray:
     if not known and hasattr(leaf, "__jax_array__"):
         leaf = leaf.__jax_array__()
     if isinstance(leaf, int) and not isinstance(leaf, bool):
-        return np.asarray(int(leaf), spec.dtype)  # numpy checks its range
+        return np.asarray(int(leaf), spec.dtype)  # numpy checks the range
     return np.asarray(leaf)
 
 
 @functools.lru_cache(maxsize=256)
 def _name_of(dtype: np.dtype[Any]) -> str:
-    return dtype.name  # numpy computes it each time
+    return dtype.name  # cached, because numpy computes the name each time
 
 
 def outgoing(
     leaves: Sequence[Any], specs: Sequence[Spec], session: Session, attachments: list[HostArray]
 ) -> list[int | bytes | Attached]:
-    """The leaves as they are sent: arrays on the daemon as handles, others as bytes or attachments."""
+    """Return the leaves as they are sent: arrays on the daemon as handles, others as bytes or attachments."""
     most = 0
     values: list[int | bytes | Attached] = []
     for leaf, spec in zip(leaves, specs, strict=True):
@@ -128,7 +138,11 @@ def outgoing(
 
 
 def dtype_name(dtype: Any, x64: bool) -> str:
-    """JAX's name of a dtype, narrowed unless `x64`."""
+    """Return JAX's name of a dtype, narrowed unless `x64`.
+
+    Raises:
+        NotAnArray: JAX has no such dtype.
+    """
     name = getattr(dtype, "name", "") or str(dtype)
     if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):
         raise NotAnArray(f"array of dtype {name}")

@@ -1,4 +1,4 @@
-"""Retrying a call when its daemon ends, or has no room."""
+"""Retries of a call after its daemon failed or had no memory for it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 class CallFailed(Exception):  # noqa: N818
-    """A call raised `error` on the daemon, or in a callback. Everything of ours went well."""
+    """Failure of the computation: a call raised `error` on the daemon or in a callback. jitserver itself did not
+    fail.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(type(error)))
@@ -20,12 +22,17 @@ class CallFailed(Exception):  # noqa: N818
 
 
 def raised_by_call(error: BaseException) -> BaseException:
-    """Return what to raise for an exception of a call: our own exceptions as they are, for those who handle them."""
+    """Return the exception to raise for an error of a call: jitserver's own errors unchanged, others as
+    `CallFailed`.
+    """
     return error if isinstance(error, JitserverError) else CallFailed(error)
 
 
 def attempted(session: Session, attempt: Callable[[], T], lost: DaemonLost | None = None) -> T:
-    """The result of `attempt`, which is called again if that may help; `lost` is the error of a call plan's attempt."""
+    """Call `attempt`, and again after an error that a retry may cure; return its result.
+
+    `lost` is the error of a call plan's attempt, which counts as the first.
+    """
     policy = RetryPolicy(session.disconnect, repeats=1)
     if lost is not None and not policy.retries(lost):
         raise lost
@@ -36,8 +43,9 @@ def attempted(session: Session, attempt: Callable[[], T], lost: DaemonLost | Non
         except ArrayBudgetExceeded:  # the call did not run
             if not copies.free_all():
                 raise
-        except ProgramLost:  # nor did this one
-            if prepared_again:  # the program of an argument is lost, which cannot be computed again
+        except ProgramLost:  # the call did not run
+            # After a second failure, the lost program is that of an argument, which cannot be computed again.
+            if prepared_again:
                 raise
             prepared_again = True
             session.forget_programs()

@@ -1,4 +1,4 @@
-"""`jit(auto_static=True)`: leaves of the arguments that are not arrays are static."""
+"""Functions of `jit(auto_static=True)`: leaves of the arguments that are not arrays are static."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from jitclient.jaxside.static_leaves import StaticLeaf
 
 
 class AutoStaticFunction(RemoteFunction[P, R]):
-    """A jitted function whose arguments may have static leaves. Made by `jit`."""
+    """Jitted function whose arguments may have static leaves, made by `jit`."""
 
     __slots__ = ()
 
@@ -40,7 +40,11 @@ def rebuild(
 def marked(
     fun: Callable[..., Any], name: str, options: JitOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Wrap each leaf that is not an array in a `StaticLeaf`; arguments named as static stay unchanged."""
+    """Wrap each leaf that is not an array in a `StaticLeaf`; leave arguments named as static unchanged.
+
+    Raises:
+        ValueError: a static leaf cannot be hashed.
+    """
     positional, keywords, statics = options.split(args, kwargs)
     leaves, shape = tree.flatten((positional, keywords))
     numbers = [number for number, leaf in enumerate(leaves) if not _is_array(leaf)]

@@ -1,8 +1,9 @@
-"""From a call to its program: found on the daemon, or made there, in agreement with the caller's own trace.
+"""Programs of calls: found on the daemon, or made there, in agreement with the caller's own trace.
 
 The trace of the caller decides. On a miss, the daemon traces the function from its capture while this process traces
-the function itself, as `jax.jit` would. If both traces agree, the daemon's program is used, here and by all others. If
-they do not, or anything of ours fails, the own trace counts: its program is sent to the daemon, or runs here.
+the function itself, as `jax.jit` would. If both traces agree, the daemon's program is used, here and in all other
+processes. If they differ, or jitserver itself fails, the own trace counts: its program is sent to the daemon, or runs
+here.
 """
 
 import contextlib
@@ -59,32 +60,33 @@ from jitclient.wire.messages import (
     Verb,
 )
 
-_ATTEMPTS = 3  # to trace a function while its declared inputs do not change
+# Maximum number of traces of a function whose declared inputs change during the trace.
+_ATTEMPTS = 3
 _CHANGES = "its trace changes"
 _EMPTY = Manifest()
 
 
 class _InputsChangedError(Exception):
-    """A declared input changed during the trace."""
+    """Change of a declared input during the trace."""
 
 
 class _DiffersError(Exception):
-    """The function must be traced in each process: its own trace is not, or not surely, the one of the daemon."""
+    """Own trace that differs, or may differ, from the daemon's, so that each process must trace the function."""
 
 
 def program_of(session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> Program:
-    """Get the program of a call.
+    """Return the program of a call.
 
     Args:
         session: the session with the daemon.
-        wanted: what the program is for.
-        capture: captures the function alone, as it is now.
+        wanted: the function, options and signature to compile for.
+        capture: captures the function alone, in its current state.
         own: the trace of this process, which has not run yet.
 
     Raises:
         CaptureError: the call must run in this process.
         DaemonError: there is no daemon to ask, or it is gone.
-        Raised: the function raised something while this process traced it.
+        Raised: the function raised an exception while this process traced it.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -95,7 +97,7 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
 
 
 class _Making:
-    """The steps from a call to its program."""
+    """Sequence of steps from a call to its program."""
 
     def __init__(self, session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> None:
         self._session = session
@@ -103,11 +105,11 @@ class _Making:
         self._capture = capture
         self._own = own
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
-        self._key = ""  # of the capture of the function alone
-        self._note = ""  # for the user, once the own trace is on the daemon
+        self._key = ""  # key of the capture of the function alone
+        self._note = ""  # note for the user, shown once the own trace is on the daemon
 
     def program(self) -> Program:
-        """Return the program; `program_of` says what it raises."""
+        """Return the program. The exceptions are those of `program_of`."""
         base: Capture | None = None
         try:
             with _ours():
@@ -129,7 +131,7 @@ class _Making:
     # ---- found
 
     def _found(self, identity: Identity) -> Program | None:
-        """Look the program up; None if no other process has made it."""
+        """Look up the program; return None if no other process has made it."""
         session, wanted = self._session, self._wanted
         for unverified in (False,) if self._is_compared() else (False, True):
             lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
@@ -145,10 +147,10 @@ class _Making:
         return None
 
     def _check_hit(self, identity: Identity, prepared: Prepared) -> None:
-        """Trace the function, too, and compare.
+        """Trace the function in this process as well, and compare the trace with the program that was found.
 
         Raises:
-            ProgramsDiffer: a stale program was found.
+            ProgramsDiffer: the program that was found is stale.
         """
         self._trace(identity.inputs)
         ref, there = identity.captured.index_of, prepared.evidence
@@ -166,9 +168,9 @@ class _Making:
             )
 
     def _is_reordered(self, identity: Identity, there: Evidence) -> bool:
-        """Whether the trace of a program that was found is the own one in another order.
+        """Return whether the trace of a program that was found equals the own trace except for its order.
 
-        The daemon has kept no more of it than a digest, so it traces the function again.
+        The daemon has kept only a digest of the trace, so it traces the function again.
         """
         mine = self._own.order_free(identity.captured.index_of)
         if not mine or there.order_free:
@@ -187,7 +189,7 @@ class _Making:
     # ---- made on the daemon
 
     def _made(self, identity: Identity) -> Program:
-        """Have the daemon make the program from the capture, and compare it with the trace of this process."""
+        """Make the daemon compile the program from the capture, and compare it with the trace of this process."""
         session, wanted, lookup = self._session, self._wanted, identity.lookup
         compared = self._is_compared()
         if not compared:
@@ -196,7 +198,8 @@ class _Making:
         manifest = None if compared else _EMPTY
         beside = functools.partial(self._trace_beside, identity) if compared else None
         if compared:
-            self._backend()  # while the daemon traces, it would be asked over another connection
+            # Ask for the devices now: while the daemon traces, the question would need another connection.
+            self._backend()
         try:
             with _ours():
                 prepared, generation = self._from_capture(identity, lookup, log, manifest, beside)
@@ -234,7 +237,11 @@ class _Making:
             return programs.make(self._session, request, captured.payload, captured.object_at, say, beside)
 
     def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
-        """Return the daemon's program, if the own trace agrees with it, and tell the daemon so."""
+        """Return the daemon's program if the own trace agrees with it, and report the agreement to the daemon.
+
+        Raises:
+            _DiffersError: the traces differ, or the trace changed something.
+        """
         own = self._own
         own.check_arguments()
         if own.is_foreign():
@@ -244,7 +251,8 @@ class _Making:
         ref = identity.captured.index_of
         difference, order_free = differs(own.evidence(ref), prepared.evidence), b""
         if difference and (mine := own.order_free(ref)):
-            there = self._order_free_there(identity)  # empty if another client has settled the program since
+            # Empty if another client has settled the program in the meantime.
+            there = self._order_free_there(identity)
             if mine == there or (not there and self._is_reordered(identity, prepared.evidence)):
                 difference, order_free = "", mine
         difference = (
@@ -259,7 +267,7 @@ class _Making:
         return self._program(prepared, generation, after, identity.inputs, own.unflatten(), functions)
 
     def _refused(self, identity: Identity, why: str) -> CaptureError:
-        """Note that the function is traced in each process from now on."""
+        """Return the reason to raise, after telling the daemon to let each process trace the function from now on."""
         with contextlib.suppress(Exception):
             if not self._own.reads.unseen:
                 self._settle(identity, why)
@@ -274,7 +282,8 @@ class _Making:
 
     def _manifest(self) -> Manifest:
         reads = self._own.reads
-        if reads.unseen:  # nobody finds the program, but a daemon that restarts
+        # A random state, so that no process finds the program, except a daemon that restarts.
+        if reads.unseen:
             return Manifest((reads.unseen,), os.urandom(16))
         return Manifest(reads.names, together(reads.names, reads.state)) if reads.names else Manifest()
 
@@ -282,7 +291,7 @@ class _Making:
         """Return the capture of the function after its trace.
 
         Raises:
-            _DiffersError: the trace changed something, which must happen in each process.
+            _DiffersError: the trace changed something, a side effect that must happen in each process.
         """
         if self._own.reads.drawn:
             raise _DiffersError(f"{_CHANGES} {self._own.reads.drawn}")
@@ -297,9 +306,10 @@ class _Making:
         return base
 
     def _is_explained(self, identity: Identity) -> bool:
-        """Whether the daemon has other data in installed packages, which the own trace read.
+        """Return whether the difference comes from data in installed packages that the own trace read.
 
-        Nothing is, if it may as well be code of the user's that was put on a package where the manifest does not look.
+        The answer is False if user code that was put on a package, outside the names of the manifest, may be the cause
+        as well.
         """
         reads = self._own.reads
         if reads.unseen or reads.drawn or reads.ambient or not reads.names:
@@ -312,7 +322,7 @@ class _Making:
     # ---- made from the own trace
 
     def _made_here(self, identity: Identity) -> Program:
-        """Have the daemon compile what this process traced, because it could not trace that itself."""
+        """Make the daemon compile the own trace, because the daemon cannot trace this function itself."""
         why = identity.why_here()
         assert why is not None
         self._trace(identity.inputs)
@@ -320,10 +330,11 @@ class _Making:
             return self._shared(identity, why if identity.order else None)
 
     def _explained(self, identity: Identity, difference: str) -> Program:
-        """Return the program of the own trace, for other processes too if the state of packages explains it.
+        """Return the program of the own trace; other processes find it if the state of packages explains the
+        difference.
 
         Raises:
-            CaptureError: nothing explains the difference, so each process must trace the function.
+            CaptureError: the difference has no such explanation, so each process must trace the function.
         """
         try:
             with _ours():
@@ -338,9 +349,12 @@ class _Making:
         raise self._refused(identity, difference)
 
     def _shared(self, identity: Identity, why: CaptureError | None) -> Program:
-        """Have the daemon compile what this process traced; other processes find it by the function's own key.
+        """Make the daemon compile the own trace, so that other processes find the program by the function's own key.
 
-        `why` is told instead of what differs from other programs.
+        `why` is the cause to log; if None, the log has the differences from the nearest program.
+
+        Raises:
+            CaptureError: the program or its trace cannot be shared.
         """
         self._own.check_arguments()
         exported, reads = self._exported(), self._own.reads
@@ -355,13 +369,14 @@ class _Making:
         return self._sent(identity.lookup, exported, structure, log, base, identity.inputs, self._manifest())
 
     def _of_own_trace(self, why: CaptureError, watched: Capture | None) -> Program:
-        """Have the daemon compile what this process traced; other processes must trace it, too.
+        """Make the daemon compile the own trace, which other processes must make, too.
 
-        `watched` is the capture of the function, if there is one. It shows whether what the function refers to was
-        rebound.
+        `watched` is the capture of the function, if there is one, and shows whether the objects that the function
+        refers to were rebound.
         """
         wanted = self._wanted
-        if not _has_jax() or isinstance(why.__cause__, CrashesDaemon):  # in another form, it would end the next daemon
+        # After a crash, the same program in another form would crash the next daemon.
+        if not _has_jax() or isinstance(why.__cause__, CrashesDaemon):
             raise why
         inputs = wanted.deps.now() if wanted.deps else ()
         self._trace(inputs)
@@ -380,7 +395,7 @@ class _Making:
         return made
 
     def _current(self, watched: Capture | None, inputs: tuple[Input, ...]) -> Capture | None:
-        """Return a capture that notices later changes; None where the trace itself changes what is captured."""
+        """Return a capture that notices later changes; None if the trace itself changes the captured state."""
         if watched is None:
             return None
         try:
@@ -426,7 +441,12 @@ class _Making:
     # ---- details
 
     def _trace(self, inputs: tuple[Input, ...]) -> None:
-        """Run the own trace, which raises `Raised` if the user's function raises something."""
+        """Run the own trace.
+
+        Raises:
+            Raised: the user's function raised an exception.
+            _InputsChangedError: a declared input changed during the trace.
+        """
         wanted = self._wanted
         platform, devices = self._backend()
         start = time.perf_counter()
@@ -438,18 +458,18 @@ class _Making:
     def _trace_beside(self, identity: Identity) -> None:
         """Run the own trace and lower it, while the daemon works."""
         self._trace(identity.inputs)
-        with contextlib.suppress(Exception):  # the comparison meets it again, and says so
+        with contextlib.suppress(Exception):  # the comparison raises it again
             self._own.evidence(identity.captured.index_of)
 
     def _backend(self) -> tuple[str, Sequence[DeviceInfo]]:
-        """Return the platform and the devices that the own trace sees. Asks the daemon once."""
+        """Return the platform and the devices that the own trace sees. Asks the daemon only once."""
         if self._seen is None:
             with self._session as session:
                 self._seen = session.platform, _devices_of(session)
         return self._seen
 
     def _is_compared(self) -> bool:
-        """Whether the program is one that the own trace of a client agreed with."""
+        """Return whether the program must agree with the own trace of a client."""
         verify = self._session.settings.verify
         return verify == "always" or (verify == "new" and not _is_operation(self._wanted)) if _has_jax() else False
 
@@ -460,7 +480,9 @@ class _Making:
     def _remade(
         self, identity: Identity, prepared: Prepared
     ) -> tuple[tree.Structure, Sequence[Callable[..., tuple[Any, ...]]]]:
-        """Return the tree of a program's results and its callbacks, as processes make them that find the program."""
+        """Return the tree of a program's results and its callbacks, as a process rebuilds them that finds the
+        program.
+        """
         captured = identity.captured
         structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
         called = CalledBack(captured, prepared.callbacks)
@@ -487,9 +509,9 @@ class _Making:
 
 @contextlib.contextmanager
 def _ours() -> Iterator[None]:
-    """Turn every failure of ours into a CaptureError, which leads to the own trace or to a run in this process.
+    """Turn every failure of jitserver into a CaptureError, which leads to the own trace or to a run in this process.
 
-    Everything but the trace of the user's function stands inside. Refusals, and the loss of the daemon, pass.
+    All code except the trace of the user's function runs inside. Refusals and the loss of the daemon pass through.
     """
     try:
         yield
@@ -509,13 +531,16 @@ def _ours() -> Iterator[None]:
 
 
 def _is_operation(wanted: Specialisation) -> bool:
-    """Whether it is an operation on arrays: the code is ours at either end, and is given no object of the user's."""
+    """Return whether the program is an array operation of jitclient.
+
+    Its code is then jitclient's own on both sides, and none of its arguments contains an object of the user's.
+    """
     is_ours = (wanted.fun.__module__ or "").startswith("jitclient.arrays.")
     return is_ours and all(given is StaticLeaf for given in tree.objects_in(wanted.structure))
 
 
 def _has_jax() -> bool:
-    """Whether this process can trace functions itself."""
+    """Return whether this process can trace functions itself."""
     if forked.has_no_threads():
         return False
     try:
@@ -525,7 +550,7 @@ def _has_jax() -> bool:
 
 
 def _devices_of(session: Session) -> list[DeviceInfo]:
-    """Return the daemon's devices, if a trace in this process would see others."""
+    """Return the daemon's devices if a trace in this process would see other devices, else an empty list."""
     import jax
 
     with contextlib.suppress(RuntimeError):  # jax finds no device here
@@ -536,7 +561,7 @@ def _devices_of(session: Session) -> list[DeviceInfo]:
 
 
 def _can_leave(wanted: Specialisation) -> bool:
-    """Whether a program that is traced here can run on the daemon: it must not say where its arrays are."""
+    """Return whether a program traced here can run on the daemon: it must not depend on where its arrays are."""
     placed = any(spec.sharding is not None for spec in wanted.specs)
     return not (placed or wanted.options.about_devices() or on_mesh(wanted.context))
 

@@ -1,4 +1,4 @@
-"""What JITSERVER_EXPLAIN=1 and `jax.log_compiles` print: a line for each trace, compilation and local run."""
+"""Log of JITSERVER_EXPLAIN=1 and `jax.log_compiles`: a line for each trace, compilation and local run."""
 
 import contextlib
 import logging
@@ -23,16 +23,16 @@ _told: set[tuple[str, str]] = set()
 
 
 class CompileLog:
-    """What it took to get one program."""
+    """Account of the work that getting one program took."""
 
     def __init__(self, wanted: Specialisation, parts: Callable[[], bytes], why: Exception | None = None) -> None:
         self.wanted = wanted
-        self.parts = parts  # encodes the parts of its key
-        self.why = why  # the daemon did not trace it, if so
-        self.traced_seconds: float | None = None  # in this process, if so
+        self.parts = parts  # encodes the parts of the key
+        self.why = why  # why the daemon did not trace the function, if so
+        self.traced_seconds: float | None = None  # of a trace in this process, if any
 
     def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
-        """Count the program, and print what the settings ask for."""
+        """Count the program, and print the lines that the settings ask for."""
         program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
         usage.add(Got(program, prepared.level), prepared.saved or compiled)
         took = []
@@ -43,7 +43,8 @@ class CompileLog:
         if prepared.seconds:
             took.append(f"compiled in {labels.seconds(compiled)}")
         if took and session.settings.explain:
-            with contextlib.suppress(JitserverError):  # the call must not fail because no cause is known
+            # The call must not fail because the cause is unknown.
+            with contextlib.suppress(JitserverError):
                 say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
         if prepared.seconds and logs_compiles():
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
@@ -63,7 +64,7 @@ class CompileLog:
 
 @contextlib.contextmanager
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
-    """Count that a function ran in this process; print on stderr why, and how long its first call took."""
+    """Count a function that ran in this process; print the reason and the duration of its first call on stderr."""
     text = _in_one_line(why)
     usage.add_local(Local(name, "run", text))
     start = time.perf_counter()

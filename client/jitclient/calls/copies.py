@@ -1,7 +1,7 @@
-"""Copies on the daemon of the client's own jax arrays: an array that a program gets a second time is not sent again.
+"""Copies of the client's own jax arrays on the daemon: an array that a program gets a second time is not sent again.
 
-A copy lives as long as its original. Only immutable arrays have one, which are those that XLA allocated: an array made
-from numpy's or another library's memory may share that, and is sent with each call.
+A copy lives as long as its original. Only immutable arrays have copies: those that XLA allocated. An array made from
+numpy's or another library's memory may share that memory, and is sent with each call.
 """
 
 import functools
@@ -16,11 +16,12 @@ from jitclient.session.session import Session
 from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
 
-_LEAST = 1024  # bytes; sending less is about as fast as sending a handle
+# In bytes. Sending a smaller array is about as fast as sending a handle.
+_LEAST = 1024
 
 
 class _Given:
-    """What is known of an array that was passed to calls."""
+    """State of an array that was passed to calls."""
 
     __slots__ = ("copy", "has_none", "itself", "programs")
 
@@ -32,7 +33,7 @@ class _Given:
 
 
 _given: dict[int, _Given] = {}
-os.register_at_fork(after_in_child=_given.clear)  # the copies are the parent's to free
+os.register_at_fork(after_in_child=_given.clear)  # the parent frees the copies
 
 
 def _known(leaf: Any) -> _Given | None:
@@ -42,14 +43,15 @@ def _known(leaf: Any) -> _Given | None:
 
 
 def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
-    """Positions of the leaves of a program that may have copies."""
+    """Return the positions of the leaves of a program that may have copies."""
     small = [nbytes_of(spec) < _LEAST or is_key(spec) or spec.sharding is not None for spec in specs]
     return tuple([n for n, is_small in enumerate(small) if not is_small and n not in donated])
 
 
 def copy_of(leaf: Any, session: Session) -> Array | None:
-    """The copy of a jax array at the session's daemon, if there is one. Hold it until the call is sent: another thread
-    may free all copies.
+    """Return the copy of a jax array at the session's daemon; None if there is none.
+
+    Hold the copy until the call is sent: another thread may free all copies.
     """
     given = _known(leaf)
     copy = given.copy if given is not None else None
@@ -62,8 +64,9 @@ def copy_of(leaf: Any, session: Session) -> Array | None:
 
 
 def note_given(leaf: Any, program: int) -> bool:
-    """Note that a program is given an array; return whether that is to have a copy: the program was given it before,
-    and it cannot change.
+    """Note that a program gets an array; return whether to copy the array to the daemon.
+
+    An array is copied if the program got it before, and the array cannot change.
     """
     given = _known(leaf)
     if given is None:
@@ -77,14 +80,14 @@ def note_given(leaf: Any, program: int) -> bool:
 
 
 def note(leaf: Any, copy: Array | None) -> None:
-    """Note the copy of an array, or that the daemon has no room for one."""
+    """Note the copy of an array; None notes that the daemon has no room for it."""
     given = _known(leaf)
     if given is not None:
         given.copy, given.has_none = copy, copy is None
 
 
 def free_all() -> bool:
-    """Free all copies, to make room on the daemon; return whether there were any."""
+    """Free all copies to make room on the daemon; return whether there were any."""
     held = [given for given in list(_given.values()) if given.copy is not None]
     for given in held:
         given.copy, given.has_none = None, True

@@ -1,4 +1,4 @@
-"""`jit`, and the key of a jitted function."""
+"""Decorator `jit`, and the key of a jitted function."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,26 +68,26 @@ def jit(
     backend: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Runs a function on the daemon, where it is compiled once for all processes.
+    """Return a function that runs on the daemon, where it is compiled once for all processes.
 
-    Works bare (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
+    Works as a bare decorator (`@jit`), with keywords (`@jit(static_argnums=1)`) and as a call (`jit(f, ...)`).
 
     Args:
         fun: as for `jax.jit`, a function of trees of arrays, without side effects.
-        deps: what `fun` reads during its trace apart from its arguments and captured objects: paths of files
-            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads such things
-            and does not declare them is traced once in every process.
+        deps: inputs that `fun` reads during its trace apart from its arguments and captured objects: paths of files
+            (`pathlib.Path`), names of environment variables (strings), other values. A function that reads undeclared
+            inputs of these kinds is traced once in every process.
         auto_static: whether everything in the arguments that is not an array, at any depth, is static: numbers,
             strings, functions. There is one program for each structure and each set of static values.
         static_argnums: positions of the arguments that are part of the program and not its inputs. They must be
             hashable. If only positions or only names are given, the others follow from the signature of `fun`.
         static_argnames: names of such arguments.
-        donate_argnums: positions of the arguments whose memory the results may take, after which they are deleted.
+        donate_argnums: positions of the arguments whose memory the results may reuse, after which they are deleted.
         donate_argnames: names of such arguments.
         in_shardings: the shardings of the positional arguments on the daemon's devices: a tree prefix of them, whose
             leaves are `jax.sharding.Sharding` or None (unchanged).
         out_shardings: the same for the results.
-        keep_unused: whether the program also takes arguments that it does not use.
+        keep_unused: whether the program also accepts arguments that it does not use.
         inline: whether the function becomes part of the jaxpr of a traced function that calls it.
         device: the device to run on. Experimental in JAX; `in_shardings` is more general.
         backend: the platform to run on. Experimental in JAX.
@@ -140,10 +140,10 @@ def _jitted(
 
 
 def function_key(fun: Callable[..., Any]) -> str:
-    """The digest of the function's capture: equal for equal code and captured values, in any process.
+    """Return the digest of the function's capture: equal for equal code and captured values, in any process.
 
     Raises:
-        CaptureError: the function cannot be captured; the message says why.
+        CaptureError: the function cannot be captured; the message gives the reason.
 
     Example:
         >>> jitclient.function_key(step)

@@ -1,4 +1,4 @@
-"""Declared ambient inputs: `jit(f, deps=[...])`."""
+"""Declared ambient inputs of a function: `jit(f, deps=[...])`."""
 
 import dataclasses
 import os
@@ -14,34 +14,40 @@ from jitclient.core.digests import digest, file_digest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
-"""A file that changed so recently is read each time: it may change again within one tick of its timestamp."""
+"""Age below which a changed file is read each time: it may change again within one tick of its timestamp."""
 _LONGEST = 80
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """The state of a declared input."""
+    """State of a declared input."""
 
-    label: str  # its name for the user
-    text: str | None  # its value in short; "" for the content of files; None if the capture of `extra` says it better
-    stamp: Hashable  # cheap to compute, and different as soon as the input may differ
-    extra: Any  # what is added to the capture, and so to the key
+    label: str  # name for the user
+    # Short form of the value; "" for the content of files; None if the capture of `extra` describes the value better.
+    text: str | None
+    # Cheap to compute, and different as soon as the input may differ.
+    stamp: Hashable
+    extra: Any  # part of the capture, and so of the key
 
 
 @dataclasses.dataclass(frozen=True)
 class Deps:
-    """The declared inputs of a function.
+    """Declared inputs of a function.
 
-    A `pathlib.Path` is a file, whose content counts but not its place, or a folder, where the names below it count too.
-    A string is an environment variable. Anything else is a value, read when a program is made; files and variables are
-    checked before each call.
+    A `pathlib.Path` is a file, of which the content counts but not the place, or a directory, in which the names below
+    it count, too. A string is an environment variable. Any other object is a value, read when a program is made; files
+    and variables are checked before each call.
     """
 
     declared: tuple[Any, ...]
 
     @classmethod
     def of(cls, declared: Iterable[Any] | None) -> "Deps | None":
-        """The declared inputs; None if none were declared."""
+        """Return the declared inputs; None if none were declared.
+
+        Raises:
+            TypeError: an input has an invalid form.
+        """
         if declared is None:
             return None
         if isinstance(declared, (str, bytes, PurePath)) or not isinstance(declared, Iterable):
@@ -55,21 +61,21 @@ class Deps:
         return cls(given)
 
     def now(self) -> tuple[Input, ...]:
-        """Their current state."""
+        """Return the current state of the inputs."""
         return tuple(_found(number, dep) for number, dep in enumerate(self.declared))
 
     def still(self, inputs: tuple[Input, ...]) -> bool:
-        """Whether files and variables still have that state."""
+        """Return whether files and variables still have the state `inputs`."""
         pairs = zip(self.now(), inputs, strict=True)
         return all(now.extra is then.extra or (is_plain(now.extra) and now.extra == then.extra) for now, then in pairs)
 
     def stamp(self) -> Hashable:
-        """Their current stamps."""
+        """Return the current stamps of the inputs."""
         return tuple(_stamp(dep) for dep in self.declared)
 
 
 def stamp_of(inputs: Iterable[Input]) -> Hashable:
-    """What `Deps.stamp` returns as long as the inputs have this state."""
+    """Return the result of `Deps.stamp` as long as the inputs have this state."""
     return tuple(found.stamp for found in inputs)
 
 
@@ -92,13 +98,13 @@ def _stamp(dep: Any) -> Hashable:
     return os.environ.get(dep) if isinstance(dep, str) else id(dep)
 
 
-# ---- files and folders
+# ---- files and directories
 
 _MISSING, _UNREADABLE, _NO_FILE = _NO_CONTENT = ("missing", "unreadable", "no file")
 
 
 def _examine(path: Path, in_full: bool) -> tuple[Hashable, str]:
-    """The stamp of a file or folder, and a digest of its content, valid only if `in_full`."""
+    """Return the stamp of a file or directory, and a digest of its content, which is valid only if `in_full`."""
     if not os.path.isdir(path):
         return _examine_file(path, in_full)
     found = [(name, *_examine_file(below, in_full)) for name, below in _below(path)]
@@ -121,7 +127,7 @@ def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
 
 
 def _below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """All files and folders below a folder, in a fixed order; each folder once."""
+    """Yield all files and directories below a directory, in a fixed order; enter each directory once."""
     seen: set[str] = set()
     for above, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(above)
@@ -139,5 +145,6 @@ def _digest_of_file(path: Path) -> str:
     try:
         with open(path, "rb") as file:
             return file_digest(file).hex()
-    except OSError:  # the function will see the error itself, and may handle it
+    except OSError:
+        # The function will get the same error, and may handle it.
         return _UNREADABLE

@@ -1,4 +1,4 @@
-"""The general path: calls of a function that no call plan covers, and its stages one at a time."""
+"""General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
 import contextlib
 import functools
@@ -36,11 +36,11 @@ _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...]
 
 
 class GeneralPath:
-    """The general path of one function, with its capture, programs and call plans in this process."""
+    """General path of one function, with its capture, programs and call plans in this process."""
 
     plans: tuple[Plan, ...] = ()
     failed = CallFailed
-    """What a call raises that fails on the daemon."""
+    """Type of the exception for a call that failed on the daemon."""
 
     def __init__(
         self, fun: Callable[..., Any], name: str, options: JitOptions, deps: Deps | None, has_static_leaves: bool
@@ -48,7 +48,7 @@ class GeneralPath:
         self._fun = fun
         self._name = name
         self._jitted: Any = None
-        self._settings: context.Context = ()  # of its last trace
+        self._settings: context.Context = ()  # of the function's last trace
         self._options = options
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
@@ -56,11 +56,19 @@ class GeneralPath:
         self._capture: Capture | None = None
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
-        self._here: dict[_Key, Capture | None] = {}  # calls that run in this process, as long as the capture holds
+        # Calls that run in this process, as long as their captures are current.
+        self._here: dict[_Key, Capture | None] = {}
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
-        """Call the function. `lost` is the error of a call plan that may have made this call already."""
+        """Call the function. `lost` is the error of a call plan that may have made this call already.
+
+        Raises:
+            CallFailed: the call raised an exception on the daemon or in a callback.
+            CaptureError, DaemonError: the call cannot run on the daemon, and JITSERVER_FALLBACK=error.
+            DaemonLost: the daemon may have run the call, and repeating it is not allowed.
+            BaseException: the function raised it while it was traced.
+        """
         here = self._settings_here()
         if here is None:
             return self._call_in_process(args, kwargs)
@@ -102,7 +110,7 @@ class GeneralPath:
             if isinstance(error, CallFailed) or ran or settings().fallback == "error":
                 raise
             wrong = error
-        # A mistake of the user's, which JAX reports in its own words; or else one of ours.
+        # Either the user made a mistake, which JAX reports in its own words here, or jitserver failed.
         result = self._call_in_process(args, kwargs)
         self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
         return result
@@ -113,7 +121,9 @@ class GeneralPath:
             return self._call_in_process(args, kwargs)
 
     def _runs_here(self, key: _Key) -> bool:
-        """Whether such a call was found to run in this process, and nothing that it depends on was rebound since."""
+        """Return whether such a call runs in this process, and none of the objects that it depends on was rebound
+        since.
+        """
         if key not in self._here:
             return False
         watched = self._here[key]
@@ -125,7 +135,7 @@ class GeneralPath:
     # ---- one stage at a time
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What `RemoteFunction.lower` returns."""
+        """Return the result of `RemoteFunction.lower`."""
         args, kwargs = self.marked(args, kwargs)
         in_process = functools.partial(self.in_process, "lower", args, kwargs)
         here = self._settings_here()
@@ -142,13 +152,13 @@ class GeneralPath:
         own, asked = self._own_trace(call, key), self._wanted(key)
 
         def program(session: Session, wanted: Specialisation) -> Program:
-            known = self._known(key) if wanted is asked else None  # as JAX keeps its traces for `lower`, too
+            known = self._known(key) if wanted is asked else None  # JAX also keeps its traces for `lower`
             return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
 
         return Lowered(asked, program, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What `RemoteFunction.trace` returns."""
+        """Return the result of `RemoteFunction.trace`."""
         here = self.in_process("trace", args, kwargs)
         return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
@@ -161,32 +171,40 @@ class GeneralPath:
         self.programs.clear()
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
-        """Return the specialisation of a call, and whether this process has its program. Captures and asks nothing."""
+        """Return the specialisation of a call, and whether this process has its program; capture nothing, ask no
+        daemon.
+        """
         key = self._key_of(self._split(*self.marked(args, kwargs)), context.current())
         program = self.programs.get(key)
         return self._wanted(key), program is not None and program.is_valid(process.session())
 
     def current_capture(self) -> Capture:
-        """The capture of the function alone, renewed if something that it refers to was rebound. Its `ambient` says
-        what it reads from outside.
+        """Return the capture of the function alone, renewed if an object that it refers to was rebound.
+
+        The `ambient` of the capture names the ambient inputs that the function reads.
         """
         before = self._capture
         return before if before is not None and before.is_current() else self.fresh_capture()
 
     def fresh_capture(self) -> Capture:
-        """Capture the function alone as it is now, with what was changed in place."""
+        """Capture the function alone in its current state, including changes in place."""
         before = self._capture
         self._capture = fresh = capture(self._fun, allow_ambient=True)
         if before is not None and fresh.key != before.key and not before.unchanged():
-            # Programs without a capture are those of functions that change what they capture: as in JAX, they stay.
+            # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
+            # stay.
             self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
             self._last, self.plans = None, ()
             if self._jitted is not None:
-                self._jitted.clear_cache()  # JAX does not see what was rebound
+                self._jitted.clear_cache()  # JAX does not see rebound objects
         return fresh
 
     def function_key(self) -> str:
-        """The digest of all that the function depends on, except declared inputs."""
+        """Return the digest of all that the function depends on, except declared inputs.
+
+        Raises:
+            CaptureError: the function cannot be captured.
+        """
         captured = self.current_capture()
         refuse_ambient(captured, self._deps)
         return captured.key
@@ -202,7 +220,7 @@ class GeneralPath:
         return SplitCall(args, kwargs, statics, leaves, shape)
 
     def _own_trace(self, call: SplitCall, key: _Key) -> OwnTrace:
-        """The trace of this process for a call. Nothing is traced yet."""
+        """Return the trace of this process for a call, which has not run yet."""
         args, kwargs = call.args, call.kwargs
         dynamic = self._options.split(args, kwargs)[:2] if self._has_statics else (args, kwargs)
         return OwnTrace(
@@ -216,7 +234,7 @@ class GeneralPath:
 
     def _program_at(self, session: Session, key: _Key, call: SplitCall) -> Program:
         last = self._last
-        # Comparing with the last key is faster than hashing this one, as they mostly hold the same objects.
+        # Comparing with the last key is faster than hashing this one, because both mostly hold the same objects.
         program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
         if program is None or not program.is_valid(session):
             context.check_execution(self._name)
@@ -265,7 +283,7 @@ class GeneralPath:
     # ---- in this process
 
     def _settings_here(self) -> context.Context | None:
-        """The JAX settings of a call; None if it is part of a trace, or jit is disabled."""
+        """Return the JAX settings of a call; None if the call is part of a trace, or jit is disabled."""
         return None if process.inside_daemon else as_before.settings_here()
 
     def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -274,7 +292,7 @@ class GeneralPath:
         return jitted(*given, **keywords)
 
     def in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a method of JAX's jitted function returns."""
+        """Call a method of JAX's own jitted function, such as "lower"; return its result."""
         make = getattr(self._jitted_here, stage)
         given, keywords = self._arguments_here(args, kwargs, lambda handle: abstract(handle.spec))
         return make(*given, **keywords)
@@ -282,16 +300,17 @@ class GeneralPath:
     def _arguments_here(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]
     ) -> _Arguments:
-        """The arguments for this process's own jax, with handles replaced. Imports jax."""
+        """Return the arguments for this process's own jax, with handles replaced. Imports jax."""
         import jax
 
-        plain: _Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))  # static leaves are plain values then
+        # This map turns static leaves into plain values.
+        plain: _Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))
         if context.jit_is_disabled():
             return _with_handles(plain, of_handle)
         return _with_handles(self.marked(*plain), of_handle)
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
-        """The arguments, with static leaves marked as such, if the function may have some."""
+        """Return the arguments with static leaves marked, if the function may have static leaves."""
         if not self._has_static_leaves:
             return args, kwargs
         return auto_static.marked(self._fun, self._name, self._options, args, kwargs)
@@ -302,17 +321,20 @@ class GeneralPath:
             if self._has_static_leaves:
                 static_leaves.register()
             with warnings.catch_warnings():
-                if self._options.about_devices():  # the user has heard of them when the function was decorated
+                # The user got the warnings about devices when the function was decorated.
+                if self._options.about_devices():
                     warnings.simplefilter("ignore")
                 self._jitted = own_jit(self._fun, **self._options.given())
         return self._jitted
 
     def _jitted_under(self, settings: context.Context) -> Any:
-        """The function under JAX's own `jit`, to be traced under these settings. JAX does not compare all of them."""
+        """Return the function under JAX's own `jit`, to be traced under these settings. JAX does not compare all of
+        them.
+        """
         jitted = self._jitted_here
         if settings != self._settings:
             self._settings = settings
-            with contextlib.suppress(TypeError):  # of what has no hash, JAX says so itself
+            with contextlib.suppress(TypeError):  # JAX itself reports an object without a hash
                 jitted.clear_cache()
         return jitted
 
@@ -344,8 +366,9 @@ def _place() -> str:
 
 
 def _settled(key: _Key, program: Program) -> _Key:
-    """The key that the next such call will have: making the program may have imported jax, and has read the declared
-    inputs again.
+    """Return the key that the next such call will have.
+
+    Making the program may have imported jax, and has read the declared inputs again.
     """
     shape, specs, statics, here, _ = key
     return tree.shape_now(shape), specs, statics, here, program.stamp

@@ -1,4 +1,4 @@
-"""The identity of a program: what its call key is computed from, and the parts of that key in the user's terms."""
+"""Identity of a program: the inputs of its call key, and the parts of that key in the user's terms."""
 
 import dataclasses
 import itertools
@@ -28,23 +28,27 @@ _LONGEST = 80
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What identifies the program of a captured function to the daemon."""
+    """Identity of a captured function's program, for the daemon."""
 
     base: Capture  # of the function alone
-    captured: Capture  # of the function and of all that its signature refers to
+    # Of the function and of all objects that its signature refers to.
+    captured: Capture
     lookup: Lookup
-    inputs: tuple[Input, ...]  # the declared ones
+    inputs: tuple[Input, ...]  # declared inputs
     wanted: Specialisation  # with the state of this process in its context
-    order: tuple[Input, ...]  # stands for the iteration order of sets, if the program may depend on it
+    # Stands for the iteration order of sets, if the program may depend on it.
+    order: tuple[Input, ...]
 
     def why_here(self) -> CaptureError | None:
-        """Why it must be traced here though its program has a key, under which others find it."""
+        """Return why this process must trace the function, although other processes find its program by a key; else
+        None.
+        """
         if self.order:
             return CaptureError(str(self.captured.set_order))
         return CaptureError("its declared inputs") if self.wanted.deps is not None else None
 
     def parts(self) -> bytes:
-        """The encoded parts of the key, for people."""
+        """Return the encoded parts of the key, for people."""
         captured, inputs = self.captured, self.inputs + self.order
         taken = parts_of(captured.payload, captured.locations, dict(self._extras()))
         texts = {_input_label(found): found.text for found in inputs if found.text is not None}
@@ -52,7 +56,7 @@ class Identity:
         return encode_parts([*parts, *_parts_of_signature(self.wanted, self.lookup.signature)])
 
     def _extras(self) -> Iterator[tuple[int, str]]:
-        """Positions and names of the values that were captured for this call."""
+        """Yield positions and names of the values that were captured for this call."""
         wanted = self.wanted
         named = [(f"static {_static_name(wanted, where)}", value) for where, value in wanted.statics]
         named += [(f"option {name}", value) for name, value in wanted.options.of_program().items()]
@@ -64,13 +68,21 @@ class Identity:
 
 
 def refuse_ambient(base: Capture, deps: Deps | None) -> None:
-    """Raise if a function reads undeclared inputs."""
+    """Raise if a function reads undeclared inputs.
+
+    Raises:
+        AmbientInput: the function reads an input that is not declared.
+    """
     if base.ambient is not None and deps is None:
         raise base.ambient.with_traceback(None)
 
 
 def identify(wanted: Specialisation, base: Capture) -> Identity:
-    """Identify the program of a captured function; `base` is the capture of the function alone."""
+    """Identify the program of a captured function; `base` is the capture of the function alone.
+
+    Raises:
+        CaptureError: the program has no key that other processes can compute.
+    """
     refuse_ambient(base, wanted.deps)
     check_carried(wanted.context)
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
@@ -98,7 +110,7 @@ def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[In
 
 
 def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
-    """The signature of a call; without a capture, that of a traced program, whose text has the rest."""
+    """Return the signature of a call; without a capture, that of a traced program, whose text has the rest."""
     ref = captured.index_of if captured is not None else values.nowhere
     statics = wanted.statics if captured is not None else ()
     options = sorted(wanted.options.of_program().items())
@@ -139,7 +151,7 @@ def explained(ask: Callable[[Verb, Explain, type[Explained]], Explained], questi
 
 
 def parts_of_traced(wanted: Specialisation, key: str, signature: Signature) -> bytes:
-    """The encoded parts for a function that was traced in this process; `key` is the digest of the program."""
+    """Return the encoded parts for a function traced in this process; `key` is the digest of the program."""
     program = KeyPart("capture", "program traced in the client", key.encode(), "")
     return encode_parts([program, *_parts_of_signature(wanted, signature)])
 
@@ -199,6 +211,6 @@ def _placed_text(wanted: Specialisation) -> str:
 
 
 def _structure_text(structure: tree.Structure) -> str:
-    """`((*, {'w': *}), {})`: positional arguments, then keywords."""
+    """Return a structure as text, `((*, {'w': *}), {})`: positional arguments, then keywords."""
     text = shown(structure, itertools.repeat("*"))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,7 +1,7 @@
-"""The caller's own trace of a function, as `jax.jit` makes it in this process. It decides which program a call runs.
+"""Own trace of a function, which `jax.jit` makes in the caller's process and which decides which program a call runs.
 
-JAX flattens the arguments and the results here, not our trees, so that a mistake in these shows as a difference. The
-user's code runs once for each trace: JAX keeps the trace for a later run in this process.
+JAX, not jitserver's trees, flattens the arguments and the results here, so that a mistake in these trees shows as a
+difference. The user's code runs once for each trace: JAX keeps the trace for a later run in this process.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 _one_at_a_time = threading.Lock()
 _reads: weakref.WeakKeyDictionary[Any, tuple[manifest.Reads, Hashable]] = weakref.WeakKeyDictionary()
-"""What traces read and what the function depended on, by their jaxprs, which JAX keeps as long as the traces."""
+"""Reads of each trace, and the state that the function depended on, by jaxpr. JAX keeps jaxprs as long as traces."""
 
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -40,9 +40,10 @@ _TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
 
 
 class Raised(BaseException):
-    """What the user's function raised while it was traced, on its way to the user.
+    """Exception of the user's function during its trace, on its way to the user.
 
-    No `except` of ours may take it for an error of ours: it may be of any class, ours included.
+    Not an `Exception`, so that jitserver's own `except` clauses do not handle it: `error` may be of any class,
+    including jitserver's classes.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -50,17 +51,17 @@ class Raised(BaseException):
         self.error = error
 
     def raise_error(self) -> NoReturn:
-        """Raise the error itself, with the context that it had."""
+        """Raise the error itself, with its original context."""
         error, context = self.error, self.error.__context__
         try:
             raise error
         finally:
             error.__context__ = context
-            del self, error, context  # the traceback leads back to this frame
+            del self, error, context  # the traceback refers to this frame
 
 
 def unwrapped(call: Callable[[], _T]) -> _T:
-    """Return what a call returns, or raise what the user's function raised in it."""
+    """Return the result of a call, or raise the exception that the user's function raised in it."""
     try:
         return call()
     except Raised as raised:
@@ -69,7 +70,7 @@ def unwrapped(call: Callable[[], _T]) -> _T:
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """A program without effects, as serialized by `jax.export`, with its results, all in wire order."""
+    """Program without effects, serialized by `jax.export`, and its results, all in wire order."""
 
     program: bytes
     key: str  # digest of the program
@@ -77,14 +78,14 @@ class Exported:
 
 
 class OwnTrace:
-    """A function as this process traces it for one call.
+    """Trace of a function in this process for one call.
 
     Args:
         jitted: returns the function under JAX's own `jit`.
         arguments: returns the arguments of the call, positional ones and keywords, for that function.
         dynamic: the arguments that are not static.
-        leaves: of these, as our trees flatten them.
-        specs: of the leaves.
+        leaves: leaves of the dynamic arguments, as jitserver's trees flatten them.
+        specs: specs of the leaves.
         options: keywords of `jit` for the program, without those about arguments and devices.
     """
 
@@ -115,16 +116,17 @@ class OwnTrace:
     def run(
         self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None, depends: Hashable
     ) -> None:
-        """Trace the function, unless that is done, for a platform whose devices it sees.
+        """Trace the function, unless it has been traced, for a platform whose devices the trace sees.
 
         Args:
-            platform: for which it is lowered.
-            devices: those that it sees, if they are not this process's own.
-            order: of the arguments' leaves on the wire; see `tree.leaf_order`.
-            depends: what the function depends on now. A trace that JAX has from before is used if it was the same then.
+            platform: platform for which the function is lowered.
+            devices: devices that the trace sees, if they are not this process's own.
+            order: wire order of the arguments' leaves; see `tree.leaf_order`.
+            depends: state that the function depends on now. An earlier trace of JAX is used if the state was equal
+                then.
 
         Raises:
-            Raised: the function raised something.
+            Raised: the function raised an exception.
         """
         self._platform, self._order, self._sees_own_devices = platform, order, not devices
         if self._traced is None:
@@ -141,15 +143,16 @@ class OwnTrace:
         devices: Sequence[DeviceInfo],
         depends: Hashable,
     ) -> bool:
-        """Trace the function; return False if JAX gave a trace from before that is of no use."""
+        """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
             try:
-                self._traced = type(jitted).trace(jitted, *args, **kwargs)  # it may have a field `trace`
+                self._traced = type(jitted).trace(jitted, *args, **kwargs)  # a jitted object may have a field `trace`
                 if len(self._traced.jaxpr.in_avals) > len(self._specs):
                     jitted(*_filled(args), **_filled(kwargs))  # raises JAX's error for a leaked tracer
             except BaseException as error:
                 raise Raised(error) from None
-        code = _code_of(jitted)  # JAX reports a trace, too, if only the wrapper is new to it
+        # JAX also reports a trace if only the wrapper is new to it.
+        code = _code_of(jitted)
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
@@ -157,27 +160,30 @@ class OwnTrace:
         return is_new or (then == depends and self._reads_the_same())
 
     def _reads_the_same(self) -> bool:
-        """Whether packages hold what they held when JAX traced the function, but for what the trace itself advanced."""
+        """Return whether packages hold the same data as when JAX traced the function.
+
+        Data that the trace itself advanced does not count.
+        """
         return bool(self.reads.drawn) or manifest.state_of(self.reads.names) == self.reads.state
 
     def forget(self) -> None:
-        """Forget the trace, which is not to be used."""
+        """Forget the trace, which must not be used."""
         self._traced = self._lowered = self._evidence = None
 
     def note_change(self, depends: Hashable) -> None:
-        """Note what the function depends on after the trace, which changed it: as in JAX, that makes no other trace."""
+        """Note the state after the trace, which changed it. As in JAX, that change causes no further trace."""
         _reads[self._jaxpr()] = self.reads, depends
 
     def _jaxpr(self) -> Any:
         return getattr(self._traced.jaxpr, "jaxpr", self._traced.jaxpr)
 
-    # ---- all below is ours, and may fail without harm
+    # ---- jitserver's own code: a failure below this line does no harm
 
     def check_arguments(self) -> None:
-        """Check that JAX and our trees see the same leaves.
+        """Check that JAX and jitserver's trees see the same leaves.
 
         Raises:
-            CaptureError: they do not.
+            CaptureError: the leaves differ.
         """
         import jax
 
@@ -189,20 +195,21 @@ class OwnTrace:
             raise CaptureError("JAX flattens its arguments in another way")
 
     def evidence(self, ref: values.Ref) -> Evidence:
-        """Return what the trace is compared by."""
+        """Return the evidence by which the trace is compared with another."""
         if self._evidence is None:
             traced, lowered = self._in_wire_order()
             self._evidence = evidence_of(traced, lowered, ref)
         return self._evidence
 
     def order_free(self, ref: values.Ref) -> bytes:
-        """Return what the trace is compared by whatever its order; empty if it cannot be compared in that way."""
+        """Return the digest of the trace without its order; empty if the trace cannot be compared in that way."""
         return order_free(self._in_wire_order()[0], ref)
 
     def difference_of_results(self, results: Sequence[Spec], unflatten: Callable[[Sequence[Any]], Any]) -> str:
-        """Return how the results of a program differ from the own ones; empty if they are the same.
+        """Return how the results of a program differ from those of the own trace; empty if they are equal.
 
-        `unflatten` builds their tree as other processes do that find the program: leaves, nodes and static data.
+        `unflatten` builds the tree of the results as another process does that finds the program: leaves, nodes and
+        static data.
         """
         import jax
 
@@ -221,7 +228,7 @@ class OwnTrace:
     def difference_of_callbacks(
         self, functions: Sequence[Callable[..., Any]], ref: values.Ref, *, in_order: bool
     ) -> str:
-        """Return how the functions that a program calls back differ from the own ones; empty if they are the same."""
+        """Return how the functions that a program calls back differ from the own trace's; empty if they are equal."""
         names = self.evidence(ref).callbacks
         if not in_order and len(set(names)) < len(names):
             return "which of its callbacks is which depends on an order"
@@ -232,12 +239,12 @@ class OwnTrace:
         return tuple(tree.as_sent(list(map(spec_of_aval, self._traced.jaxpr.out_avals)), self._order_of_results()))
 
     def unflatten(self) -> Callable[[Sequence[Any]], Any]:
-        """Return a function from results in wire order to their tree."""
+        """Return a function that builds the tree from results in wire order."""
         treedef, order = self._traced.out_tree, self._order_of_results()
         return treedef.unflatten if order is None else lambda leaves: treedef.unflatten(tree.as_here(leaves, order))
 
     def structure(self) -> tree.Structure:
-        """Return the tree of the results, as it is sent."""
+        """Return the tree of the results, in the form that is sent."""
         return tree.structure_of(self._traced.out_tree)
 
     def callbacks(self) -> tuple[Callable[..., tuple[Any, ...]], ...]:
@@ -245,11 +252,11 @@ class OwnTrace:
         return functions_of(*self._in_wire_order())
 
     def exported(self, name: str) -> Exported:
-        """Return the program for the daemon.
+        """Return the program in a form for the daemon.
 
         Raises:
-            CaptureError: it can run in this process only.
-            Incompatible: it needs more devices than the daemon has.
+            CaptureError: the program can run in this process only.
+            Incompatible: the program needs more devices than the daemon has.
         """
         from jax import export
 
@@ -264,7 +271,8 @@ class OwnTrace:
                 function = own_jit(self._over_leaves(name))
                 exported = export.export(function, platforms=[self._platform])(*self._avals())
                 program = bytes(exported.serialize())
-            except Exception as error:  # effects, callbacks, custom calls without guarantee: each raises another type
+            except Exception as error:
+                # Effects, callbacks and custom calls without a compatibility guarantee each raise another type.
                 raise CaptureError(f"its program cannot leave this process: {_first_sentence(error)}") from error
         if exported.nr_devices > 1:
             raise CaptureError(f"it is traced in this process, for {exported.nr_devices} of its devices")
@@ -276,11 +284,13 @@ class OwnTrace:
         return f"it calls the {described(names)}, whose code is in this process" if names else ""
 
     def is_foreign(self) -> bool:
-        """Whether the program calls foreign functions of the user's: the daemon may have others of these names."""
+        """Return whether the program calls foreign functions of the user's: the daemon may have others of these
+        names.
+        """
         return bool(registered_by_program(self._traced.jaxpr, self._platform))
 
     def _over_leaves(self, name: str) -> Callable[..., list[Any]]:
-        """Return what was traced as a function of leaves in wire order. The user's code does not run again."""
+        """Return the traced program as a function of leaves in wire order. The user's code does not run again."""
         from jax.extend import core
 
         traced, order, order_of_results = core.jaxpr_as_fun(self._traced.jaxpr), self._order, self._order_of_results()
@@ -302,7 +312,11 @@ class OwnTrace:
         return list(map(abstract, tree.as_sent(self._specs, self._order)))
 
     def _in_wire_order(self) -> tuple[Any, Any]:
-        """Return what JAX traced and lowered, with arguments and results in wire order."""
+        """Return JAX's traced and lowered stages, with arguments and results in wire order.
+
+        Raises:
+            Raised: JAX refuses to lower the function.
+        """
         if self._lowered is None:
             traced = self._traced
             if (self._order, self._order_of_results()) != (None, None):
@@ -312,7 +326,8 @@ class OwnTrace:
                 self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))
             except Exception as error:
                 if isinstance(error, Warning) or (traced is self._traced and self._sees_own_devices):
-                    raise Raised(error) from None  # JAX refuses the program, or warns where warnings are errors
+                    # JAX refuses the program, or warns where warnings are errors.
+                    raise Raised(error) from None
                 raise
         traced, lowered = self._lowered
         return traced, lowered
@@ -322,7 +337,7 @@ class OwnTrace:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return the first sentence of an error whose text goes on with advice and examples."""
+    """Return the first sentence of an error whose text continues with advice and examples."""
     return str(error).partition("\n")[0].partition(". ")[0]
 
 
@@ -335,7 +350,7 @@ _counting = _Counting()
 
 @contextlib.contextmanager
 def _counted_traces() -> Iterator[list[str]]:
-    """Yield a list of what this thread has JAX trace: nothing, if JAX has the trace from before."""
+    """Yield a list of the functions that JAX traces in this thread; empty if JAX has the trace already."""
     _listen()
     before, _counting.traces = _counting.traces, []
     try:
@@ -345,7 +360,7 @@ def _counted_traces() -> Iterator[list[str]]:
 
 
 def _code_of(fun: Any) -> CodeType | None:
-    """Return the code that runs when a jitted function is traced; None if that is no user's and no package's."""
+    """Return the code that runs when a jitted function is traced; None if it is neither the user's nor a package's."""
     while fun is not None and not isinstance(fun, FunctionType):
         if isinstance(fun, functools.partial):
             fun = fun.func
@@ -371,7 +386,7 @@ def _note_event(event: str, duration_secs: float, **kwargs: str | int) -> None:
 
 
 def _filled(arguments: Any) -> Any:
-    """Return arguments with zeros for arrays of which only shape and dtype are known."""
+    """Return arguments with zeros in place of arrays of which only shape and dtype are known."""
     import jax
 
     def filled(leaf: Any) -> Any:
@@ -394,7 +409,8 @@ def _without_locations() -> Iterator[None]:
     """Keep file names and lines out of the exported program, so that moving code does not change it."""
     import jax
 
-    name = "jax_traceback_in_locations_limit"  # of the whole process, hence the lock
+    # The setting applies to the whole process, hence the lock.
+    name = "jax_traceback_in_locations_limit"
     with _one_at_a_time:
         before = getattr(jax.config, name)
         jax.config.update(name, 0)

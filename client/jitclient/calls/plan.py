@@ -1,12 +1,12 @@
 """Call plans, the fast path: one flat function for each program and each combination of argument types.
 
-A plan makes the call, or returns MISS without having done anything, and the general path takes over.
+A plan makes the call, or returns MISS without any effect, and the general path makes the call.
 
 Covered are arrays of the daemon, numpy arrays and scalars, uncommitted jax arrays of the client or those with a copy on
 the daemon, and Python numbers; in trees, by position or by name; static arguments; donation of arrays of the daemon.
 
 Left to the general path are declared inputs (`deps`), committed jax arrays, large jax arrays without a copy, trees with
-a wire order of their own, and donation by value.
+their own wire order, and donation by value.
 """
 
 import operator
@@ -31,16 +31,17 @@ from jitclient.wire.array_transport import host_form, inline_most, is_key, nbyte
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-"""Takes positional arguments and keywords. Raises `DaemonLost` if the daemon is gone, and may have run the call."""
+"""Function of positional arguments and keywords. If it raises `DaemonLost`, the daemon may have run the call."""
 
 _MOST_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
 _NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
-_COMPARED = frozenset({bool, int, str, bytes})  # by value; other static arguments are equal only if they are identical
+# Compared by value; other static arguments are equal only if they are identical.
+_COMPARED = frozenset({bool, int, str, bytes})
 
 
 class SplitCall(NamedTuple):
-    """The arguments of a call, and what they were split into."""
+    """Arguments of a call, with the parts into which they were split."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -50,9 +51,10 @@ class SplitCall(NamedTuple):
 
 
 def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: SplitCall) -> tuple[Plan, ...]:
-    """The plans of a function after a call that none of them covered: with one for such calls, from the second on.
+    """Return the plans of a function after a call that none of them covered.
 
-    `settings` are the JAX settings that the program was looked up with.
+    From the second such call on, the plans include one for it. `settings` are the JAX settings of the program's
+    look-up.
     """
     kinds = tuple([leaf.dtype if type(leaf) is np.ndarray else type(leaf) for leaf in call.leaves])
     if kinds not in program.plans:
@@ -64,10 +66,12 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
     if any(_may_have_copy_later(call.leaves, n, program) for n in program.copied):
         return plans
     left = [plan for plan in plans if plan not in made]
-    if made == [] or len(left) < len(plans):  # a plan that missed this call would miss the next
+    # A plan that missed this call would also miss the next.
+    if made == [] or len(left) < len(plans):
         is_as_before = as_before.check()
         if not (is_as_before() and context.current() == settings and is_as_before()):
-            return plans  # another thread has changed them since
+            # Another thread has changed the settings since.
+            return plans
         plan = plan_of(program, is_as_before, call)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MOST_PLANS]
@@ -81,7 +85,7 @@ def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> boo
 
 
 def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall) -> Plan | None:
-    """Make a plan for calls like a finished one; None if such calls are not covered."""
+    """Make a plan for calls like a finished one; return None if plans cannot cover such calls."""
     leaves = call.leaves
     copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
     is_queued = Array in map(type, leaves)
@@ -185,12 +189,13 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
 
 
 _Want = tuple[Any, Spec, Any, Any, bool]
-"""The type of a leaf, its spec, its dtype (`Array` if it has a copy on the daemon; None for numbers), its wire dtype
-(None for typed keys), and whether it is an array of the client's own jax."""
+"""Requirements on a leaf: its type, its spec, its dtype (`Array` if it has a copy on the daemon; None for numbers), its
+wire dtype (None for typed keys), and whether it is an array of the client's own jax.
+"""
 
 
 def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_queued: bool) -> list[_Want] | None:
-    """What the leaves of a call must be to be covered; None if no such call is."""
+    """Return the requirements on the leaves of a covered call; None if plans cannot cover such calls."""
     prepared = program.prepared
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
     if program.order is not None or by_value or (prepared.donated and not program.taken):
@@ -220,7 +225,10 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
 
 
 def _leaves_of(call: SplitCall) -> Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None] | None:
-    """A function that returns the leaves of a call, None if its tree differs; or None if arguments are leaves."""
+    """Return a function that returns the leaves of a call, or None if its tree differs.
+
+    Return None instead of a function if the arguments themselves are the leaves.
+    """
     args, kwargs, statics, leaves, shape = call
     if not kwargs and not statics and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
         return None

@@ -1,4 +1,4 @@
-"""A program on the daemon, and how to call it."""
+"""Program on the daemon, and calls of it."""
 
 import contextlib
 from collections.abc import Callable, Hashable, Sequence
@@ -24,7 +24,7 @@ from jitclient.wire.shardings import Sharding
 
 
 class Program:
-    """A program on the daemon, by its number in one session."""
+    """Program on the daemon, identified by its number in one session."""
 
     def __init__(
         self,
@@ -37,7 +37,9 @@ class Program:
         stamp: Hashable,
         functions: Sequence[Callable[..., Any]] = (),
     ) -> None:
-        """Make one from the daemon's answer; `unflatten` builds the tree of its results, which are in wire order."""
+        """Make a program from the daemon's answer. `unflatten` builds the tree of the results, which are in wire
+        order.
+        """
         place = default_device(wanted.context)
         self.session = session
         self.generation = generation
@@ -46,25 +48,29 @@ class Program:
         self.specs = wanted.specs_sent
         self.order = wanted.order
         self.unflatten = unflatten if place is None else _placing(place, unflatten)
-        self.inline = _small(prepared.results)  # small enough to come with the answer
-        self.stamp = stamp  # of the declared inputs that it was made from
-        self.copied = copies.places(self.specs, prepared.donated)  # the leaves that may have copies on the daemon
-        self.taken: list[tuple[int, ...]] = []  # the donated leaves that a call really uses, once a call has said so
-        # By types of leaves: the plan, if there is one; None if there can be none.
+        # Positions of the results that are small enough to come with the answer.
+        self.inline = _small(prepared.results)
+        # Stamp of the declared inputs from which the program was made.
+        self.stamp = stamp
+        # Positions of the leaves that may have copies on the daemon.
+        self.copied = copies.places(self.specs, prepared.donated)
+        # Positions of the donated leaves that a call really uses, known after the first call.
+        self.taken: list[tuple[int, ...]] = []
+        # Plan by types of leaves; an empty list if none was made yet, None if none can be made.
         self.plans: dict[Hashable, list[Any] | None] = {}
         self.callbacks = Callbacks(functions, prepared.slots) if prepared.slots else None
 
     def is_valid(self, session: Session) -> bool:
-        """Whether it is still the program of a call: same daemon, same session, same function."""
+        """Return whether this is still the program of a call: same daemon, same session, same function."""
         if session is not self.session or session.program_generation != self.generation:
             return False
         return self.capture is None or self.capture.unchanged()
 
     def call(self, leaves: Sequence[Any]) -> Any:
-        """Run it on the leaves of the arguments; return the tree of results.
+        """Run the program on the leaves of the arguments; return the tree of results.
 
-        A call with arrays of the daemon (copies do not count) is queued and returns at once: its results raise its
-        errors when they are used. Other calls, and programs that may raise, are waited for.
+        A call with arrays of the daemon (copies do not count) is queued and returns before it has run: using its
+        results raises its errors. Other calls, and programs that may raise, are waited for.
         """
         session, prepared = self.session, self.prepared
         if self.order is not None:
@@ -95,7 +101,7 @@ class Program:
     def call_now(
         self, arguments: list[int | bytes | Attached], attachments: Sequence[HostArray], leaves: Sequence[Any]
     ) -> list[Array]:
-        """Run it and wait; return the results. Called with the session's lock held."""
+        """Run the program and wait; return the results. Called with the session's lock held."""
         session, prepared = self.session, self.prepared
         results, fetch = prepared.results, self.inline
         first = session.new_handles(len(results))
@@ -112,7 +118,8 @@ class Program:
                 error.may_repeat = not (prepared.donated or prepared.has_effects)
                 raise
         if raised:
-            del arrays  # the frames of a callback's exception, which a log may keep, lead back to this one
+            # A log may keep the frames of a callback's exception, which refer to this frame and its arrays.
+            del arrays
             raise raised_by_call(as_raised(raised[0]))
         if done.failures:
             raise raised_by_call(to_exception(done.failures[0][1]))
@@ -126,20 +133,20 @@ class Program:
         return arrays
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
-        """Whether it is known which donated leaves a call uses: the first call says so."""
+        """Return whether it is known, from an earlier call, which donated leaves a call uses."""
         if len(set(map(id, leaves))) < len(leaves):
             _refuse_twice(leaves, self.prepared.donated)
             return False
         return bool(self.taken)
 
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
-        """Whether large results may come with the answer, too, in the shared memory of the arguments."""
+        """Return whether large results may also come with the answer, in the shared memory of the arguments."""
         large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
         return sum(large) <= self.session.room_with_answer(attachments)
 
 
 def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Set each array's place before the tree is built."""
+    """Return a function that sets each array's place before it builds the tree."""
 
     def placed(arrays: Sequence[Any]) -> Any:
         for array in arrays:
@@ -157,7 +164,7 @@ def _note_donation(leaf: Any) -> None:
 
 
 def _refuse_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
-    """Raise as the runtime does when an array is donated twice, which it cannot see in copies."""
+    """Raise as the runtime does if an array is donated twice, which the runtime cannot detect in copies."""
     given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
     for position in donated:
         if given.count(id(leaves[position])) > 1:

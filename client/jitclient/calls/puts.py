@@ -1,4 +1,4 @@
-"""Sending arrays to the daemon, where they stay."""
+"""Transfer of arrays to the daemon, where they stay."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from jitclient.wire.shardings import Sharding
 
 
 def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], default: Sharding | None = None) -> list[Array]:
-    """Put leaves where their specs say, except those that are there already. All calls before are done then.
+    """Put leaves where their specs say, except those that are there already. Completes all earlier calls first.
 
-    `default` is the device of those without a sharding, if it is not the first.
+    `default` is the device of leaves without a sharding, if it is not the first device.
     """
-    # The values are still here if the daemon is lost, and the handles are dropped.
+    # Retrying is safe: this process still has the values, and drops the handles of a failed attempt.
     return attempted(session, lambda: _put(session, leaves, specs, default=default))
 
 
 def with_copies(
     session: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
 ) -> Sequence[Any]:
-    """Replace leaves of a call at `places` by their copies on the daemon; make those that are due, if there is room."""
+    """Replace the leaves of a call at `places` by their copies on the daemon; make the copies due, if there is room."""
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
     if not ours:
         return leaves
@@ -63,7 +63,7 @@ def _put(
     arrays: list[Array] = []
     with session:
         for leaf, spec, value in zip(leaves, specs, outgoing(leaves, specs, session, attachments), strict=True):
-            if isinstance(value, int) and leaf.spec.sharding == spec.sharding:  # on the daemon already
+            if isinstance(value, int) and leaf.spec.sharding == spec.sharding:  # already on the daemon
                 arrays.append(leaf)
                 continue
             handle = session.new_handles(1)
@@ -72,9 +72,11 @@ def _put(
             arrays.append(array)
             puts.append(Put(spec, value, handle, is_spare, default))
         done, _ = session.run(Run(puts=puts), attachments)
-    ours = {one.handle for one in puts}  # queued calls may have failed as well, which is for their results to raise
+    # Queued calls may have failed as well, but using their own results raises those failures.
+    ours = {one.handle for one in puts}
     for handle, failure in done.failures:
         if handle in ours:
-            arrays.clear()  # else the traceback would hold the arrays that were put
+            # Otherwise the traceback would hold the arrays that were put.
+            arrays.clear()
             raise to_exception(failure)
     return arrays

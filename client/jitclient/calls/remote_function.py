@@ -1,4 +1,4 @@
-"""A function whose calls run on the daemon, as its user sees it. The first call loads what calls need."""
+"""Function whose calls run on the daemon, as its user sees it. The first call loads the code that calls need."""
 
 import functools
 import types
@@ -24,10 +24,10 @@ _Instance = TypeVar("_Instance")
 
 
 class RemoteFunction(Generic[P, R]):
-    """A function whose calls run on the daemon. Made by `jit`."""
+    """Function whose calls run on the daemon, made by `jit`."""
 
     __slots__ = ("__dict__", "__weakref__", "_deps", "_fun", "_has_static_leaves", "_options", "_path")
-    # No state in `__dict__`: `functools.wraps` copies that from one function to another.
+    # No state in `__dict__`, because `functools.wraps` copies `__dict__` from one function to another.
 
     __name__: str
     __wrapped__: Callable[P, R]
@@ -47,9 +47,9 @@ class RemoteFunction(Generic[P, R]):
 
         Raises:
             TypeError: an argument is not a tree of arrays; the message names its path.
-            CaptureError, DaemonError: it cannot run on the daemon, and JITSERVER_FALLBACK=error.
+            CaptureError, DaemonError: the call cannot run on the daemon, and JITSERVER_FALLBACK=error.
             ArrayLost: an argument was lost with its daemon.
-            BaseException: what the function raised.
+            BaseException: the function raised it.
         """
         path, lost = self._path, None
         if path is None:
@@ -64,7 +64,8 @@ class RemoteFunction(Generic[P, R]):
                 except Exception as error:
                     if isinstance(error, (JitserverError, path.failed)):
                         raise
-                    path.plans = ()  # a mistake of ours, or the user's: the general path finds out
+                    # Either jitserver failed or the user made a mistake: the general path finds out which.
+                    path.plans = ()
                     break
                 if result is not MISS:
                     return result
@@ -78,7 +79,8 @@ class RemoteFunction(Generic[P, R]):
             add_hint(error)
             raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
         finally:
-            lost = None  # break the cycle of the error, its traceback and this frame, which holds the arguments
+            # Break the cycle of the error, its traceback and this frame, which holds the arguments.
+            lost = None
         add_hint(raised)
         try:
             raise raised.with_traceback(without_machinery(raised.__traceback__))
@@ -86,7 +88,7 @@ class RemoteFunction(Generic[P, R]):
             del raised
 
     def general_path(self) -> "GeneralPath":
-        """The general path, created on first use."""
+        """Return the general path, created on first use."""
         if self._path is None:
             with loading():
                 from jitclient.calls.general_path import GeneralPath
@@ -108,7 +110,7 @@ class RemoteFunction(Generic[P, R]):
     def __repr__(self) -> str:
         try:
             return f"<PjitFunction of {self.__wrapped__!r}>"
-        except Exception:  # as in JAX, whose text this is
+        except Exception:  # as in JAX, which prints this text
             return "<PjitFunction>"
 
     def __reduce__(self) -> Any:
@@ -124,14 +126,14 @@ class RemoteFunction(Generic[P, R]):
     # ---- the other methods of JAX's jitted functions
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
-        """The function for arguments of this signature, ready to be compiled; nothing runs.
+        """Return the function for arguments of this signature, ready to be compiled, without running it.
 
         Args:
-            *args: what it would be called with; instead of an array, anything with a shape and a dtype.
-            **kwargs: likewise.
+            *args: the arguments of a call; instead of an array, any object with a shape and a dtype.
+            **kwargs: the keyword arguments, likewise.
 
         Returns:
-            A `stages.Lowered`: its `compile()` has the daemon compile the program.
+            A `stages.Lowered`; its `compile()` compiles the program on the daemon.
 
         Example:
             >>> step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
@@ -140,12 +142,12 @@ class RemoteFunction(Generic[P, R]):
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> "Traced":
-        """The function traced in this process, to inspect its jaxpr; arguments as for `lower`. Imports jax."""
+        """Trace the function in this process, to inspect its jaxpr; arguments as for `lower`. Imports jax."""
         traced: Traced = self.general_path().trace(args, kwargs)
         return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The tree of results, each with shape and dtype, from a trace in this process. Imports jax.
+        """Return the tree of results, each with shape and dtype, from a trace in this process. Imports jax.
 
         Example:
             >>> step.eval_shape(params, x)["w"].shape
@@ -154,17 +156,17 @@ class RemoteFunction(Generic[P, R]):
         return self.general_path().in_process("eval_shape", args, kwargs)
 
     def _cache_size(self) -> int:
-        """How many programs of the function this process knows; the name is JAX's."""
+        """Return the number of the function's programs that this process knows; the name is JAX's."""
         return 0 if self._path is None else len(self._path.programs)
 
     def clear_cache(self) -> None:
-        """Forget what this process knows of the function; the daemon keeps its programs."""
+        """Forget the capture, programs and plans of the function in this process; the daemon keeps its programs."""
         if self._path is not None:
             self._path.clear()
 
 
 def rebuild(fun: Callable[..., Any], options: Mapping[str, Any], deps: tuple[Any, ...] | None = None) -> Any:
-    """Rebuild a function from a pickle; from a capture, what it is to the daemon."""
+    """Rebuild a function from a pickle, or inside a daemon, its counterpart there from a capture."""
     if process.inside_daemon:
         return rebuild_jit(fun, options)
     return RemoteFunction(fun, JitOptions(**options), Deps.of(deps))

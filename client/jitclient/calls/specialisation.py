@@ -1,4 +1,4 @@
-"""What a program is compiled for."""
+"""Specialisation of a program: the function, options and signature that it is compiled for."""
 
 import dataclasses
 import functools
@@ -15,35 +15,35 @@ from jitclient.wire.messages import Spec
 
 @dataclasses.dataclass(frozen=True)
 class Specialisation:
-    """What a program is compiled for: a function, its options, and one signature."""
+    """Function, options and signature that a program is compiled for."""
 
     fun: Callable[..., Any]
     name: str
     options: JitOptions
     deps: Deps | None
-    shape: Hashable  # of (positional, keywords), without the static arguments
+    shape: Hashable  # shape of (positional, keywords), without the static arguments
     specs: tuple[Spec, ...]
     statics: tuple[Static, ...]
     context: Context
 
     @functools.cached_property
     def structure(self) -> tree.Structure:
-        """The tree of (positional, keywords), without the static arguments."""
+        """Tree of (positional, keywords), without the static arguments."""
         return tree.structure_of(self.shape)
 
     @functools.cached_property
     def order(self) -> tuple[int, ...] | None:
-        """The positions of the leaves in wire order; None if they are sent in their own order."""
+        """Positions of the leaves in wire order; None if they are sent in their own order."""
         return tree.leaf_order(self.structure)
 
     @property
     def names(self) -> list[str]:
-        """The paths of the leaves, in the user's terms."""
+        """Paths of the leaves, in the user's terms."""
         return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])
 
     @property
     def specs_sent(self) -> tuple[Spec, ...]:
-        """The specs of the leaves, in wire order."""
+        """Specs of the leaves, in wire order."""
         return tuple(tree.as_sent(self.specs, self.order))
 
     @property

@@ -1,4 +1,4 @@
-"""The stages of a jitted function, one at a time, with JAX's names: traced, lowered, compiled.
+"""Stages of a jitted function, one at a time, under JAX's names: traced, lowered, compiled.
 
 Only compiling asks the daemon. Jaxpr and text of a program come from a trace in this process, made on demand.
 """
@@ -30,7 +30,7 @@ Prepare = Callable[[Session, Specialisation], Program]
 
 
 class Traced:
-    """A function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
+    """Function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
 
     Example:
         >>> step.trace(params, x).jaxpr
@@ -41,7 +41,9 @@ class Traced:
         self._lowered = lowered
 
     def lower(self, **options: Any) -> Any:
-        """As `jit(f).lower(...)`; with options, such as other platforms, JAX's own."""
+        """Lower the traced function as `jit(f).lower(...)` does; with options, such as other platforms, JAX lowers
+        it.
+        """
         return self._here.lower(**options) if options else self._lowered
 
     def __getattr__(self, name: str) -> Any:
@@ -49,8 +51,9 @@ class Traced:
 
 
 class Lowered:
-    """A function for one signature, ready to be compiled. Has the attributes of `jax.stages.Lowered`: for text and
-    analysis, it is traced in this process.
+    """Function for one signature, ready to be compiled, with the attributes of `jax.stages.Lowered`.
+
+    Text and analysis come from a trace in this process.
 
     Example:
         >>> compiled = step.lower(params, jax.ShapeDtypeStruct((64, 8), "float32")).compile()
@@ -62,14 +65,14 @@ class Lowered:
         self._make_here = here
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Any:
-        """Have the daemon compile the program. Without a daemon, this process's jax compiles it.
+        """Compile the program on the daemon. Without a daemon, this process's jax compiles it.
 
         Args:
-            compiler_options: further options of XLA's, by name.
+            compiler_options: further options of XLA, by name.
 
         Raises:
-            CaptureError, DaemonError: the daemon cannot compile it, and JITSERVER_FALLBACK=error.
-            BaseException: what the function raised while it was traced.
+            CaptureError, DaemonError: the daemon cannot compile the program, and JITSERVER_FALLBACK=error.
+            BaseException: the function raised it while it was traced.
         """
         wanted = self._wanted
         if compiler_options:
@@ -98,7 +101,7 @@ class Lowered:
 
 
 class Compiled:
-    """A program on the daemon for one signature only. Calls leave out the static arguments.
+    """Program on the daemon for one signature only. Calls leave out the static arguments.
 
     Example:
         >>> compiled = step.lower(params, x).compile()
@@ -112,7 +115,13 @@ class Compiled:
         self._program = prepare(process.session(), wanted)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; the arguments must have its signature."""
+        """Run the program; the arguments must have its signature.
+
+        Raises:
+            TypeError: the arguments have another signature.
+            DaemonLost: the daemon is gone, and the function has changed since.
+            BaseException: the program raised it.
+        """
         leaves, shape = tree.flatten((args, kwargs))
         self._check(leaves, shape)
         session = process.session()
@@ -125,25 +134,25 @@ class Compiled:
         raise raised.with_traceback(without_machinery(raised.__traceback__))
 
     def as_text(self) -> str:
-        """The optimized program as text."""
+        """Return the optimized program as text."""
         return str(self._inspect("text"))
 
     def cost_analysis(self) -> dict[str, float]:
-        """The compiler's estimates: flops, bytes accessed, ..."""
+        """Return the compiler's estimates: flops, bytes accessed, ..."""
         return dict(self._inspect("costs"))
 
     def memory_analysis(self) -> Any:
-        """Bytes of memory by their use."""
+        """Return the bytes of memory by their use."""
         return types.SimpleNamespace(**self._inspect("memory"))
 
     @property
     def in_tree(self) -> Any:
-        """The tree of its arguments: positional ones and keywords."""
+        """Tree of the program's arguments: positional ones and keywords."""
         return tree.treedef_of(self._wanted.structure)
 
     @property
     def out_info(self) -> Any:
-        """The tree of its results, each with shape and dtype. Imports jax."""
+        """Tree of the program's results, each with shape and dtype. Imports jax."""
         return self._program.unflatten(list(map(abstract, self._program.prepared.results)))
 
     def __getattr__(self, name: str) -> Any:
@@ -197,7 +206,11 @@ class Compiled:
 
 
 def abstract_spec(leaf: Any, x64: bool) -> Spec:
-    """The spec of a leaf that may be anything with a shape and a dtype."""
+    """Return the spec of a leaf, which may be any object with a shape and a dtype.
+
+    Raises:
+        NotAnArray: the leaf has neither a spec nor a shape and a dtype.
+    """
     try:
         return spec_of(leaf, x64)
     except NotAnArray:
