@@ -1,1 +1,1 @@
-"""The handle of an array on the daemon, and its operations."""
+"""Handle of an array on the daemon, and its operations."""

@@ -1,4 +1,4 @@
-"""The client's handle of an array that lives on the daemon."""
+"""Client's handle of an array that lives on the daemon."""
 
 import sys
 import weakref
@@ -21,27 +21,29 @@ from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbyte
 from jitclient.wire.messages import Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
-"""Results of up to so many bytes in total come with the answer to their call."""
+"""Maximum total size of the results that come with the answer to their call."""
 
 _new = object.__new__
 
 
 class _Kind(type):
-    """The class of `Array`. Some libraries, such as tensorboardX, know JAX's arrays by how their type is printed."""
+    """Class of `Array`. Some libraries, such as tensorboardX, recognise JAX's arrays by the text of their type."""
 
     def __repr__(cls) -> str:
         return f"<class '{cls.__module__}.{cls.__qualname__}', an array of jax>"
 
 
 class Array(Placement, Conversions, Operations, metaclass=_Kind):
-    """An array on the daemon. It stays there until its value is fetched (`np.asarray`, `float`, printing), which is
-    read-only, as JAX's are. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return
-    arrays there. The daemon frees an array that has no handles left.
+    """Array on the daemon.
+
+    The array stays there until its value is fetched (`np.asarray`, `float`, printing). The value is read-only, as in
+    JAX. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return arrays there. The daemon
+    frees an array that has no handles left.
 
     Attributes:
         shape: a tuple of ints.
-        dtype: a numpy dtype, bfloat16 and its kin included; JAX's own for typed PRNG keys.
-        weak_type: whether JAX's promotion rules treat it as a Python scalar's.
+        dtype: a numpy dtype, including bfloat16 and similar types; JAX's own for typed PRNG keys.
+        weak_type: whether JAX's promotion rules treat the array as a Python scalar.
 
     Example:
         >>> loss = step(params, x, y)
@@ -52,7 +54,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     """
 
     __slots__ = (
-        "__dict__",  # JAX's arrays take attributes, too
+        "__dict__",  # JAX's arrays accept attributes, too
         "__weakref__",
         "_drops",
         "_generation",
@@ -77,7 +79,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     deleted: bool
 
     def __new__(cls, *_: object, **__: object) -> "Array":
-        """Refuse: `make_handles` makes them."""
+        """Refuse to make an array, because only `make_handles` makes them."""
         raise TypeError("an Array stands for one on the daemon: jitclient.device_put makes both")
 
     def __del__(self) -> None:
@@ -101,12 +103,12 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of its axes."""
+        """Lengths of the array's axes."""
         return self.spec.shape
 
     @property
     def dtype(self) -> Any:
-        """The type of its elements."""
+        """Type of the array's elements."""
         if not is_key(self.spec):
             return dtype_named(self.spec.dtype)
         if "jax" not in sys.modules:
@@ -115,42 +117,42 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     @property
     def weak_type(self) -> bool:
-        """Whether JAX's promotion rules treat it as a Python scalar's."""
+        """Whether JAX's promotion rules treat the array as a Python scalar."""
         return self.spec.weak_type
 
     @property
     def aval(self) -> Any:
-        """Its abstract value in jax."""
+        """Abstract value of the array in jax."""
         if "jax" not in sys.modules:
             raise AttributeError("aval is an object of jax: import jax")
         return aval_of(self.spec)
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes of the array."""
         return len(self.spec.shape)
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements of the array."""
         return int(np.prod(self.spec.shape, dtype=np.int64))
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element of the array."""
         return int(self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of all elements of the array."""
         return nbytes_of(self.spec)
 
     def is_deleted(self) -> bool:
-        """Whether it was donated to a call, or deleted."""
+        """Return whether the array was donated to a call, or deleted."""
         return self.deleted
 
     def delete(self) -> None:
-        """Free it on the daemon. Later uses raise."""
+        """Free the array on the daemon. Later uses raise."""
         self.deleted = True
         self._value = None
         self.__del__()
@@ -158,14 +160,14 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     # ---- values
 
     def key_data(self) -> HostArray:
-        """The data of typed PRNG keys: uint32, with one more axis."""
+        """Return the data of typed PRNG keys: uint32, with one more axis."""
         return self._fetched()
 
     def block_until_ready(self) -> "Array":
-        """Wait until it is computed; return it.
+        """Wait until the array is computed; return the array.
 
         Raises:
-            BaseException: what the call raised that should have computed it.
+            BaseException: the call that should have computed the array raised it.
         """
         self._check_alive()
         if self._value is None:
@@ -173,19 +175,19 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         return self
 
     def is_ready(self) -> bool:
-        """Whether it is computed."""
+        """Return whether the array is computed."""
         self._check_alive()
         return self._value is not None or self._session.is_answered(self._handle)
 
-    __hash__ = None  # type: ignore[assignment]  # as in JAX: its value could change under donation
+    __hash__ = None  # type: ignore[assignment]  # as in JAX: the value could change under donation
 
     def __reduce__(self) -> Any:
         return by_value, (np.asarray(self._fetched()), self.spec)
 
     def in_process(self) -> Any:
-        """Its value as an array of this process's own jax if that is loaded, else of numpy.
+        """Return the value as an array of this process's own jax if that is loaded, else of numpy.
 
-        The same object while it is referenced, so that a trace that uses it twice has one constant.
+        The object stays the same while it is referenced, so that a trace that uses it twice has one constant.
         """
         self._check_alive()
         local = self._local() if self._local is not None else None
@@ -197,11 +199,15 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     # ---- as an argument
 
     def is_at(self, session: Session) -> bool:
-        """Whether the daemon of `session` has it."""
+        """Return whether the daemon of `session` has the array."""
         return session is self._session and session.generation == self._generation and not self.deleted
 
     def handle_in(self, session: Session) -> int | None:
-        """Its handle at the daemon of `session`, or None if its value must be sent there."""
+        """Return the handle at the daemon of `session`, or None if the value must be sent there.
+
+        Raises:
+            ArrayLost: the array was lost with its daemon.
+        """
         if self.deleted:
             self._check_alive()
         if session is self._session and session.generation == self._generation:
@@ -220,7 +226,12 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         return self._value
 
     def _ask(self, arrays: "Sequence[Array]", fetch: bool) -> None:
-        """Wait until `arrays`, of which this is the first, are computed; with `fetch`, get the values of all."""
+        """Wait until `arrays` are computed, of which this array is the first; if `fetch`, get all their values.
+
+        Raises:
+            ArrayLost: the array was lost with its daemon.
+            BaseException: the call that should have computed this array raised it.
+        """
         session, handles = self._session, tuple([array._handle for array in arrays])
         specs = [array.spec for array in arrays] if fetch else []
         run = Run(fetch=handles) if fetch else Run(wait=handles)
@@ -231,7 +242,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             raise
         except (ArrayLost, DaemonUnavailable) as error:
             raise ArrayLost(f"{self._label()} was lost with its daemon: {error}") from error
-        for array, value in zip(arrays, values, strict=False):  # no values if we only wait
+        for array, value in zip(arrays, values, strict=False):  # no values without `fetch`
             if not isinstance(value, Failure):
                 array._value = value
         failures = [failure for handle, failure in done.failures if handle == self._handle]
@@ -239,7 +250,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             raise self._lost(to_exception(failure))
 
     def _unfetched_siblings(self) -> "list[Array]":
-        """Small results of the same call, which are likely to be fetched next."""
+        """Return the small results of the same call that are not fetched yet: they are likely to be fetched next."""
         siblings, self._siblings = [sibling() for sibling in self._siblings], ()
         alive = [array for array in siblings if array is not None and array is not self and not array.deleted]
         return [array for array in alive if array._value is None]
@@ -250,7 +261,8 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             lost.__cause__ = error
             return lost
         if isinstance(error, ProgramLost):
-            self._session.forget_programs()  # so that another call has it compiled again
+            # Another call then makes the daemon compile the program again.
+            self._session.forget_programs()
         return error
 
     def _check_alive(self) -> None:
@@ -267,7 +279,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Array]:
     """Make consecutive handles for arrays of these specs. Called with the session's lock held.
 
-    One function for all results of a call: an `__init__` for each would make handles a tenth slower.
+    One function makes all results of a call: an `__init__` for each would make handles a tenth slower.
     """
     generation, drops = session.generation, session.drops
     arrays: list[Array] = []
@@ -286,14 +298,16 @@ def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Ar
 
 
 def fetch_together(arrays: Sequence[Array]) -> None:
-    """Have the first fetch of these small results of one call fetch all of them."""
+    """Make the first fetch of one of these small results of a call fetch all of them."""
     siblings = tuple(map(weakref.ref, arrays))
     for array in arrays:
         array._siblings = siblings
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:
-    """An array in this process: of jax if that is loaded, else of numpy. Pickles and captures name it."""
+    """Return an array in this process: of jax if that is loaded, else of numpy. Pickles and captures name this
+    function.
+    """
     jax = sys.modules.get("jax")
     if jax is None:
         return value

@@ -1,4 +1,4 @@
-"""Converting an array of the daemon to values of numpy and Python, which fetches it."""
+"""Conversions of an array of the daemon to values of numpy and Python, which fetch it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from jitclient.wire.messages import Spec
 
 
 class Conversions(Remote):
-    """The conversions of `Array`."""
+    """Conversions of `Array` to values of numpy and Python."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Conversions(Remote):
         return value if dtype is None else np.asarray(value, dtype=dtype)
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """The bytes of the elements."""
+        """Return the bytes of the elements."""
         return self._on_host().tobytes(order)  # type: ignore[no-any-return]
 
     def __bytes__(self) -> bytes:
@@ -45,21 +45,22 @@ class Conversions(Remote):
         is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))
         return bytes(int(self)) if is_index else self.tobytes()
 
-    def __buffer__(self, flags: int) -> memoryview:  # since Python 3.12, `np.asarray` uses it first
+    # Since Python 3.12, `np.asarray` calls this method first.
+    def __buffer__(self, flags: int) -> memoryview:
         value = self._value
         if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
             value = self.__array__()
         try:
             return value.data
-        except ValueError as error:  # buffers have no such type, like bfloat16
+        except ValueError as error:  # buffers have no type for bfloat16 and the like
             raise BufferError(str(error)) from None
 
     def item(self, *position: int) -> Any:
-        """One element as a Python scalar; without a position, the only one."""
+        """Return one element as a Python scalar; without a position, the only one."""
         return self._on_host().item(*position)
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python scalars."""
+        """Return the elements as nested lists of Python scalars."""
         return self._on_host().tolist()
 
     def __float__(self) -> float:
@@ -110,7 +111,7 @@ class Conversions(Remote):
         return _shown(self._fetched(), self.spec.shape, kind)
 
     def _on_host(self) -> Any:
-        """Its value as a numpy array; typed keys as a jax array, as only jax has their operations."""
+        """Return the value as a numpy array; typed keys as a jax array, because only jax has their operations."""
         return here(self) if is_key(self.spec) else np.asarray(self)
 
     def _scalar(self) -> Any:
@@ -120,7 +121,7 @@ class Conversions(Remote):
 
 
 def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:
-    """The text of `repr`, in JAX's layout."""
+    """Return the text of `repr`, in JAX's layout."""
     width = np.get_printoptions()["linewidth"]
     elements = np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
     if not value.size:

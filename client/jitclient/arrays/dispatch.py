@@ -1,7 +1,7 @@
-"""Operations on arrays: where they run, and with which arguments.
+"""Dispatch of operations on arrays: where they run, and with which arguments.
 
-An operation runs on the daemon, as a program of its own; or in this process on the array's value, if it is part of a
-trace, or if an argument cannot be part of a program. In the arguments of a program, what is constant is marked.
+An operation runs on the daemon, as a program of its own. If it is part of a trace, or an argument cannot be part of a
+program, it runs in this process on the array's value. The constants in a program's arguments are marked.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ class Remote(_JaxArray):
     __slots__ = ()
 
     def in_process(self) -> Any:
-        """Its value as an array of this process."""
+        """Return the value as an array of this process."""
         raise NotImplementedError
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of numpy, jax or the daemon."""
+    """Return whether a value is an array of numpy, jax or the daemon."""
     return isinstance(value, (Remote, np.ndarray, np.generic)) or interop.is_jax_array(value)
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, or an integer array without axes."""
+    """Return whether a value is an integer, or an integer array without axes."""
     if is_array(value):
         return value.shape == () and np.issubdtype(value.dtype, np.integer)
     return isinstance(value, int)
 
 
 def is_for_here(*values: Any) -> bool:
-    """Whether the operation is part of a trace in this process, or jit is disabled."""
+    """Return whether the operation is part of a trace in this process, or jit is disabled."""
     return trace_state.is_under_way() or context.jit_is_disabled() or any(map(interop.is_tracer, values))
 
 
 def here(value: Any) -> Any:
-    """A value for an operation in this process. Imports jax if it is installed, for its behaviour and errors."""
+    """Return a value for an operation in this process. Imports jax if it is installed, for its behaviour and errors."""
     if isinstance(value, Remote):
         with contextlib.suppress(ImportError):
             importlib.import_module("jax")
@@ -64,7 +64,8 @@ def here(value: Any) -> Any:
 def on_daemon(function: Callable[..., Any], name: str, *args: Any, variant: Hashable = None) -> Any:
     """Call a function on the daemon; each value of the constants in its arguments has a program of its own.
 
-    Where a function has very many, each `variant` is a jitted function: JAX's hash of a tree leaves out its constants.
+    If a function has very many of them, give each a `variant`, which has its own jitted function: JAX's hash of a tree
+    leaves out its constants.
     """
     if "jax" in sys.modules:
         static_leaves.register()
@@ -80,7 +81,7 @@ def _jitted(function: Callable[..., Any], name: str, variant: Hashable) -> Any:
 
 
 def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[Any], Any] | None = None) -> None:
-    """Add a method to a class, or an attribute of another kind, for `call(name, self, args, kwargs)`."""
+    """Add a method to a class, or an attribute of another kind, that calls `call(name, self, args, kwargs)`."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return call(name, self, args, kwargs)
@@ -94,9 +95,9 @@ def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[A
 
 
 class Made(NamedTuple):
-    """What a maker makes of its arguments in the trace."""
+    """Value that a maker makes of its arguments in the trace."""
 
-    maker: Any  # the constant of a name
+    maker: Any  # a name, as a constant
     args: tuple[Any, ...]
 
 
@@ -110,10 +111,10 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 
 def argument(value: Any) -> Any:
-    """An argument whose arrays are inputs of the program; all else is constant.
+    """Return an argument whose arrays are inputs of the program and whose other parts are constants.
 
     Raises:
-        TypeError: what is constant is not hashable.
+        TypeError: a constant is not hashable.
     """
     if is_array(value):
         return value
@@ -121,14 +122,22 @@ def argument(value: Any) -> Any:
 
 
 def constant(value: Any) -> Any:
-    """A constant argument; as in JAX, an integer array without axes is an integer. Raises as `argument` does."""
+    """Return a constant argument; as in JAX, an integer array without axes is an integer.
+
+    Raises:
+        TypeError: the constant is not hashable.
+    """
     if type(value) in (tuple, list):
         return type(value)(map(constant, value))
     return exact(operator.index(value) if is_array(value) and is_integer(value) else value)
 
 
 def exact(value: Any) -> Any:
-    """A constant that is equal only to what is the same: 1, True and 1.0 are not, nor are 0.0 and -0.0."""
+    """Return a constant that equals only identical values: 1, True and 1.0 differ, and so do 0.0 and -0.0.
+
+    Raises:
+        TypeError: the constant is not hashable.
+    """
     match value:
         case None:
             return None
@@ -145,12 +154,12 @@ def exact(value: Any) -> Any:
 
 
 def made(maker: str, *args: Any) -> Made:
-    """What one of the makers makes of arguments."""
+    """Return the description of a value that the maker `maker` makes of arguments."""
     return Made(StaticLeaf(maker), args)
 
 
 def read(value: Any) -> Any:
-    """The value of an argument in the trace, where constants are values again."""
+    """Return the value of an argument in the trace, with constants turned back into values."""
     if type(value) is Made:
         return _MAKERS[value.maker](*map(read, value.args))
     return type(value)(map(read, value)) if type(value) in (tuple, list) else value

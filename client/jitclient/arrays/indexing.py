@@ -1,4 +1,4 @@
-"""`array[index]` and `array.at[index]`, with positions as arguments of the program instead of constants.
+"""Indexing by `array[index]` and `array.at[index]`, with positions as arguments of the program, not constants.
 
 One program serves `array[i]` for every `i`, and one `array[i : i + 32]`: sizes and steps are constants of the program,
 starts are arguments.
@@ -28,7 +28,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 class Axis(NamedTuple):
-    """What an index takes of one axis. Its start is an argument if it `moves`: unless the whole axis is taken."""
+    """Part of one axis that an index selects. If it `moves`, it is not the whole axis, and its start is an argument."""
 
     size: int
     step: int
@@ -38,13 +38,13 @@ class Axis(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a basic index takes of each axis, and where it adds axes of length one."""
+    """Part of each axis that a basic index selects, and the positions where it adds axes of length one."""
 
     axes: tuple[Axis, ...]
     added: tuple[int, ...]
 
     def plain(self) -> tuple[Any, ...]:
-        """The plan as tuples, which can be a constant of a program."""
+        """Return the plan as tuples, which can be a constant of a program."""
         return tuple(map(tuple, self.axes)), self.added
 
     @property
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
 
 def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
-    """The plan of an index of integers, slices, None and `...`, with its starts; None for other or invalid indices."""
+    """Return the plan and starts of an index of integers, slices, None and `...`; None for other or invalid indices."""
     if max(shape, default=0) not in _INT32:
         return None
     items = _filled(index if type(index) is tuple else (index,), len(shape))
@@ -78,7 +78,7 @@ def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
 
 
 def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
-    """Take a plan's part of an array. Traced on the daemon."""
+    """Select a plan's part of an array. Traced on the daemon."""
     from jax import lax
 
     axes, added = tuple(Axis(*axis) for axis in plan[0]), plan[1]
@@ -95,11 +95,11 @@ def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:
 
 
 def argument_of(index: Any, shape: Sequence[int]) -> Any:
-    """Any index as an argument. Masks are fetched, as they decide the shape of the result.
+    """Return any index as an argument. Masks are fetched, because they decide the shape of the result.
 
     Raises:
         IndexError: a mask does not fit.
-        TypeError: the index is none.
+        TypeError: the index is invalid.
     """
     items = list(index) if type(index) is tuple else [index]
     given: list[Any] = []
@@ -115,7 +115,7 @@ def argument_of(index: Any, shape: Sequence[int]) -> Any:
 
 
 def _filled(items: tuple[Any, ...], ndim: int) -> list[Any] | None:
-    """The items with full slices for `...` and missing axes; None if they are not a basic index."""
+    """Return the items with full slices for `...` and missing axes; None if they are not a basic index."""
     if not all(item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item) for item in items):
         return None
     missing = ndim - sum(item is not None and item is not Ellipsis for item in items)
@@ -157,7 +157,8 @@ def _argument_of_item(item: Any, length: Sequence[int]) -> Any:
     if _is_integer(item):
         number = operator.index(item)
         return number if number in _INT32 and length != (0,) else exact(number)
-    if is_array(item) and item.dtype == bool:  # a scalar: masks are handled before
+    # Only a scalar is left here, because masks were handled before.
+    if is_array(item) and item.dtype == bool:
         return exact(bool(item))
     if isinstance(item, slice) and length and length[0] in _INT32:
         found = _axis(item, length[0])
@@ -177,7 +178,7 @@ def _chosen(mask: Any, expected: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _first_axes(items: list[Any], ndim: int) -> list[int]:
-    """The axis at which each item begins."""
+    """Return the axis at which each item begins."""
     consumed = [_consumed(item) for item in items]
     after = ndim - sum(consumed)
     axes, axis = [], 0
@@ -199,7 +200,7 @@ UPDATES = ("get", "set", "add", "subtract", "multiply", "mul", "divide", "power"
 
 
 class At:
-    """`array.at`, as `jax.Array.at`."""
+    """Counterpart of `jax.Array.at`: the attribute `array.at`."""
 
     __slots__ = ("array",)
 
@@ -214,7 +215,7 @@ class At:
 
 
 class AtIndex:
-    """`array.at[index]`, whose methods return an updated copy of the array."""
+    """Position `array.at[index]`, whose methods return an updated copy of the array."""
 
     __slots__ = ("array", "index")
 
@@ -245,14 +246,15 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _call(name: str, array: Any, index: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A method of `array.at[index]`. Traced on the daemon."""
+    """Call a method of `array.at[index]`. Traced on the daemon."""
     update = getattr(array.at[read(index)], name)
     return update(*read(args), **{key: read(value) for key, value in kwargs.items()})
 
 
 def _value(dtype: Any, value: Any) -> Any:
     if type(value) is int and np.issubdtype(dtype, np.integer) and value in _range_of(dtype):
-        return np.asarray(value, dtype)  # as JAX does with a number, which it cannot recognise in an argument
+        # JAX converts a Python number to the array's dtype, but cannot recognise a number in a program's argument.
+        return np.asarray(value, dtype)
     return value if isinstance(value, (int, float, complex)) else argument(value)
 
 

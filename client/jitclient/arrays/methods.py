@@ -1,4 +1,4 @@
-"""The methods and properties that return arrays: one table, and their calls on the daemon."""
+"""Methods and properties that return arrays: a table, and their calls on the daemon."""
 
 import operator
 from collections.abc import Callable
@@ -54,17 +54,17 @@ METHODS: dict[str, tuple[int | str, ...]] = {
     "var": ("where",),
     "view": (),
 }
-"""The methods, with the positions and names of their array arguments, for which scalars are arguments of the program as
-well. All other arguments are constants of the program.
+"""Methods, with the positions and names of their array arguments, for which scalars are also arguments of the program.
+All other arguments are constants of the program.
 """
 
 
 OF_KEYS = {"__contains__", "copy", "flatten", "ravel", "reshape", "squeeze", "swapaxes", "take", "transpose", "T"}
-"""Those that arrays of typed PRNG keys have outside of traces. JAX raises for the others."""
+"""Methods and properties of arrays of typed PRNG keys outside of traces. JAX raises for all others."""
 
 
 class _MethodCall(NamedTuple):
-    """A method call; `arrays` are the positions and names of its array arguments."""
+    """Call of a method; `arrays` are the positions and names of its array arguments."""
 
     name: str
     args: tuple[Any, ...]
@@ -73,7 +73,7 @@ class _MethodCall(NamedTuple):
 
 
 def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of `array.name(*args, **kwargs)`, or the property `name`."""
+    """Return the result of `array.name(*args, **kwargs)`, or the property `name`."""
 
     def in_process() -> Any:
         found = getattr(here(array), name)
@@ -88,7 +88,8 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
         given = [_argument(value, n in call.arrays) for n, value in enumerate(call.args)]
         named = {key: _argument(value, key in call.arrays) for key, value in call.kwargs.items()}
     except (TypeError, ValueError, IndexError):
-        return in_process()  # most often a mistake, which JAX reports
+        # Most often the user made a mistake, which JAX reports.
+        return in_process()
     return on_daemon(_call, call.name.strip("_"), exact(call.name), array, given, named)
 
 
@@ -99,7 +100,7 @@ def _argument(value: Any, is_input: bool) -> Any:
 
 
 def _call(name: str, array: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A method or property of an array. Traced on the daemon."""
+    """Call a method of an array, or read a property. Traced on the daemon."""
     found = getattr(array, name)
     return found(*read(args), **{key: read(value) for key, value in kwargs.items()}) if callable(found) else found
 
@@ -108,7 +109,11 @@ def _call(name: str, array: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 
 def _sized(call: _MethodCall, array: Any) -> _MethodCall:
-    """An equivalent call that JAX can trace. Raises if the arguments are invalid, which is for JAX to report."""
+    """Return an equivalent call that JAX can trace.
+
+    Raises:
+        TypeError, ValueError, IndexError: the arguments are invalid; the caller lets JAX report the mistake.
+    """
     return _SIZED[call.name](array, *call.args, **call.kwargs) if call.name in _SIZED else call
 
 

@@ -1,4 +1,4 @@
-"""The operations on an array that run on the daemon, and return arrays there.
+"""Operations on an array that run on the daemon, and return arrays there.
 
 They work with and without jax in this process. JAX executes them on the daemon, so that values, dtypes, weak types and
 errors are its own.
@@ -44,7 +44,7 @@ _ROWS_AT_ONCE = 100
 
 
 class Operations(Remote):
-    """The methods and operators from the tables, and those built on them."""
+    """Methods and operators from the tables, and those built on them."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ class Operations(Remote):
 
     @property
     def at(self) -> Any:
-        """Updated copies, as `jax.Array.at` makes them: `array.at[index].set(value)`."""
+        """Updated copies of the array, as `jax.Array.at` makes them: `array.at[index].set(value)`."""
         return At(self)
 
 
@@ -119,7 +119,7 @@ def _binary(name: str, array: Any, other: Any) -> Any:
     if not isinstance(other, (int, float, complex)) and not is_array(other) and not interop.is_tracer(other):
         return NotImplemented
     is_refused = isinstance(other, (np.ndarray, np.generic)) and other.dtype.kind in "mM"
-    if is_refused or isinstance(other, np.ma.MaskedArray):  # by JAX, which reports it
+    if is_refused or isinstance(other, np.ma.MaskedArray):  # JAX reports the error
         return getattr(here(array), f"__{name}__")(other)
     if name in ("pow", "rpow") and not is_for_here(other):
         return _power(name, array, other)
@@ -137,7 +137,7 @@ def _call(name: str, array: Any, other: Any) -> Any:
 
 
 def _power(name: str, array: Any, other: Any) -> Any:
-    """As in JAX, an integer exponent is a constant, compiled to multiplications."""
+    """Return a power. As in JAX, an integer exponent is a constant, compiled to multiplications."""
     base, exponent = (array, other) if name == "pow" else (other, array)
     if not is_integer(exponent):
         return _apply(f"__{name}__", array, other)

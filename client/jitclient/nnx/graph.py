@@ -1,4 +1,4 @@
-"""The nodes of a call as graph definitions and leaves, kept for as long as nothing but values changes."""
+"""Nodes of a call as graph definitions and leaves, kept as long as only values change."""
 
 import functools
 import types
@@ -14,18 +14,18 @@ from flax import nnx
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["graphdef", "states"], meta_fields=[])
 @dataclass(slots=True)
 class NodeLeaves:
-    """A node as a pytree: its definition, which is static, and its leaves, in the groups that its shardings name."""
+    """Node as a pytree: its static definition, and its leaves, in the groups that its shardings name."""
 
     graphdef: nnx.GraphDef[Any] | None
     states: tuple[Any, ...]
 
 
 def is_node(value: Any) -> bool:
-    """Whether that is a node of a graph to flax: a module, a Variable, what else is known by its identity."""
+    """Return whether flax treats a value as a node of a graph: a module, a Variable or another object with identity."""
     known = _is_node.get(type(value))
     if known is None:
         known = isinstance(value, nnx.Variable) or nnx.graphlib.is_graph_node(value)
-        if not isinstance(value, jax.core.Tracer):  # of which some are Variables
+        if not isinstance(value, jax.core.Tracer):  # some tracers are Variables
             _is_node[type(value)] = known
     return known
 
@@ -34,9 +34,9 @@ _is_node: dict[type, bool] = {}
 
 
 class Graph:
-    """The structure of the nodes of a call.
+    """Structure of the nodes of a call.
 
-    Holds their arrays, but no module: calls `forget` when one of those is there no more.
+    Holds their arrays, but no module: when a module is freed, calls `forget`.
     """
 
     def __init__(self, nodes: Sequence[Any], forget: Callable[[Any], Any]) -> None:
@@ -51,13 +51,13 @@ class Graph:
         self._setups: list[tuple[Any, tuple[bool, bool]]] = []
         self._statics: list[tuple[Any, int]] = []
         self._held: list[Any] = []
-        # An array that is an attribute, a Variable of references and the like have flax's own way at each call.
+        # flax itself handles arrays as attributes, Variables of references and the like at each call.
         self.is_simple = all(_is_simple(leaf) for each in self._leaves for leaf in each) and all(
             self._watch(value) for node in nodes for _, value in nnx.iter_graph(node, graph=True)
         )
 
     def leaves(self) -> list[NodeLeaves]:
-        """The nodes as pytrees, with the values that they have now."""
+        """Return the nodes as pytrees, with their current values."""
         return [
             NodeLeaves(
                 graphdef, ([leaf.get_raw_value() if isinstance(leaf, nnx.Variable) else leaf for leaf in leaves],)
@@ -66,7 +66,7 @@ class Graph:
         ]
 
     def is_current(self) -> bool:
-        """Whether flax would find the same structure now."""
+        """Return whether flax would find the same structure now."""
         for node, keys, ids in self._modules:
             attributes = getattr(node(), "__dict__", {})
             if list(map(id, attributes.values())) != ids or list(attributes) != keys:
@@ -78,10 +78,10 @@ class Graph:
         )
 
     def update(self, made: Sequence[NodeLeaves]) -> bool:
-        """Gives the nodes their new values, if their structure is as before; else does nothing.
+        """Give the nodes their new values if their structure is unchanged; else do nothing.
 
         Returns:
-            Whether it is as before.
+            Whether the structure is unchanged.
         """
         if not self.is_simple:
             return False
@@ -96,7 +96,9 @@ class Graph:
         return True
 
     def _watch(self, value: Any) -> bool:
-        """Note what may change about a part of the nodes. Returns whether it is of a kind whose changes can be seen."""
+        """Record the state of a part of the nodes that may change. Return whether changes of its kind can be
+        detected.
+        """
         kind = type(value)
         if isinstance(value, nnx.Variable):
             self._containers.append((value, *_seen(value)))
@@ -124,7 +126,7 @@ class Graph:
 
 
 _UNCHANGING = (str, int, float, bool, complex, type(None), type, types.FunctionType, types.BuiltinFunctionType)
-"""Types whose objects cannot come to have another hash."""
+"""Types whose objects cannot change their hash."""
 
 
 def _is_simple(leaf: Any) -> bool:
@@ -132,7 +134,7 @@ def _is_simple(leaf: Any) -> bool:
 
 
 def _seen(container: Any) -> tuple[list[Any], list[int]]:
-    """What a list, a dict, a State or the metadata of a Variable holds: keys, and the identity of values."""
+    """Return the keys and the identities of the values in a list, a dict, a State or the metadata of a Variable."""
     kind = type(container)
     if kind is list:
         return [], list(map(id, container))

@@ -1,4 +1,4 @@
-"""A function of modules whose calls run on the daemon, and change the modules in place, as with `flax.nnx.jit`."""
+"""Function of modules whose calls run on the daemon, and change the modules in place, as with `flax.nnx.jit`."""
 
 import functools
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from jitclient.jaxside import trace_state
 from jitclient.nnx.graph import Graph, NodeLeaves, is_node
 
 _own_jit = nnx.jit
-"""Flax's own, even if a program assigns `nnx.jit = jitclient.nnx.jit`."""
+"""Flax's own function, even if a program assigns `nnx.jit = jitclient.nnx.jit`."""
 
 _KEPT = 8
-"""Of how many sets of nodes each function knows the structure."""
+"""Maximum number of sets of nodes whose structure each function keeps."""
 
 
 @overload
@@ -24,15 +24,15 @@ def jit(fun: Callable[P, R], **options: Any) -> "Jitted[P, R]": ...
 @overload
 def jit(**options: Any) -> "Callable[[Callable[P, R]], Jitted[P, R]]": ...
 def jit(fun: Any = None, **options: Any) -> Any:
-    """Runs a function of modules, optimizers, metrics and arrays on the daemon.
+    """Return a function of modules, optimizers, metrics and arrays that runs on the daemon.
 
-    What the function changes in them is changed in the caller's own objects: values, attributes that it adds or
-    removes, references that it shares or replaces. Their arrays stay on the daemon from one call to the next.
+    Changes that the function makes to its arguments apply to the caller's own objects: values, attributes that it adds
+    or removes, references that it shares or replaces. Their arrays stay on the daemon from one call to the next.
 
     Args:
         fun: a function, or a method of a module's class.
         **options: the keywords of `flax.nnx.jit`. With a `nnx.StateSharding`, or with shardings in tree mode
-            (`graph=False` or `graph_updates=False`), calls run in this process, as flax has them.
+            (`graph=False` or `graph_updates=False`), calls run in this process, through flax's own function.
 
     Returns:
         A function with the parameters of `fun`, whose results are trees of `jitclient.Array` and of nodes.
@@ -47,14 +47,16 @@ def jit(fun: Any = None, **options: Any) -> Any:
     """
     if fun is None:
         return functools.partial(jit, **options)
-    own: Any = _own_jit(fun, **options)  # refuses what flax refuses
+    # Also refuses the options that flax refuses.
+    own: Any = _own_jit(fun, **options)
     shardings = jax.tree.leaves([options.get("in_shardings"), options.get("out_shardings")])
     is_graph = hasattr(own, "kwarg_shardings")
     if any(isinstance(one, nnx.StateSharding) for one in shardings) or (shardings and not is_graph):
         return own
     if is_graph:
         return Jitted(fun, own, options)
-    own.jitted_fn = jit_on_daemon(own.jitted_fn.__wrapped__, **_of_jax(options))  # modules are pytrees then
+    # In tree mode, modules are pytrees.
+    own.jitted_fn = jit_on_daemon(own.jitted_fn.__wrapped__, **_of_jax(options))
     return own
 
 
@@ -63,7 +65,7 @@ def _of_jax(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class Jitted(Generic[P, R]):
-    """A function of modules whose calls run on the daemon. Made by `jitclient.nnx.jit`."""
+    """Function of modules whose calls run on the daemon, made by `jitclient.nnx.jit`."""
 
     __wrapped__: Callable[P, R]
 
@@ -78,10 +80,11 @@ class Jitted(Generic[P, R]):
         self._graphs: dict[tuple[int, ...], Graph] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function as `flax.nnx.jit` would; errors are those of `jitclient.jit`."""
+        """Call the function as `flax.nnx.jit` would. Errors are those of `jitclient.jit`."""
         if trace_state.is_under_way():
             return self._own(*args, **kwargs)  # type: ignore[no-any-return]
-        with nnx.update_context(self):  # takes what `nnx.cached_partial` left for its function
+        # Consumes the context that `nnx.cached_partial` left for its function.
+        with nnx.update_context(self):
             pass
         nodes, graph, pure_args, pure_kwargs = self._pure(args, kwargs)
         *changed, result = self._jitted(*pure_args, **pure_kwargs)
@@ -91,12 +94,12 @@ class Jitted(Generic[P, R]):
         return _merge(nodes, after, result)  # type: ignore[no-any-return]
 
     def on_daemon(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call is on the daemon, for `explain`: a function, its arguments and its keywords."""
+        """Return the function, arguments and keywords that a call has on the daemon, for `explain`."""
         _, _, pure_args, pure_kwargs = self._pure(args, kwargs)
         return self._jitted, pure_args, pure_kwargs
 
     def _pure(self, args: Any, kwargs: Any) -> tuple[list[Any], Graph, Any, Any]:
-        """The nodes of the arguments, their graph, and the arguments with the leaves of nodes in their places."""
+        """Return the nodes of the arguments, their graph, and the arguments with each node replaced by its leaves."""
         leaves, shape = jax.tree.flatten((args, kwargs), is_leaf=is_node)
         nodes = [leaf for leaf in leaves if is_node(leaf)]
         graph = self._known_graph(nodes)
@@ -143,12 +146,14 @@ def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def _check_aliasing(tree: Any, shardings: Any) -> None:
-    """Refuse, as flax does, one Variable that is to have two shardings."""
+    """Refuse, as flax does, a Variable that would get two shardings."""
     nnx.extract.to_tree(tree, prefix=shardings, split_fn=lambda *_: None)
 
 
 def _on_trees(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as JAX takes it: of pytrees, whose nodes are `NodeLeaves`. Returns its arguments' nodes, too."""
+    """Return the function in JAX's form: of pytrees, whose nodes are `NodeLeaves`. Returns its arguments' nodes,
+    too.
+    """
 
     @functools.wraps(fun)
     def on_trees(*pure_args: Any, **pure_kwargs: Any) -> Any:
@@ -176,7 +181,7 @@ def _on_trees(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _merge(nodes: list[Any], changed: list[NodeLeaves], result: Any) -> Any:
-    """Bring the caller's nodes to the structure in which the function left them; return the result with its nodes."""
+    """Update the caller's nodes to the structure that the function left; return the result with its nodes."""
     index = nnx.graphlib.RefMap()
     for node in nodes:
         nnx.flatten(node, ref_index=index, with_paths=False, graph=True)
