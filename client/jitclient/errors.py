@@ -37,11 +37,11 @@ class SettingsError(JitserverError, ValueError):
 
 
 class CaptureError(JitserverError, TypeError):
-    """Function that cannot be captured; the message names the object that prevents it and the path to that object."""
+    """Failure to capture a function; the message names the object that prevents it and the path to that object."""
 
 
 class AmbientInput(CaptureError):  # noqa: N818  (the glossary's word)
-    """Function that reads something outside Python's objects, which no capture can hold."""
+    """Read of an input outside Python's objects by a function: no capture can hold such an input."""
 
 
 class DaemonError(JitserverError, ConnectionError):
@@ -49,15 +49,15 @@ class DaemonError(JitserverError, ConnectionError):
 
 
 class DaemonUnavailable(DaemonError):  # noqa: N818
-    """No answering daemon at the address, and no way to start one."""
+    """Lack of a daemon: none answers at the address, and none could be started."""
 
 
 class DaemonHangs(DaemonUnavailable):
-    """Daemon that runs, but did not answer for too long. Its state is not lost; the client asks it again later."""
+    """Lack of an answer from a running daemon. Its state is not lost, and the client asks it again later."""
 
 
 class HostUnreachable(DaemonUnavailable):
-    """Daemon's machine that ssh does not reach now, but may reach later; the message includes ssh's own message."""
+    """Failure of ssh to reach the daemon's machine now; a later attempt may succeed. The message quotes ssh."""
 
 
 class DaemonLost(DaemonError):  # noqa: N818
@@ -68,7 +68,7 @@ class DaemonLost(DaemonError):  # noqa: N818
 
 
 class DaemonSilent(DaemonLost):
-    """Daemon that runs, but did not answer for longer than a healthy daemon would."""
+    """Lack of an answer from a running daemon for longer than a healthy daemon would need."""
 
 
 class NotSent(DaemonLost):
@@ -76,15 +76,15 @@ class NotSent(DaemonLost):
 
 
 class DaemonDraining(DaemonError):  # noqa: N818
-    """Daemon that is stopping: it finishes running calls and accepts no new ones."""
+    """Refusal of a daemon that is stopping: it finishes running calls and accepts no new ones."""
 
 
 class AddressTaken(DaemonError):  # noqa: N818
-    """Address at which another daemon already serves."""
+    """Conflict over an address at which another daemon already serves."""
 
 
 class Incompatible(DaemonError):  # noqa: N818
-    """Client and daemon that differ in a version that matters, or in their devices; the message names both sides."""
+    """Difference between client and daemon in a version that matters, or in devices; the message names both sides."""
 
     @classmethod
     def with_devices(cls, needed: int, found: int) -> "Incompatible":
@@ -108,23 +108,23 @@ class ProtocolError(JitserverError):
 
 
 class ProgramsDiffer(JitserverError, RuntimeError):  # noqa: N818
-    """Cached program that differs from the function's own trace; the message says what to do."""
+    """Difference between a cached program and the function's own trace; the message says what to do."""
 
 
 class CrashesDaemon(JitserverError, RuntimeError):  # noqa: N818
-    """Program that the daemon refuses because it crashed repeatedly during work on it; the message says what to do."""
+    """Refusal of a program because the daemon crashed repeatedly during work on it; the message says what to do."""
 
 
 class ArrayLost(JitserverError, RuntimeError):  # noqa: N818
-    """Handle whose value no longer exists on the daemon; the message gives the reason."""
+    """Loss of a handle's value on the daemon; the message gives the reason."""
 
 
 class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
-    """Memory budget of the daemon's arrays that is full; the message lists the owners of the arrays."""
+    """Lack of room in the daemon's memory budget of arrays; the message lists the owners of the arrays."""
 
 
 class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
-    """Program of a client that was evicted from the daemon's memory and is no longer on disk."""
+    """Loss of a client's program, which was evicted from the daemon's memory and is no longer on disk."""
 
 
 class RemoteError(JitserverError, RuntimeError):

@@ -1,1 +1,1 @@
-"""`jitserver run`: a user's program, run by a process that has imported what such programs import."""
+"""Command `jitserver run`: a user's program, run by a process that has already imported the usual modules."""

@@ -1,4 +1,4 @@
-"""Makes a process that was forked from a helper that of a run."""
+"""Conversion of a process that a helper forked into the process of a run."""
 
 import contextlib
 import fcntl
@@ -16,13 +16,13 @@ from jitserver.run.request import KEPT_BY_PYTHON, Request
 def become(
     request: Request, received: list[int], libraries: Collection[int], written: Mapping[str, str | None]
 ) -> None:
-    """Take over all that a request says of the command's process.
+    """Take over the command's process state from a request.
 
     Args:
-        request: what it says.
-        received: the descriptors that came with it.
-        libraries: the descriptors that imported modules hold.
-        written: the variables that imports set or deleted.
+        request: the request, with the state of the command's process.
+        received: the file descriptors that came with the request.
+        libraries: the file descriptors that imported modules hold.
+        written: the environment variables that imports set or deleted.
     """
     _take_descriptors(request.descriptors, received, libraries)
     os.chdir(request.cwd)
@@ -44,7 +44,7 @@ def become(
 
 
 def clear_signals() -> None:
-    """Treat all signals as Python does at its start, except for those that are blocked."""
+    """Treat all signals as Python does at its start, except for the mask of blocked signals."""
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP
             signal.signal(number, signal.SIG_IGN if number in KEPT_BY_PYTHON else signal.SIG_DFL)
@@ -52,10 +52,10 @@ def clear_signals() -> None:
 
 
 def open_descriptors() -> set[int]:
-    """The descriptors of this process."""
+    """Return the open file descriptors of this process."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the folder itself
+        with contextlib.suppress(OSError):  # the file descriptor of the directory itself
             fcntl.fcntl(int(name), fcntl.F_GETFD)
             found.add(int(name))
     return found
@@ -72,8 +72,10 @@ def _take_descriptors(numbers: list[int], received: list[int], libraries: Collec
 
 
 def _renew_streams() -> None:
-    """Begin with the standard streams as Python does at its start, in place: imported modules may keep them. That of
-    errors looks the same for whatever it is.
+    """Reinitialize standard input and output as Python does at its start.
+
+    The objects stay the same, because imported modules may hold them. Standard error needs no change: its settings do
+    not depend on the file that it is connected to.
     """
     _renew(sys.stdin, 0, "rb")
     _renew(sys.stdout, 1, "wb")

@@ -1,4 +1,4 @@
-"""Operations outside of jitted functions, which no daemon sees: what JAX makes of them is there for the next run."""
+"""Reuse of JAX's work on operations outside of jitted functions, which no daemon sees, in later runs."""
 
 import contextlib
 import sys
@@ -11,8 +11,10 @@ from jitclient.wire.address import remote
 
 
 def keep() -> None:
-    """Have a helper prepare what JAX traces and lowers in this process of a run, and JAX keep what it compiles in the
-    cache of the user's daemon, which limits it, unless the user told JAX where to.
+    """Make later runs reuse the operations that JAX traces, lowers and compiles in this process of a run.
+
+    Helpers prepare the traced and lowered operations. JAX keeps the compiled ones in the cache of the user's daemon,
+    which limits its size, unless the user has set a cache directory of JAX.
     """
     if remote(settings().address) is None:
         interop.when_loaded(_keep)
@@ -25,5 +27,6 @@ def _keep() -> None:
     from jitserver.programs import xla_cache
     from jitserver.store import folder
 
-    with contextlib.suppress(OSError, SettingsError):  # without a cache, they are compiled each time
+    # Without a cache, the operations are compiled each time.
+    with contextlib.suppress(OSError, SettingsError):
         xla_cache.keep_in(folder.texts(folder.part()), least_seconds=0.0)

@@ -1,4 +1,4 @@
-"""What an import may do that a helper must not have done: such a module is left to the runs."""
+"""Side effects of an import that a helper must not have: a module with such effects is left to the runs."""
 
 import contextlib
 import fcntl
@@ -14,11 +14,11 @@ from jitserver.run import fingerprint
 from jitserver.run.import_audit import Footprint
 
 THREADS_THAT_FORK = ("numpy", "scipy")
-"""Packages whose native threads, those of OpenBLAS, end before a fork and come again when they are needed."""
+"""Packages whose native threads, those of OpenBLAS, stop before a fork and restart when they are needed."""
 
 
 class Effects:
-    """The state of the process before a module is imported."""
+    """State of the process before a module is imported."""
 
     _most_threads = 1
 
@@ -28,7 +28,7 @@ class Effects:
         self._before = _state()
 
     def found(self) -> str:
-        """What the import has done, if it must not be done before the run; empty if all is well."""
+        """Return the side effect of the import that must not happen before the run; empty if there is none."""
         if self._footprint.misread:
             return f"it reads {self._footprint.misread}"
         if internals.has_backend():
@@ -46,12 +46,12 @@ class Effects:
             return False
         if self._module.partition(".")[0] in THREADS_THAT_FORK:
             Effects._most_threads = max(Effects._most_threads, count)
-        return bool(count <= Effects._most_threads)  # those that came again after a fork
+        return bool(count <= Effects._most_threads)  # threads that restarted after a fork
 
 
 @contextlib.contextmanager
 def printed_elsewhere() -> Iterator[None]:
-    """Have what is printed go to a file of its own, in which it is noticed."""
+    """Redirect printed output to a file of its own, whose size shows whether an import printed anything."""
     saved = [(number, fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)) for number in (1, 2)]
     own = os.memfd_create("printed")
     for number, _ in saved:

@@ -1,6 +1,6 @@
-"""What passes between a command and its helper: one message after the other, with descriptors, over a Unix socket.
+"""Messages between a command and its helper, one after the other, with file descriptors, over a Unix socket.
 
-Both ends are the same Python, run by the same user: `marshal` needs no import and takes every string of the system's.
+Both ends are the same Python, run by the same user. `marshal` needs no import and accepts every string of the system.
 """
 
 import array
@@ -10,26 +10,27 @@ from collections.abc import Sequence
 from typing import Any
 
 MOST_DESCRIPTORS = 253
-"""What the kernel passes with one message (SCM_MAX_FD)."""
+"""Maximum number of file descriptors in one message (SCM_MAX_FD of the kernel)."""
 
 _LENGTH_BYTES = 4
 
 
 def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """Send a message of plain values, with descriptors."""
+    """Send a message of plain values, with file descriptors."""
     body = marshal.dumps(message)
     data = len(body).to_bytes(_LENGTH_BYTES, "little") + body
     passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     rest = data[sock.sendmsg([data], passed) :]
-    if rest:  # even nothing cannot be sent to who has read all and gone
+    # Even zero bytes cannot be sent to a peer that has read everything and closed the connection.
+    if rest:
         sock.sendall(rest)
 
 
 def receive(sock: socket.socket) -> tuple[Any, list[int]]:
-    """Receive a message and its descriptors.
+    """Receive a message and its file descriptors.
 
     Raises:
-        EOFError: the other end has closed the connection.
+        EOFError: the other end has closed the connection, or file descriptors were lost.
     """
     space = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
     data, ancillary, flags, _ = sock.recvmsg(_LENGTH_BYTES, space, socket.MSG_CMSG_CLOEXEC)

@@ -1,6 +1,6 @@
-"""What must be equal in a helper and a command, for a child of the one to be like the other.
+"""Facts that must be equal in a helper and a command, so that a child of the helper behaves like the command.
 
-What is unlike selects another helper: the digest of it all is a part of the name of the helper's socket.
+Other facts select another helper: the digest of all facts is part of the name of the helper's socket.
 """
 
 import os
@@ -35,8 +35,8 @@ _PREFIXES = (
     "XLA_",
 )
 _NAMES = ("HOME", "INPUTRC", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
-"""Variables that Python and native libraries read when they are loaded. What imports read through `os.environ` is noted
-when they do: see `footprint`.
+"""Environment variables that Python and native libraries read when they are loaded. `import_audit` notes the variables
+that imports read through `os.environ`.
 """
 
 _RIGHTS = ("Cap", "Gid", "Groups", "Mems_allowed_list", "NoNewPrivs", "Seccomp", "Speculation", "THP", "Uid")
@@ -46,11 +46,11 @@ _FILES = (
 
 
 def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | None = None) -> dict[str, object]:
-    """What must be equal, by what it is about; of plain values only.
+    """Return the facts that must be equal, by subject, as plain values.
 
     Args:
-        environment: the variables.
-        folders: where modules are looked for, without the one that Python puts before the others for a script.
+        environment: the environment variables.
+        folders: directories in which modules are looked for, without the one that Python puts first for a script.
     """
     return {
         "interpreter": [
@@ -73,13 +73,15 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
 
 
 def manner(stream: Any) -> tuple[object, ...]:
-    """How a standard stream reads or writes text, whatever it is connected to."""
+    """Return how a standard stream reads or writes text, independent of the file that it is connected to."""
     return tuple(getattr(stream, name, None) for name in ("encoding", "errors", "write_through"))
 
 
 def variables() -> dict[bytes, bytes]:
-    """The variables of this process for another one like it: with LC_CTYPE as it was given. Where the locale is "C",
-    Python sets LC_CTYPE itself; a process that was given that would have other flags.
+    """Return the environment variables for another process like this one, with LC_CTYPE in its original form.
+
+    If the locale is "C", Python itself sets LC_CTYPE. A process that gets this value at its start would have other
+    flags.
     """
     found = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
     for item in _read("environ").split("\0"):
@@ -90,12 +92,12 @@ def variables() -> dict[bytes, bytes]:
 
 
 def own_folders() -> list[str]:
-    """`sys.path` as it was before Python put the folder of a script, or the working folder, before the others."""
+    """Return `sys.path` without the directory of the script, or the working directory, that Python put first."""
     return sys.path[0 if sys.flags.safe_path else 1 :]
 
 
 def key(found: Mapping[str, object]) -> str:
-    """The digest of some facts."""
+    """Return the digest of some facts."""
     return digest(repr(sorted(found.items())).encode(errors="surrogateescape"), 6).hex()
 
 

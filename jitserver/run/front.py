@@ -1,6 +1,6 @@
-"""The command's own process: it hands the run to a helper and stays for its signals and its end, or runs it itself.
+"""Process of the `jitserver run` command: hands the run to a helper and forwards signals, or runs the program itself.
 
-It starts in a moment: no module that it imports at its top is expensive.
+The process starts quickly: none of the modules that it imports at the top is expensive.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _PACKAGE = "--package"
 
 
 def parsed(words: Sequence[str]) -> Command | None:
-    """The command that some words are; None if they ask for help, or are a mistake."""
+    """Parse the words of a command line; return None if they ask for help, or are invalid."""
     options = {"--no-jit": False, "--report": False, "--verbose": False}
     packages = []
     left = list(words)
@@ -42,7 +42,7 @@ def parsed(words: Sequence[str]) -> Command | None:
 
 
 def run(command: Command) -> None:
-    """Run a program as its own process would run, and end as it does. Returns for a prompt only (`python -i`)."""
+    """Run a program as its own process would, and exit as the program does. Returns only for a prompt (`python -i`)."""
     reason = _handed_over(command)
     if command.verbose:
         say(f"runs in a process of its own: {reason}")
@@ -54,7 +54,7 @@ def run(command: Command) -> None:
 
 
 def _handed_over(command: Command) -> str:
-    """Hand the run to a helper and end as it ends; or return why it must be run here."""
+    """Hand the run to a helper and exit as the run does, or return why the program must run in this process."""
     if sys.platform != "linux":
         return "helpers need Linux"
     if sys.flags.verbose or "importtime" in sys._xoptions or os.environ.get("PYTHONPROFILEIMPORTTIME"):
@@ -88,7 +88,8 @@ def _offered(command: Command, relay: Relay) -> str:
         except TimeoutError:
             place.end(sock)
             return f"the process that should run it has not answered for {_ANSWER_SECONDS:.0f} s, and was ended"
-        except (OSError, EOFError, TypeError, ValueError) as error:  # the last two: another version may say anything
+        except (OSError, EOFError, TypeError, ValueError) as error:
+            # Another version of the helper may send any values, hence TypeError and ValueError.
             return f"the process that should run it does not answer: {error}"
         if not refusal:
             sock.settimeout(None)
@@ -98,12 +99,12 @@ def _offered(command: Command, relay: Relay) -> str:
 
 
 def end_as(status: int) -> NoReturn:
-    """End as a process did that ended with a wait status."""
+    """Exit in the same way as a process with this wait status."""
     if os.WIFSIGNALED(status):
         import resource
 
         number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has dumped its own core
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the run has dumped its own core
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])

@@ -1,4 +1,4 @@
-"""A helper: a process that has imported what scripts import, and becomes each run by forking."""
+"""Helper process: has imported the modules that scripts need, and forks a child for each run."""
 
 import contextlib
 import fcntl
@@ -40,7 +40,7 @@ _IDLE_SECONDS = 3 * 3600
 _TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
 _MOST_UNFIT = 50
-_FAILED = 255  # which no error of the system has as its number
+_FAILED = 255  # not the number of any system error
 _ALWAYS = (
     "numpy",
     "jitclient.calls.decorator",
@@ -52,10 +52,10 @@ _ENDS = {signal.SIGTERM, signal.SIGINT}
 
 
 def main(path: str, seeded: str = "") -> None:
-    """Serve at a path; in each forked process, run what a command asks for.
+    """Serve at a path; in each forked process, run the program that a command asks for.
 
     Args:
-        path: of the socket.
+        path: path of the socket.
         seeded: `place.HAS_SEED` if the hash seed is not the user's own.
     """
     run = Helper(place.address_of(path), seeded == place.HAS_SEED).serve()
@@ -65,7 +65,7 @@ def main(path: str, seeded: str = "") -> None:
 
 
 class Helper:
-    """One helper."""
+    """Single helper, with its socket, its lock and its preloaded modules."""
 
     def __init__(self, address: Address, has_seed: bool) -> None:
         self._address = address
@@ -74,7 +74,9 @@ class Helper:
         self._cwd = os.getcwd()
         self._environment = fingerprint.variables()
         if has_seed:
-            os.environ.pop("PYTHONHASHSEED", None)  # of the runs and their processes, only the order of sets is like it
+            # The user has not set this variable, so runs and their child processes must not see it. Only the order of
+            # sets in the runs follows from it.
+            os.environ.pop("PYTHONHASHSEED", None)
             set_order.share_seed()
         self._lock = open_lock(address.lock_path)
         self._seeding = Seeding()
@@ -87,13 +89,15 @@ class Helper:
         self._daemon: int | None = None
 
     def serve(self) -> Callable[[], None] | None:
-        """Serve until it is time to end. Returns what to run, in a process that is a run's."""
+        """Serve until it is time to exit. In the process of a run, return the function that runs the program."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another one serves there
+        except BlockingIOError:
+            # Another helper serves at this address.
             return None
         if fingerprint.key(fingerprint.facts(folders=sys.path)) != self._key:
-            return None  # such as a limit that the program changed which started this one
+            # For instance, the program that started this helper has changed a resource limit.
+            return None
         os.ftruncate(self._lock.fileno(), 0)
         os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
         own = {0, 1, 2, self._lock.fileno(), self._woken, self._wakes}
@@ -133,7 +137,8 @@ class Helper:
                 used = time.monotonic()
                 with contextlib.suppress(BlockingIOError):
                     sock = self._listener.accept()[0]
-                    changed = self._footprint.changed()  # before the fork: a new process copies what it looks at
+                    # Check before the fork: a forked process would copy the memory that the check touches.
+                    changed = self._footprint.changed()
                     run = self._fork(sock, changed)
                     if run is not None:
                         return run
@@ -145,7 +150,7 @@ class Helper:
     # ---- a run
 
     def _fork(self, sock: socket.socket, changed: str) -> Callable[[], None] | None:
-        """Fork a process for the run of a connection. Returns what to run, in that of the run only."""
+        """Fork a process for the run of a connection. Only in the process of the run, return the function to run."""
         if peer(sock).uid != os.getuid() or os.fork():
             sock.close()
             return None
@@ -177,7 +182,8 @@ class Helper:
         terminal = received[0] if request.terminal else None
 
         def prepare() -> None:
-            sock.detach()  # this process closes it, with all others
+            # `become` closes its file descriptor with all others.
+            sock.detach()
             child.become(request, received, self._libraries, self._footprint.written())
             internals.find_plugins_in(scan.folder_of(request.command, request.cwd))
             self._seeding.again()
@@ -196,7 +202,7 @@ class Helper:
         return run
 
     def _refusal(self, request: Request) -> str:
-        """Why a run needs a fresh process; empty if it does not."""
+        """Return why a run needs a fresh process; empty if it does not."""
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
         taken = self._libraries.intersection(request.descriptors)
         if taken:
@@ -204,7 +210,7 @@ class Helper:
         loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         return self._footprint.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
 
-    # ---- its own life
+    # ---- life of the helper
 
     def _watch_signals(self) -> None:
         child.clear_signals()
@@ -216,7 +222,7 @@ class Helper:
             signal.signal(number, lambda *_: None)
 
     def _watch_daemon(self, poller: select.poll) -> None:
-        """Find the daemon, unless it is known, to end with it."""
+        """Find the daemon, unless it is known, so that the helper exits with it."""
         if self._daemon is None and remote(settings().address) is None:
             for address in default_addresses(settings().address):
                 with contextlib.suppress(OSError, ValueError):
@@ -226,7 +232,7 @@ class Helper:
                         return
 
     def _is_reachable(self) -> bool:
-        """Whether commands find it: the end of a login can remove its folder."""
+        """Return whether commands can find this helper: at the end of a login, its directory may be removed."""
         return self._address.path.exists() and os.fstat(self._lock.fileno()).st_nlink > 0
 
     def _reap(self) -> None:
@@ -235,11 +241,12 @@ class Helper:
                 pass
 
     def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
-        """Import modules. Where one does what only a run may do, begin again without it."""
+        """Import modules. If an import has an effect that only a run may have, restart without that module."""
         self._version = history.version()
         self._case = history.case_of(self._key)
         unfit = history.unfit(self._case)
-        if len(unfit) > _MOST_UNFIT:  # something is wrong with this environment: import nothing
+        # Something is wrong with this environment, so import nothing.
+        if len(unfit) > _MOST_UNFIT:
             return
         with self._footprint, self._seeding, printed_elsewhere():
             for name in (*first, *names):
@@ -273,7 +280,7 @@ class Helper:
         gc.freeze()
 
     def _prepare(self, recipe: bytes) -> None:
-        """Prepare one operation. Commands that come meanwhile wait as long as that takes."""
+        """Prepare one operation. Commands that arrive in the meantime wait for it."""
         with printed_elsewhere(), warnings.catch_warnings():
             warnings.simplefilter("error")
             effects = Effects("jax", self._footprint)
@@ -287,8 +294,9 @@ class Helper:
             gc.freeze()
 
     def _restart(self) -> None:
-        """Begin again, unless it was told to end."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # one that comes from now on reaches what begins
+        """Restart this helper, unless a signal asks it to exit."""
+        # A signal that arrives from now on stays pending for the restarted helper.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
         if _ENDS.isdisjoint(self._arrived()):
             os.chdir(self._cwd)
             os.execve(sys.executable, sys.orig_argv, self._environment)
@@ -296,16 +304,17 @@ class Helper:
         os._exit(0)
 
     def _leave_nothing(self) -> None:
-        """Remove its files, except for what it has logged."""
+        """Remove the files of this helper, except for a log that is not empty."""
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):  # not another's
+            # Another helper may have replaced the lock file.
+            if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):
                 self._address.path.unlink(missing_ok=True)
                 if not os.fstat(2).st_size:
                     place.log_of(self._address).unlink(missing_ok=True)
                 self._address.lock_path.unlink()
 
     def _arrived(self) -> bytes:
-        """The numbers of the signals that have arrived since it was last asked."""
+        """Return the numbers of the signals that have arrived since the last call."""
         try:
             return os.read(self._woken, 4096)
         except BlockingIOError:

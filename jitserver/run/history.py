@@ -1,7 +1,6 @@
-"""What the runs of this environment have done that the next helper is to do first: which modules of installed packages
-they have imported, and which operations of JAX they have traced.
+"""History of the runs of this environment: the imports and JAX operations that the next helper does in advance.
 
-Never the user's own modules: those may change from run to run.
+It names modules of installed packages only: the user's own modules may change from run to run.
 """
 
 import atexit
@@ -24,8 +23,10 @@ _MOST_CASES = 20
 
 
 class Learnt(msgspec.Struct):
-    """What is in the file. The names of modules, the recipes of operations as hexadecimal digits; by case, the modules
-    and operations that are unfit, and why; and the hash seed.
+    """Content of the history file.
+
+    `modules` are names. `operations` are recipes in hexadecimal digits. `unfit` has the unfit modules and operations of
+    each case, with the reasons. `seed` is the hash seed.
     """
 
     modules: list[str] = []
@@ -35,15 +36,16 @@ class Learnt(msgspec.Struct):
 
 
 _known: set[str] = set()
-"""What was in the file when it was last read, in this process or before it was forked."""
+"""Modules and operations in the file at its last read, in this process or before it was forked."""
 
 
 def modules(first: Collection[str] = ()) -> list[str]:
-    """Their names, in the order in which their imports ended, but a package before what is in it: so its import imports
-    others in its own order, and what it does is found in itself.
+    """Return the names of the modules, in the order in which their imports finished, but each package before its modules.
+
+    A package that is imported first imports its modules in its own order, and their side effects are attributed to it.
 
     Args:
-        first: packages that come before all others, wherever else they are imported.
+        first: packages that come before all others.
     """
     found = _read().modules
     _known.update(found)
@@ -53,7 +55,7 @@ def modules(first: Collection[str] = ()) -> list[str]:
 
 
 def operations() -> list[bytes]:
-    """The recipes of operations, those of the last runs first."""
+    """Return the recipes of operations, those of the last runs first."""
     found = _read().operations
     _known.update(found)
     return [bytes.fromhex(text) for text in reversed(found)]
@@ -65,21 +67,23 @@ def _with_packages(name: str) -> list[str]:
 
 
 def unfit(case: str) -> dict[str, str]:
-    """The modules that a helper must not import in a case, and why."""
+    """Return the modules and operations that a helper must not import or prepare in a case, with the reasons."""
     return _read().unfit.get(case, {})
 
 
 def note_at_the_end() -> None:
-    """When this process ends, add what it has imported and traced."""
+    """At the exit of this process, add its imported modules and traced operations to the history."""
     pid = os.getpid()
     atexit.register(lambda: _note() if os.getpid() == pid else None)
 
 
 def note_unfit(case: str, found: dict[str, str]) -> None:
-    """Add modules that a helper must not import in a case, which is that from before it tried to.
+    """Add modules and operations that a helper must not import or prepare in a case.
+
+    `case` must be that from before the attempt, because the installed packages may change during the attempt.
 
     Raises:
-        OSError: they cannot be noted.
+        OSError: the file cannot be written.
     """
     content = _read()
     others = [one for one in content.unfit.items() if one[0] != case][-_MOST_CASES:]
@@ -88,20 +92,20 @@ def note_unfit(case: str, found: dict[str, str]) -> None:
 
 
 def case_of(helper: str) -> str:
-    """A name for a helper with the packages that there are now: in another one, or another version, others are unfit.
+    """Return a name for a helper with its currently installed packages: each combination has its own unfit modules.
 
     Args:
-        helper: what selects the helper.
+        helper: the key that selects the helper.
     """
     stamps = [(entry, os.stat(entry).st_mtime_ns) for entry in sys.path if os.path.exists(entry)]
     return digest(repr((helper, stamps)).encode(errors="surrogateescape"), 6).hex()
 
 
 def path() -> Path:
-    """The file of it.
+    """Return the path of the history file.
 
     Raises:
-        OSError, SettingsError: there is no folder for it.
+        OSError, SettingsError: there is no directory for the file.
     """
     from jitserver.store import folder
 
@@ -109,7 +113,7 @@ def path() -> Path:
 
 
 def version() -> int:
-    """A number that changes when anything was added."""
+    """Return a number that changes when the history changes."""
     try:
         return path().stat().st_mtime_ns
     except OSError:
@@ -117,7 +121,7 @@ def version() -> int:
 
 
 def hash_seed() -> int:
-    """The seed of this environment's helpers: with a common one, the order of sets is the same in all their runs."""
+    """Return the hash seed of this environment's helpers: a common seed gives sets the same order in all their runs."""
     content = _read()
     if not content.seed:
         content.seed = int.from_bytes(os.urandom(4), "little") or 1
@@ -127,7 +131,8 @@ def hash_seed() -> int:
 
 
 def _note() -> None:
-    with contextlib.suppress(Exception):  # nothing that the program's user would care about
+    # A failure here does not matter to the user of the program.
+    with contextlib.suppress(Exception):
         if _new_modules() or _new_operations():
             content = _read()  # other runs may have added some
             _known.update(content.modules, content.operations)
@@ -157,7 +162,7 @@ def _new_operations() -> list[str]:
 def _read() -> Learnt:
     try:
         return msgspec.convert(json.loads(path().read_bytes()), Learnt)
-    except (OSError, ValueError, RecursionError):  # there is none, or it is damaged
+    except (OSError, ValueError, RecursionError):  # the file is missing or damaged
         return Learnt()
 
 
@@ -167,6 +172,6 @@ def _write(content: Learnt) -> None:
     try:
         fresh.write_text(json.dumps(msgspec.structs.asdict(content)))
         fresh.replace(file)
-    except OSError:  # the disk is full
+    except OSError:  # such as a full disk
         fresh.unlink(missing_ok=True)
         raise

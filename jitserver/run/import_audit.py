@@ -1,4 +1,6 @@
-"""What the imports of a helper depended on: files, variables and folders. If one has changed, they are out of date."""
+"""Audit of a helper's imports: the files, variables and directories that they read. A change makes the imports
+stale.
+"""
 
 import builtins
 import io
@@ -9,28 +11,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 FOLDERS = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
-"""Modules that keep the working folder of their import, and the names under which they do."""
+"""Modules that store the working directory of their import, and the names under which they store it."""
 
 _MAY_ASK = (*FOLDERS, "tempfile")
-"""Modules that may ask for the working folder: what they keep of it is made good, or it is their last resort."""
+"""Modules that may ask for the working directory: their stored value is corrected, or it is their last resort."""
 
 _ITERATES = {"tqdm.utils": "TQDM_"}
-"""Modules that go through all variables, and how the names begin that they look for."""
+"""Modules that iterate over all environment variables, and the prefix of the names that they look for."""
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-"""Folders of files that have no lasting times, and change with the machine only."""
+"""Directories of system files, whose times do not last, and which change only with the machine."""
 
 _BETWEEN = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
 
 
 class Footprint:
-    """A context in which modules are imported.
+    """Context that records the inputs of the modules that are imported in it.
 
     Attributes:
-        module: the one that is imported now.
-        misread: what they looked at that is another thing for each run; empty if nothing.
-        too_early: modules that have read a variable which a later one sets, and why that counts: a program may import
-            them in the other order.
+        module: name of the module that is imported now.
+        misread: input of the imports that differs between runs; empty if there is none.
+        too_early: modules that read a variable which a later module sets, and the reason why they are unfit: a program
+            may import them in the other order.
     """
 
     def __init__(self) -> None:
@@ -49,12 +51,14 @@ class Footprint:
         self._environment = dict(os.environ)
 
     def __enter__(self) -> "Footprint":
-        self._stamp_all(sys.path)  # what is installed while modules are imported came after them
+        # Stamp first, so that packages that are installed during the imports show as changes.
+        self._stamp_all(sys.path)
         footprint = self
 
         class Noting(os._Environ):  # type: ignore[type-arg]
             def __getitem__(self, key: Any) -> Any:
-                if key != footprint._given:  # not that of `items`
+                # `items` looks up each name that `__iter__` yields: `_prefixes` covers these look-ups.
+                if key != footprint._given:
                     footprint._note(key)
                     footprint._readers.setdefault(key, set()).add(footprint.module)
                 return super().__getitem__(key)
@@ -126,13 +130,15 @@ class Footprint:
         self._kinds = {path: _kind(path) for path in self._looked_for} | self._kinds
 
     def written(self) -> dict[str, str | None]:
-        """The variables that imports have set since, and those that they have deleted."""
+        """Return the environment variables that imports set, with their values, or None for those that imports
+        deleted.
+        """
         now = dict(os.environ)
         names = now.keys() | self._environment.keys()
         return {name: now.get(name) for name in names if now.get(name) != self._environment.get(name)}
 
     def changed(self) -> str:
-        """What has changed on the disk since; empty if nothing has."""
+        """Return what has changed on the disk since the imports; empty if nothing has."""
         for path, stamp in self._files.items():
             if _stamp(path) != stamp:
                 return f"{path} has changed since it was imported"
@@ -142,9 +148,7 @@ class Footprint:
         return ""
 
     def differs(self, environment: Mapping[str, str], cwd: str) -> str:
-        """What imports read that is another thing for a run with these variables and this working folder; empty if
-        nothing is.
-        """
+        """Return why this run cannot reuse the preloaded modules: the first variable or file that differs."""
         for path in self._relative:
             if os.path.lexists(os.path.join(cwd, path)):
                 return f"imports read {path} in the working folder"
@@ -157,7 +161,7 @@ class Footprint:
         return ""
 
     def _stamp_all(self, paths: Iterable[str]) -> None:
-        """Only for what has no stamp yet: a change after that is one."""
+        """Stamp the paths that have no stamp yet, and keep earlier stamps, so that later changes show."""
         self._files = {path: _stamp(path) for path in paths if path} | self._files
 
     def _note(self, name: Any) -> None:
@@ -175,7 +179,7 @@ class Footprint:
 
 
 def _caller() -> Any:
-    """The module that asks, through those between."""
+    """Return the name of the module that makes a request, skipping the modules in between."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
@@ -195,7 +199,7 @@ def _folders_of(module: Any) -> list[str]:
 
 
 def _kind(path: str) -> int:
-    """What is at a path; 0 if nothing is."""
+    """Return the type of the file at a path; 0 if there is none."""
     try:
         return stat.S_IFMT(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -207,5 +211,5 @@ def _stamp(path: str) -> tuple[int, ...] | None:
         found = os.stat(path)
     except OSError:
         return None
-    # Some installers give all files one modification time.
+    # The modification time is not enough, because some installers give all files the same one.
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

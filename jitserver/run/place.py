@@ -1,4 +1,4 @@
-"""Where a helper answers, a socket in the user's own folder beside the daemon's; and how it comes to be there."""
+"""Place of a helper: a socket in the user's own directory, beside the daemon's, and the start of the helper there."""
 
 import atexit
 import contextlib
@@ -16,41 +16,43 @@ _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.run.helper import main; main(*sys.argv[1:])"
 )
 HAS_SEED = "has-seed"
-"""The second word for a helper whose hash seed is not its user's."""
+"""Second argument of a helper whose hash seed is not the user's."""
 
 _CONNECT_SECONDS = 0.5
 
 
 def of(key: str) -> Address:
-    """The place of the helper with a key.
+    """Return the address of the helper with a key.
 
     Raises:
-        OSError: there is no folder that only this user can enter.
+        OSError: there is no directory that only this user can enter.
     """
     return Address(runtime_folder() / f"run-{key}.sock")
 
 
 def connect(place: Address) -> socket.socket:
-    """Connect to the helper there.
+    """Connect to the helper at an address.
 
     Raises:
-        DaemonError: there is none, or it belongs to another user.
+        DaemonError: there is no helper, or it belongs to another user.
     """
     return place.connect(_CONNECT_SECONDS)
 
 
 def end(sock: socket.socket) -> None:
-    """End the helper at the other end, which hangs: it would keep the descriptors that it was sent, such as a pipe from
-    which another process reads until all have closed it.
+    """Kill the helper at the other end, which hangs.
+
+    Otherwise the helper would keep the file descriptors that it was sent, such as a pipe that another process reads
+    until all processes have closed it.
     """
     pid = peer(sock).pid
-    if pid > 0:  # else it is in another container
+    if pid > 0:  # 0 if the helper is in another container
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def start_at_the_end(place: Address, options: Sequence[str]) -> None:
-    """Start a helper there when this process ends, so that it takes no time from the program that runs until then."""
+    """Start a helper when this process exits, so that the start takes no time from the running program."""
     environment, cwd, pid = fingerprint.variables(), os.getcwd(), os.getpid()
 
     def start() -> None:
@@ -61,11 +63,12 @@ def start_at_the_end(place: Address, options: Sequence[str]) -> None:
 
 
 def _start(place: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
-    from jitserver.run import history  # now: most commands need no helper
+    from jitserver.run import history  # imported late: most commands need no helper
 
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % history.hash_seed()}
-    with contextlib.suppress(OSError):  # the next command is as slow as this one
-        os.chdir(cwd)  # what is relative in PYTHONPATH
+    # Without a helper, the next command is as slow as this one.
+    with contextlib.suppress(OSError):
+        os.chdir(cwd)  # for relative entries of PYTHONPATH
         with open(os.devnull, "rb") as nothing, open(log_of(place), "ab", opener=_private) as log:
             os.posix_spawn(
                 sys.executable,
@@ -82,7 +85,7 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
 
 
 def log_of(place: Address) -> Path:
-    """The file of what the helper there prints."""
+    """Return the path of the file that gets the helper's output."""
     return place.path.with_suffix(".log")
 
 
@@ -91,5 +94,5 @@ def _private(path: str, flags: int) -> int:
 
 
 def address_of(path: str) -> Address:
-    """The place at a path."""
+    """Return the address with a path."""
     return Address(Path(path))

@@ -1,4 +1,4 @@
-"""The program of a run, in the process that is its own."""
+"""Program of a run, in the run's own process."""
 
 import atexit
 import ctypes
@@ -11,10 +11,12 @@ from jitserver.run.request import Command
 
 
 def run(command: Command, interpreter: str) -> None:
-    """Run it, with `sys.path` as it is without an entry for it; then end. Returns for a prompt only (`python -i`).
+    """Run the program, then exit. Returns only for a prompt (`python -i`).
+
+    `sys.path` must not have an entry for the program yet.
 
     Raises:
-        SystemExit: otherwise.
+        SystemExit: the process must exit.
     """
     from jitclient.api import as_main
 
@@ -40,9 +42,10 @@ def run(command: Command, interpreter: str) -> None:
 
 
 def _interrupted() -> int:
-    """Have the process end by SIGINT after all else, as the interpreter does; return the status with which to exit."""
+    """Make the process exit by SIGINT after all other exit work, as the interpreter does; return the exit status."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "on_exit"):
         return 1
-    libc.on_exit(ctypes.cast(libc["raise"], ctypes.c_void_p), None)  # it is called with the status
+    # The C library calls `raise` with the exit status, which is the number of the signal.
+    libc.on_exit(ctypes.cast(libc["raise"], ctypes.c_void_p), None)
     return signal.SIGINT.value

@@ -1,4 +1,4 @@
-"""Random generators that were seeded by the system when modules were imported: each run needs numbers of its own."""
+"""Random generators that the system seeded during imports: each run needs random numbers of its own."""
 
 import gc
 import multiprocessing.process
@@ -8,11 +8,12 @@ import sys
 import types
 from typing import Any
 
-_BITS_OF_A_USERS_SEED = 64  # at most; those that the system draws for numpy have 128
+# Maximum; the seeds that the system draws for numpy have 128 bits.
+_BITS_OF_A_USERS_SEED = 64
 
 
 class Seeding:
-    """A context in which generators of `random` are noted that the system seeds, as long as nobody else does."""
+    """Context that records the generators of `random` that the system seeds, until other code seeds them."""
 
     def __init__(self) -> None:
         self._drawn: dict[int, random.Random] = {id(random._inst): random._inst}
@@ -29,7 +30,8 @@ class Seeding:
 
         self._own = own, random.seed
         random.Random.seed = seed  # type: ignore[method-assign]
-        random.seed = types.MethodType(seed, random._inst)  # it was bound when `random` was imported
+        # Bound to the original method when `random` was imported.
+        random.seed = types.MethodType(seed, random._inst)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -38,23 +40,25 @@ class Seeding:
         numpy = sys.modules.get("numpy.random")
         if isinstance(numpy, types.ModuleType):
             kinds = (numpy.Generator, numpy.RandomState)
-            # added, as what earlier imports made is frozen, and not among these objects
+            # Add to the list: objects of earlier imports are frozen, and so not among these.
             self._of_numpy += [one for one in gc.get_objects() if isinstance(one, kinds)]
 
     def again(self) -> None:
-        """Seed them all again, in a process that was forked."""
+        """Seed all recorded generators again, in a forked process."""
         if id(random._inst) not in self._drawn:
-            random.setstate(self._common)  # Python seeds it in each process that is forked
+            # Undo the seed that Python gives this generator in each forked process.
+            random.setstate(self._common)
         for one in self._drawn.values():
             one.seed()
         for one in filter(_is_drawn, self._of_numpy):
             bits = one._bit_generator
-            bits.__setstate__(type(bits)().__reduce__()[2])  # with the seed of those that it spawns
+            # Also replaces the seed of the generators that this one spawns.
+            bits.__setstate__(type(bits)().__reduce__()[2])
         multiprocessing.process.current_process().authkey = os.urandom(32)
 
 
 def _is_drawn(generator: Any) -> bool:
-    """Whether the system drew a generator's seed."""
+    """Return whether the system drew a generator's seed."""
     seed = getattr(generator._bit_generator, "seed_seq", None)
     entropy = getattr(seed, "entropy", None)
     return isinstance(entropy, int) and entropy.bit_length() > _BITS_OF_A_USERS_SEED

@@ -1,5 +1,6 @@
-"""What the command's own process does while its run goes on in a child of the helper: it passes signals on, and on a
-terminal what is typed and printed. It stops and continues with the run.
+"""Proxy between the `jitserver run` command and the child that runs the script.
+
+The proxy forwards signals and, on a terminal, keys and output. It stops and continues with the run.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from jitserver.run import fd_passing
 from jitserver.run.terminal import Terminal
 
 ENDED, STOPPED = "ended", "stopped"
-"""The messages of a supervisor: with a wait status, or with the number of a signal."""
+"""Kinds of a supervisor's messages: "ended" with a wait status, "stopped" with the number of a signal."""
 
 _NOT_PASSED_ON = frozenset(
     {
@@ -24,11 +25,11 @@ _NOT_PASSED_ON = frozenset(
     }
 )
 _TO_ITS_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-"""What a terminal sends to all processes of a job."""
+"""Signals that a terminal sends to all processes of a job."""
 
 
 class Relay:
-    """Stands between this process and its run."""
+    """Proxy between this process and its run."""
 
     def __init__(self) -> None:
         self._terminal = Terminal.of_this_process()
@@ -43,13 +44,13 @@ class Relay:
         return self._terminal is not None
 
     def descriptors(self, numbers: Sequence[int]) -> list[int]:
-        """What the run has as its descriptors of these numbers."""
+        """Return the file descriptors to send, which the run gets under these numbers."""
         if self._terminal is None:
             return list(numbers)
         return [self._terminal.inner if number < 3 else number for number in numbers]
 
     def close(self) -> None:
-        """Give up: the program runs in this process."""
+        """Close all files, because the program runs in this process."""
         for number in (self._nothing, self._woken, self._wakes):
             os.close(number)
         if self._terminal is not None:
@@ -57,7 +58,7 @@ class Relay:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """Keep the signals that this process gets. Those that were not passed on in the end are its own."""
+        """Collect the signals that this process receives; at the exit, deliver those that were not forwarded."""
         numbers = [number for number in signal.valid_signals() - _NOT_PASSED_ON if _is_free(number)]
         before: dict[int, Any] = {number: signal.signal(number, lambda *_: None) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
@@ -71,10 +72,11 @@ class Relay:
                 os.kill(os.getpid(), number)
 
     def until_the_end(self, sock: socket.socket, numbers: Sequence[int]) -> int:
-        """Serve the run until it ends; return its wait status."""
+        """Serve the run until it exits; return its wait status."""
         for number in numbers:
             if self._terminal is None or number > 2:
-                os.dup2(self._nothing, number)  # it is the run's alone: the end of a pipe must see when that closes it
+                # Only the run may keep the file open: the other end of a pipe must notice when the run closes it.
+                os.dup2(self._nothing, number)
         if self._terminal is not None:
             self._terminal.begin()
         has_job_control = self._terminal is None and _has_terminal()
@@ -86,14 +88,15 @@ class Relay:
                         self._terminal.drain()
                     return value
                 self._stop(value)
-        except (EOFError, OSError):  # its supervisor was killed, and the run with it
+        except (EOFError, OSError):
+            # The supervisor was killed, and the run with it.
             return signal.SIGKILL
         finally:
             if self._terminal is not None:
                 self._terminal.end()
 
     def _next(self, sock: socket.socket, has_job_control: bool) -> tuple[str, int]:
-        """The supervisor's next message; meanwhile, pass on."""
+        """Return the supervisor's next message; until it arrives, forward signals, keys and output."""
         poller = select.poll()
         poller.register(sock, select.POLLIN)
         poller.register(self._woken, select.POLLIN)
@@ -112,7 +115,7 @@ class Relay:
                 return message  # type: ignore[no-any-return]
 
     def _stop(self, number: int) -> None:
-        """Stop as the run did, until this process is continued. The run is to be continued afterwards."""
+        """Stop as the run did, until this process is continued, and note that the run must continue as well."""
         if self._terminal is not None:
             self._terminal.end()
         stops = number if number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU) else signal.SIGSTOP
@@ -123,7 +126,8 @@ class Relay:
             os.kill(os.getpid(), stops)
             signal.signal(stops, handler)
         received = self._received()
-        if signal.SIGCONT not in received:  # it did not stop: nobody could continue its group, whose shell has ended
+        # This process did not stop: its process group is orphaned, because its shell has exited.
+        if signal.SIGCONT not in received:
             received += bytes([signal.SIGCONT])
         os.write(self._wakes, received)
 
@@ -139,7 +143,7 @@ def _is_free(number: int) -> bool:
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal controls this process."""
+    """Return whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

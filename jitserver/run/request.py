@@ -1,4 +1,4 @@
-"""A run as the command asks for it: what to run, and all of its process that the child of a helper has to take over."""
+"""Request for a run: the program, and the process state that the helper's child must take over from the command."""
 
 import fcntl
 import os
@@ -11,20 +11,23 @@ KEPT_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 GO = "go"
-"""What the command says last: from then on the run is not its own, and no answer that came too late begins a second."""
+"""Last message of the command: from then on, the run belongs to the helper's child.
+
+A child that answers too late never gets this message, so that no second run begins.
+"""
 
 
 class Command(NamedTuple):
-    """What the user asked for.
+    """Program and options that the user asked for.
 
     Attributes:
-        name: the path of a script, or the name of a module.
-        is_module: which of the two.
-        arguments: what follows it.
-        jit: whether its jits are ours.
-        report: whether it ends with a report.
-        verbose: whether to say why it runs in a fresh process.
-        packages: installed packages whose jits are ours, too.
+        name: path of a script, or name of a module.
+        is_module: whether `name` is a module.
+        arguments: arguments of the program.
+        jit: whether the program's jits run on the daemon.
+        report: whether to print a report at the exit.
+        verbose: whether to say why the program runs in a fresh process.
+        packages: installed packages whose jits run on the daemon, too.
     """
 
     name: str
@@ -37,16 +40,16 @@ class Command(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A command and its process.
+    """Command and the state of its process.
 
     Attributes:
-        command: what to run.
-        environment: the variables, in their order.
-        cwd: the working folder.
+        command: the program to run.
+        environment: the environment variables, in their order.
+        cwd: the working directory.
         umask: the mask of new files.
-        ignored: the signals that the process was started to ignore.
-        blocked: those that it was started to block.
-        descriptors: the numbers of the descriptors that come with the request.
+        ignored: the signals that the process ignored at its start.
+        blocked: the signals that the process blocked at its start.
+        descriptors: the numbers of the file descriptors that come with the request.
         terminal: whether the first three are a terminal made for the run.
         interpreter: the word that started Python.
     """
@@ -63,10 +66,10 @@ class Request(NamedTuple):
 
     @classmethod
     def of_this_process(cls, command: Command, terminal: bool) -> "Request":
-        """Describe the process that this one is.
+        """Describe this process in a request.
 
         Raises:
-            OSError: its working folder is gone.
+            OSError: the working directory is gone.
         """
         umask = os.umask(0o077)
         os.umask(umask)
@@ -83,22 +86,22 @@ class Request(NamedTuple):
         )
 
     def plain(self) -> tuple[Any, ...]:
-        """As plain values."""
+        """Return the request as plain values."""
         return (tuple(self.command), *self[1:])
 
     @classmethod
     def of_plain(cls, values: tuple[Any, ...]) -> "Request":
-        """The reverse of `plain`."""
+        """Return the request that `plain` returned as values."""
         return cls(Command(*values[0]), *values[1:])
 
 
 def inherited() -> list[int]:
-    """The descriptors with which this process was started, such as those that a shell opens for `3<file`."""
+    """Return the file descriptors that this process inherited, such as those that a shell opens for `3<file`."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
             flags = fcntl.fcntl(int(name), fcntl.F_GETFD)
-        except OSError:  # that of the folder itself
+        except OSError:  # the file descriptor of the directory itself
             continue
         if not flags & fcntl.FD_CLOEXEC:
             found.append(int(name))
@@ -106,8 +109,8 @@ def inherited() -> list[int]:
 
 
 def python_options() -> list[str]:
-    """The options with which this interpreter was started."""
-    import subprocess  # now: it is expensive to import, and most commands do not need it
+    """Return the options with which this interpreter was started."""
+    import subprocess  # imported late: slow, and rarely needed
 
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [*options, "-u"] if _is_unbuffered() else options

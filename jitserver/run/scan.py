@@ -1,4 +1,4 @@
-"""Which programs cannot start from modules that are there already, as their own source says."""
+"""Scan of a program's source for reasons why it cannot start with preloaded modules."""
 
 import ast
 import importlib.machinery
@@ -19,7 +19,7 @@ _CALLS = {
     **dict.fromkeys(("install_import_hook", "beartype_all", "beartype_packages"), "hooks into imports"),
     **dict.fromkeys(("exec", "run_path", "run_module", "spec_from_file_location"), "runs code from elsewhere"),
 }
-"""What a call of a function of that name does, wherever the name comes from."""
+"""Effect of a call of a function of that name, from whatever module."""
 
 _RUNNERS = frozenset(
     [
@@ -36,7 +36,7 @@ _RUNNERS = frozenset(
         "viztracer",
     ]
 )
-"""Installed programs that run programs of the user's, which no source of theirs names."""
+"""Installed programs that run the user's programs, which their own source does not name."""
 
 _BY_NAME = ("import_module", "__import__")
 _ENVIRONMENTS = ("environ", "environb")
@@ -47,12 +47,12 @@ _SOURCES = (".py",)
 
 
 def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
-    """Why a program must have a fresh process; empty if it need not.
+    """Return why a program must have a fresh process; empty if it need not.
 
     Args:
         command: the program.
-        cwd: its working folder.
-        loaded: the top-level names of the modules that are there already.
+        cwd: the working directory of the program.
+        loaded: top-level names of the preloaded modules.
     """
     for name in command.packages:
         if name in loaded:
@@ -74,7 +74,7 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
 
 
 def folder_of(command: Command, cwd: str) -> str:
-    """The folder in which the imports of a program look first."""
+    """Return the directory in which the imports of a program look first."""
     return cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
 
 
@@ -132,13 +132,13 @@ def _problems(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _has_constant(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether what is called has only a constant name."""
+    """Return whether a name is called with constant arguments only."""
     called = isinstance(parent, ast.Call) and parent.func is node
     return called and all(isinstance(one, ast.Constant) for one in [*parent.args, *parent.keywords])  # type: ignore[attr-defined]
 
 
 def _is_read(node: ast.expr, parent: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether an expression is certainly only read."""
+    """Return whether an expression is certainly only read."""
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
     if isinstance(parent, ast.Subscript):
@@ -154,7 +154,7 @@ def _is_read(node: ast.expr, parent: ast.AST, parents: dict[ast.AST, ast.AST]) -
 
 
 def _imports(tree: ast.AST, folder: str) -> Iterator[tuple[str, str]]:
-    """What is imported: dotted names, and the folder that they are relative to, if they are."""
+    """Yield dotted names of imported modules, each with the directory that it is relative to, or ""."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -171,7 +171,7 @@ def _imports(tree: ast.AST, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _found(name: str, folders: Iterable[str]) -> list[str]:
-    """The source files of a module and of the packages above it, in all of some folders."""
+    """Return the source files of a module and of the packages above it, in each of the directories."""
     parts, found = name.split("."), []
     for folder in folders:
         for part in parts:
@@ -184,7 +184,7 @@ def _found(name: str, folders: Iterable[str]) -> list[str]:
 
 
 def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
-    """The folder of a user's package that is found in none of `sys.path`, as some editable installations are."""
+    """Return the directory of a user's package outside `sys.path`, as some editable installations are."""
     top = name.partition(".")[0]
     if top in loaded or top in sys.stdlib_module_names:
         return []
@@ -196,7 +196,7 @@ def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
 
 
 def _of_module(name: str, folders: Sequence[str]) -> list[str]:
-    """The files that `python -m name` runs."""
+    """Return the files that `python -m name` runs."""
     own = _found(name, folders) + _found(f"{name}.__main__", folders)
     if own:
         return own
@@ -205,7 +205,7 @@ def _of_module(name: str, folders: Sequence[str]) -> list[str]:
 
 
 def _shadowed(folder: str, loaded: Collection[str]) -> str:
-    """What in a folder hides a module that is there already."""
+    """Return the path in a directory that hides a preloaded module; empty if there is none."""
     suffixes = tuple(importlib.machinery.all_suffixes())
     try:
         entries = list(os.scandir(folder))

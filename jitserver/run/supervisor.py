@@ -1,7 +1,7 @@
-"""Between the helper and a run: the leader of the run's session, in which the run is a job that can stop and continue.
+"""Supervisor between the helper and a run: leader of the session in which the run is a job that can stop and continue.
 
-It tells the command when the run stopped or ended, and passes the command's signals on. When the command dies, so does
-the run.
+The supervisor reports to the command when the run stops or exits, and forwards the command's signals. If the command
+dies, the run is killed.
 """
 
 import contextlib
@@ -24,20 +24,21 @@ _PR_SET_PDEATHSIG = 1
 
 
 def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int], prepare: Callable[[], None]) -> None:
-    """Fork the run and serve it until its end. Returns in the run only, once it is prepared and the command wants it.
+    """Fork the run and serve it until it exits. Returns only in the run, once it is prepared and the command wants it.
 
     Args:
-        sock: the connection to the command, which is told that the run can begin, or why it cannot.
-        terminal: a descriptor of the run's terminal.
-        received: the descriptors that are for the run alone.
-        prepare: what makes the forked process that of the run; it closes the descriptors of this one. All signals are
-            blocked there: those that come meanwhile are for the program.
+        sock: connection to the command, which gets the message that the run can begin, or why it cannot.
+        terminal: file descriptor of the run's terminal; None if it has none.
+        received: file descriptors that are for the run alone.
+        prepare: turns the forked process into that of the run, and closes the file descriptors of this process. All
+            signals are blocked during the call: those that arrive are for the program.
 
     Raises:
-        OSError: there is no process for the run.
+        OSError: the run cannot be forked.
     """
     os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of the terminal that the command closes
+    # The signal comes from the terminal that the command closes.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -80,17 +81,18 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
 
 
 def _be_prepared(prepare: Callable[[], None]) -> None:
-    """Prepare this process for the run, and stop until the command wants it; or end with the number of the error."""
+    """Prepare this process for the run, and stop until the command wants the run; on failure, exit with the errno."""
     try:
         prepare()
     except OSError as error:
         os._exit(error.errno or errno.EIO)
     os.kill(os.getpid(), signal.SIGSTOP)
-    signal.sigtimedwait([signal.SIGCONT], 0)  # it is not the program's
+    # Consume this signal, which is not for the program.
+    signal.sigtimedwait([signal.SIGCONT], 0)
 
 
 def _problem(run: int) -> str:
-    """Wait until the process of the run is prepared; return why it cannot be, if so."""
+    """Wait until the process of the run is prepared; return why the preparation failed, or ""."""
     _, status = os.waitpid(run, os.WUNTRACED)
     if os.WIFSTOPPED(status):
         return ""
@@ -111,7 +113,8 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
                     fd_passing.send(sock, (STOPPED, os.WSTOPSIG(status)))
                     is_stopped = True
                 elif os.WIFCONTINUED(status):
-                    if is_stopped:  # and not by the command, which stopped, too
+                    # Another process than the command continued the run: continue the command, too, which stopped as well.
+                    if is_stopped:
                         os.kill(peer(sock).pid, signal.SIGCONT)
                     is_stopped = False
                 else:
@@ -126,16 +129,18 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
 
 
 def _changes(run: int) -> Iterator[int]:
-    """The wait statuses that are new."""
+    """Yield the new wait statuses of the run."""
     while (changed := os.waitpid(run, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
         yield changed[1]
 
 
 def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
-    if terminal is not None:  # what the run left behind must not be hung up with this session
+    # Processes that the run left behind must not get SIGHUP when this session ends.
+    if terminal is not None:
         with contextlib.suppress(OSError):
             os.tcsetpgrp(terminal, os.getpgrp())
         os.close(terminal)
-    with contextlib.suppress(OSError):  # the command has died: there is nothing left to kill
+    # If the command has died, there is nothing left to kill.
+    with contextlib.suppress(OSError):
         fd_passing.send(sock, (ENDED, status))
-        sock.recv(1)  # until the command has read all
+        sock.recv(1)  # wait until the command has read everything

@@ -1,4 +1,4 @@
-"""The terminal of a run: one of its own, whose other end the command joins to the user's."""
+"""Terminal of a run: a pseudoterminal, whose other end the command connects to the user's terminal."""
 
 import contextlib
 import os
@@ -8,14 +8,15 @@ import tty
 from typing import Self
 
 _CHUNK = 65536
-_QUIET_MS = 50  # after the end of a run, until its last output has surely come
+# Silence after the exit of a run that shows that all of its output has arrived.
+_QUIET_MS = 50
 
 
 class Terminal:
-    """A new terminal with the size and settings of that of this process.
+    """New terminal with the size and settings of this process's terminal.
 
     Attributes:
-        inner: the descriptor of the run's end.
+        inner: file descriptor of the run's end.
     """
 
     def __init__(self) -> None:
@@ -30,22 +31,27 @@ class Terminal:
 
     @classmethod
     def of_this_process(cls) -> Self | None:
-        """One, if standard input, output and error are the terminal of this process, and it is in the foreground."""
+        """Return a terminal if this process uses one in the foreground, for standard input, output and error; else
+        None.
+        """
         try:
             same = len({(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in range(3)}) == 1
             if same and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp():
                 return cls()
-        except OSError:  # a descriptor is closed, or another session's terminal
+        except OSError:
+            # A file descriptor is closed, or belongs to another session's terminal.
             pass
         return None
 
     def copy_size(self) -> None:
-        """Give the run's end the size of the user's."""
+        """Give the run's end the size of the user's terminal."""
         with contextlib.suppress(termios.error):
             termios.tcsetwinsize(self._outer, termios.tcgetwinsize(0))
 
     def begin(self) -> None:
-        """Join the ends, if this process is in the foreground: keys go to the run, which makes signals of them."""
+        """Start forwarding, if this process is in the foreground: keys go to the run's end, which makes signals of
+        them.
+        """
         with contextlib.suppress(OSError, termios.error):
             if not self._is_joined and os.tcgetpgrp(0) == os.getpgrp():
                 self._settings = termios.tcgetattr(0)
@@ -54,20 +60,23 @@ class Terminal:
                 self.copy_size()
 
     def end(self) -> None:
-        """Part them."""
+        """Stop forwarding and restore the user's terminal settings."""
         if self._is_joined:
             with contextlib.suppress(OSError, termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
             self._is_joined = False
 
     def close(self) -> None:
-        """Close both ends."""
+        """Close both ends of the terminal."""
         os.close(self._outer)
         os.close(self.inner)
 
     def poll(self, poller: select.poll) -> list[tuple[int, int]]:
-        """Pass on until something else is ready, or a signal came; return what is."""
-        if self.inner >= 0:  # the run has it now; when all that have it close it, there is no more output
+        """Forward keys and output until another file of the poller is ready, or a signal arrived; return the ready
+        files.
+        """
+        # The run holds this end now. When all its holders have closed it, there is no more output.
+        if self.inner >= 0:
             os.close(self.inner)
             self.inner = -1
         while True:
@@ -93,7 +102,7 @@ class Terminal:
                 return others
 
     def drain(self) -> None:
-        """Pass on what the run wrote last, and leave the user's terminal with the settings that it left."""
+        """Forward the last output of the run, and leave the user's terminal with the settings that the run left."""
         poller = select.poll()
         poller.register(self._outer, select.POLLIN)
         while poller.poll(_QUIET_MS) and self._pass_output():
@@ -105,7 +114,7 @@ class Terminal:
     def _read_keys(self) -> None:
         try:
             self._typed += os.read(0, _CHUNK)
-        except OSError:  # it hung up
+        except OSError:  # the terminal hung up
             self._is_joined = False
         else:
             self._write_keys()
@@ -115,7 +124,7 @@ class Terminal:
             self._typed = self._typed[os.write(self._outer, self._typed) :]
 
     def _pass_output(self) -> bool:
-        """Pass on output; return whether there can be more."""
+        """Forward output; return whether there can be more."""
         try:
             output = os.read(self._outer, _CHUNK)
         except BlockingIOError:

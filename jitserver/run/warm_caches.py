@@ -1,4 +1,4 @@
-"""What a run looks up in all modules, before it is forked: to look at each takes long in a forked process."""
+"""Caches of look-ups in all modules, filled before a run is forked: in a forked process, the look-ups are slow."""
 
 import contextlib
 import sys
@@ -10,8 +10,8 @@ from jitclient.capture.user_code.names import constant_home
 
 
 def take() -> None:
-    """Look through what is loaded now."""
-    with contextlib.suppress(Exception):  # a run that needs it meets it again
+    """Fill the caches for the modules that are loaded now."""
+    with contextlib.suppress(Exception):  # a run that needs a look-up gets the same error
         for name in list(sys.modules):
             is_user_module(name)
         constant_home(object())
