@@ -40,7 +40,7 @@ _known: set[str] = set()
 
 
 def modules(first: Collection[str] = ()) -> list[str]:
-    """Return the names of the modules, in the order in which their imports finished, but each package before its modules.
+    """Return the names of the modules, in the order in which their imports finished, but packages before their parts.
 
     A package that is imported first imports its modules in its own order, and their side effects are attributed to it.
 

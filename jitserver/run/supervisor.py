@@ -113,7 +113,7 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
                     fd_passing.send(sock, (STOPPED, os.WSTOPSIG(status)))
                     is_stopped = True
                 elif os.WIFCONTINUED(status):
-                    # Another process than the command continued the run: continue the command, too, which stopped as well.
+                    # Another process has continued the run: also continue the command, which stopped with it.
                     if is_stopped:
                         os.kill(peer(sock).pid, signal.SIGCONT)
                     is_stopped = False
