@@ -44,7 +44,7 @@ def become(
 
 
 def clear_signals() -> None:
-    """Treat all signals as Python does at its start, except for the mask of blocked signals."""
+    """Reset all signal handlers to those of Python at its start; the mask of blocked signals does not change."""
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP
             signal.signal(number, signal.SIG_IGN if number in KEPT_BY_PYTHON else signal.SIG_DFL)

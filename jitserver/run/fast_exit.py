@@ -21,7 +21,7 @@ def register() -> None:
 
 
 def spare_what_is_loaded() -> None:
-    """Spare the modules of installed packages that are loaded now."""
+    """Mark the modules of installed packages that are loaded now as not to be cleared."""
     tops = {name.partition(".")[0] for name in sys.modules}
     packages = {top for top in tops if top in OURS or package_of(top) is not None}
     _spared.update(name for name in sys.modules if name.partition(".")[0] in packages)

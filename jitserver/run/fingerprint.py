@@ -50,7 +50,7 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
 
     Args:
         environment: the environment variables.
-        folders: directories in which modules are looked for, without the one that Python puts first for a script.
+        folders: directories to search for modules, without the one that Python puts first for a script.
     """
     return {
         "interpreter": [

@@ -1,6 +1,6 @@
 """History of the runs of this environment: the imports and JAX operations that the next helper does in advance.
 
-It names modules of installed packages only: the user's own modules may change from run to run.
+The history names modules of installed packages only: the user's own modules may change from run to run.
 """
 
 import atexit

@@ -14,13 +14,13 @@ FOLDERS = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
 """Modules that store the working directory of their import, and the names under which they store it."""
 
 _MAY_ASK = (*FOLDERS, "tempfile")
-"""Modules that may ask for the working directory: their stored value is corrected, or it is their last resort."""
+"""Modules that may ask for the working directory: their stored value is corrected, or they use it as a last resort only."""
 
 _ITERATES = {"tqdm.utils": "TQDM_"}
 """Modules that iterate over all environment variables, and the prefix of the names that they look for."""
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-"""Directories of system files, whose times do not last, and which change only with the machine."""
+"""Directories of system files, which have no lasting modification times and change only with the machine."""
 
 _BETWEEN = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
 

@@ -1,6 +1,6 @@
 """Proxy between the `jitserver run` command and the child that runs the script.
 
-The proxy forwards signals and, on a terminal, keys and output. It stops and continues with the run.
+The proxy forwards signals and, on a terminal, keys and output. The proxy also stops and continues with the run.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ IDLE_SECONDS = 10.0
 """Seconds without use after which a block is returned to the daemon."""
 
 MOST_WITH_CALL = 2 << 20
-"""Maximum size of results in the block of the arguments; larger results are cheaper to fetch than to copy."""
+"""Maximum bytes of results that come with the answer, in the block of the arguments: fetching more is cheaper."""
 
 _MOST_FREE = 4
 # Once this many blocks are being read, large results are no longer sent with the answer, but fetched later.

@@ -30,7 +30,7 @@ class Callbacks:
         The callbacks run on this thread, and may use the session. After an exception, no further callback is called.
 
         Yields:
-            A list that receives the exception of a callback.
+            A list, which receives the exception if a callback raises.
         """
         connection = session.connect()
         raised: list[BaseException] = []

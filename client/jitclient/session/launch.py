@@ -190,7 +190,7 @@ def _unless_pipe(path: str, flags: int) -> int:
 def daemon_environment() -> dict[str, str]:
     """Return the client's environment variables, adapted for a daemon.
 
-    Variables for this run of the client only are left out, and there are as many CPU devices as the program set in jax.
+    Variables for this run of the client only are left out. The number of CPU devices is that of the program's jax.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _CLIENT_ONLY}
     devices = getattr(getattr(sys.modules.get("jax"), "config", None), "jax_num_cpu_devices", -1)

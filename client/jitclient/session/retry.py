@@ -9,7 +9,7 @@ ATTEMPTS = 5
 
 
 class RetryPolicy:
-    """Decision after each failed attempt of one operation whether to make another.
+    """Policy that decides after each failed attempt of one operation whether to make another.
 
     An operation that no daemon has begun is retried. An operation that a daemon may have begun is retried only if it
     changes nothing, and at most `repeats` times, because it may have crashed the daemon. A daemon that hangs is not
