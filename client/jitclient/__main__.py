@@ -1,6 +1,4 @@
-"""Entry point of `python -m jitclient script.py arguments...`: runs an unchanged program under
-`jitclient.install()`.
-"""
+"""Entry point of `python -m jitclient script.py arguments...`: runs a program under `jitclient.install()`."""
 
 import sys
 

@@ -127,9 +127,7 @@ class _FilterJitted(Generic[P, R]):
 
 @jax.tree_util.register_pytree_node_class
 class _FilterJittedModule(_FilterJitted[P, R]):
-    """Module whose calls run on the daemon. JAX can differentiate, map and update its arrays, as in the module
-    itself.
-    """
+    """Module whose calls run on the daemon. JAX can differentiate, map and update its arrays as usual."""
 
     def _make(self) -> Any:
         return _jitted_module(type(self.__wrapped__).__name__, self._donate, self._deps)

@@ -35,8 +35,9 @@ _PREFIXES = (
     "XLA_",
 )
 _NAMES = ("HOME", "INPUTRC", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
-"""Environment variables that Python and native libraries read when they are loaded. `import_audit` notes the variables
-that imports read through `os.environ`.
+"""Environment variables that Python and native libraries read when they are loaded.
+
+`import_audit` notes the variables that imports read through `os.environ`.
 """
 
 _RIGHTS = ("Cap", "Gid", "Groups", "Mems_allowed_list", "NoNewPrivs", "Seccomp", "Speculation", "THP", "Uid")

@@ -1,6 +1,4 @@
-"""Audit of a helper's imports: the files, variables and directories that they read. A change makes the imports
-stale.
-"""
+"""Audit of a helper's imports: the files, variables and directories that they read, which must not change."""
 
 import builtins
 import io
@@ -14,7 +12,7 @@ FOLDERS = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
 """Modules that store the working directory of their import, and the names under which they store it."""
 
 _MAY_ASK = (*FOLDERS, "tempfile")
-"""Modules that may ask for the working directory: their stored value is corrected, or they use it as a last resort only."""
+"""Modules that may ask for the working directory: their stored value is corrected, or used as a last resort only."""
 
 _ITERATES = {"tqdm.utils": "TQDM_"}
 """Modules that iterate over all environment variables, and the prefix of the names that they look for."""
@@ -130,9 +128,7 @@ class Footprint:
         self._kinds = {path: _kind(path) for path in self._looked_for} | self._kinds
 
     def written(self) -> dict[str, str | None]:
-        """Return the environment variables that imports set, with their values, or None for those that imports
-        deleted.
-        """
+        """Return the environment variables that imports set, with their values, or deleted, with None."""
         now = dict(os.environ)
         names = now.keys() | self._environment.keys()
         return {name: now.get(name) for name in names if now.get(name) != self._environment.get(name)}
@@ -179,7 +175,7 @@ class Footprint:
 
 
 def _caller() -> Any:
-    """Return the name of the module that makes a request, skipping the modules in between."""
+    """Return the name of the calling module, skipping the modules in `_BETWEEN`."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back

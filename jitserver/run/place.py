@@ -94,5 +94,5 @@ def _private(path: str, flags: int) -> int:
 
 
 def address_of(path: str) -> Address:
-    """Return the address with a path."""
+    """Return the address of the helper at a path."""
     return Address(Path(path))

@@ -19,7 +19,7 @@ _CALLS = {
     **dict.fromkeys(("install_import_hook", "beartype_all", "beartype_packages"), "hooks into imports"),
     **dict.fromkeys(("exec", "run_path", "run_module", "spec_from_file_location"), "runs code from elsewhere"),
 }
-"""Effect of a call of a function of that name, from whatever module."""
+"""Effect of a call of a function of that name, whichever module defines it."""
 
 _RUNNERS = frozenset(
     [
@@ -184,7 +184,7 @@ def _found(name: str, folders: Iterable[str]) -> list[str]:
 
 
 def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
-    """Return the directory of a user's package outside `sys.path`, as some editable installations are."""
+    """Return the directory of a user's package outside `sys.path`, such as an editable installation."""
     top = name.partition(".")[0]
     if top in loaded or top in sys.stdlib_module_names:
         return []

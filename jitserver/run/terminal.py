@@ -31,9 +31,7 @@ class Terminal:
 
     @classmethod
     def of_this_process(cls) -> Self | None:
-        """Return a terminal if this process uses one in the foreground, for standard input, output and error; else
-        None.
-        """
+        """Return a terminal if this process runs in the foreground on one, with all standard streams; else None."""
         try:
             same = len({(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in range(3)}) == 1
             if same and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp():
@@ -49,9 +47,7 @@ class Terminal:
             termios.tcsetwinsize(self._outer, termios.tcgetwinsize(0))
 
     def begin(self) -> None:
-        """Start forwarding, if this process is in the foreground: keys go to the run's end, which makes signals of
-        them.
-        """
+        """Start forwarding if this process is in the foreground: the run's end turns keys into signals."""
         with contextlib.suppress(OSError, termios.error):
             if not self._is_joined and os.tcgetpgrp(0) == os.getpgrp():
                 self._settings = termios.tcgetattr(0)
@@ -72,9 +68,7 @@ class Terminal:
         os.close(self.inner)
 
     def poll(self, poller: select.poll) -> list[tuple[int, int]]:
-        """Forward keys and output until another file of the poller is ready, or a signal arrived; return the ready
-        files.
-        """
+        """Forward keys and output until other files are ready, or a signal arrived; return the ready files."""
         # The run holds this end now. When all its holders have closed it, there is no more output.
         if self.inner >= 0:
             os.close(self.inner)

@@ -305,9 +305,7 @@ def fetch_together(arrays: Sequence[Array]) -> None:
 
 
 def by_value(value: HostArray, spec: Spec) -> Any:
-    """Return an array in this process: of jax if that is loaded, else of numpy. Pickles and captures name this
-    function.
-    """
+    """Return an array of this process: of jax if loaded, else of numpy. Pickles and captures name this function."""
     jax = sys.modules.get("jax")
     if jax is None:
         return value

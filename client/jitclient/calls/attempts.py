@@ -12,9 +12,7 @@ T = TypeVar("T")
 
 
 class CallFailed(Exception):  # noqa: N818
-    """Failure of the computation: a call raised `error` on the daemon or in a callback. jitserver itself did not
-    fail.
-    """
+    """Failure of the computation, not of jitserver: a call raised `error` on the daemon or in a callback."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(type(error)))
@@ -22,9 +20,7 @@ class CallFailed(Exception):  # noqa: N818
 
 
 def raised_by_call(error: BaseException) -> BaseException:
-    """Return the exception to raise for an error of a call: jitserver's own errors unchanged, others as
-    `CallFailed`.
-    """
+    """Return the exception to raise for a call's error: jitserver's own errors unchanged, others as `CallFailed`."""
     return error if isinstance(error, JitserverError) else CallFailed(error)
 
 

@@ -330,8 +330,7 @@ class _Making:
             return self._shared(identity, why if identity.order else None)
 
     def _explained(self, identity: Identity, difference: str) -> Program:
-        """Return the program of the own trace; other processes find it if the state of packages explains the
-        difference.
+        """Return the program of the own trace, for other processes as well if the state of packages explains it.
 
         Raises:
             CaptureError: the difference has no such explanation, so each process must trace the function.
@@ -480,9 +479,7 @@ class _Making:
     def _remade(
         self, identity: Identity, prepared: Prepared
     ) -> tuple[tree.Structure, Sequence[Callable[..., tuple[Any, ...]]]]:
-        """Return the tree of a program's results and its callbacks, as a process rebuilds them that finds the
-        program.
-        """
+        """Return the tree of a program's results and its callbacks, rebuilt as in a process that finds the program."""
         captured = identity.captured
         structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
         called = CalledBack(captured, prepared.callbacks)

@@ -34,9 +34,9 @@ class Input:
 class Deps:
     """Declared inputs of a function.
 
-    A `pathlib.Path` is a file, of which the content counts but not the place, or a directory, in which the names below
-    it count, too. A string is an environment variable. Any other object is a value, read when a program is made; files
-    and variables are checked before each call.
+    A `pathlib.Path` is a file, whose content counts but not its place, or a directory, for which the names of the files
+    below it count, too. A string is an environment variable. Any other object is a value, read when a program is made;
+    files and variables are checked before each call.
     """
 
     declared: tuple[Any, ...]

@@ -121,9 +121,7 @@ class GeneralPath:
             return self._call_in_process(args, kwargs)
 
     def _runs_here(self, key: _Key) -> bool:
-        """Return whether such a call runs in this process, and none of the objects that it depends on was rebound
-        since.
-        """
+        """Return whether such a call runs in this process, and none of its dependencies was rebound since."""
         if key not in self._here:
             return False
         watched = self._here[key]
@@ -171,9 +169,7 @@ class GeneralPath:
         self.programs.clear()
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
-        """Return the specialisation of a call, and whether this process has its program; capture nothing, ask no
-        daemon.
-        """
+        """Return the specialisation of a call, and whether this process has its program. Captures nothing."""
         key = self._key_of(self._split(*self.marked(args, kwargs)), context.current())
         program = self.programs.get(key)
         return self._wanted(key), program is not None and program.is_valid(process.session())
@@ -328,8 +324,9 @@ class GeneralPath:
         return self._jitted
 
     def _jitted_under(self, settings: context.Context) -> Any:
-        """Return the function under JAX's own `jit`, to be traced under these settings. JAX does not compare all of
-        them.
+        """Return the function under JAX's own `jit`, ready for a trace under these settings.
+
+        JAX does not compare all settings itself, so a change of settings clears its cache.
         """
         jitted = self._jitted_here
         if settings != self._settings:

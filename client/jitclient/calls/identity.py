@@ -40,9 +40,7 @@ class Identity:
     order: tuple[Input, ...]
 
     def why_here(self) -> CaptureError | None:
-        """Return why this process must trace the function, although other processes find its program by a key; else
-        None.
-        """
+        """Return why this process must trace the function, although other processes find its program; else None."""
         if self.order:
             return CaptureError(str(self.captured.set_order))
         return CaptureError("its declared inputs") if self.wanted.deps is not None else None

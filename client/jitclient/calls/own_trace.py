@@ -122,8 +122,7 @@ class OwnTrace:
             platform: platform for which the function is lowered.
             devices: devices that the trace sees, if they are not this process's own.
             order: wire order of the arguments' leaves; see `tree.leaf_order`.
-            depends: state that the function depends on now. An earlier trace of JAX is used if the state was equal
-                then.
+            depends: state that the function depends on now. An earlier trace of JAX is used if its state is equal.
 
         Raises:
             Raised: the function raised an exception.
@@ -162,7 +161,7 @@ class OwnTrace:
     def _reads_the_same(self) -> bool:
         """Return whether packages hold the same data as when JAX traced the function.
 
-        Data that the trace itself advanced does not count.
+        If the trace changes data that later traces depend on, such as a random generator, the answer is True.
         """
         return bool(self.reads.drawn) or manifest.state_of(self.reads.names) == self.reads.state
 
@@ -284,8 +283,8 @@ class OwnTrace:
         return f"it calls the {described(names)}, whose code is in this process" if names else ""
 
     def is_foreign(self) -> bool:
-        """Return whether the program calls foreign functions of the user's: the daemon may have others of these
-        names.
+        """Return whether the program calls foreign functions of the user, which may be other functions on the
+        daemon.
         """
         return bool(registered_by_program(self._traced.jaxpr, self._platform))
 

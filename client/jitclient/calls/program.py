@@ -37,9 +37,7 @@ class Program:
         stamp: Hashable,
         functions: Sequence[Callable[..., Any]] = (),
     ) -> None:
-        """Make a program from the daemon's answer. `unflatten` builds the tree of the results, which are in wire
-        order.
-        """
+        """Make a program from the daemon's answer. `unflatten` builds the tree of results, which are in wire order."""
         place = default_device(wanted.context)
         self.session = session
         self.generation = generation

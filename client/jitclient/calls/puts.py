@@ -29,7 +29,7 @@ def put(session: Session, leaves: Sequence[Any], specs: Sequence[Spec], default:
 def with_copies(
     session: Session, program: int, leaves: Sequence[Any], specs: Sequence[Spec], places: Sequence[int]
 ) -> Sequence[Any]:
-    """Replace the leaves of a call at `places` by their copies on the daemon; make the copies due, if there is room."""
+    """Replace leaves of a call at `places` by their copies on the daemon; make due copies, if there is room."""
     ours = {id(leaves[n]): n for n in places if is_jax_array(leaves[n])}
     if not ours:
         return leaves

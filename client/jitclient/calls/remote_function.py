@@ -126,7 +126,7 @@ class RemoteFunction(Generic[P, R]):
     # ---- the other methods of JAX's jitted functions
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
-        """Return the function for arguments of this signature, ready to be compiled, without running it.
+        """Return the function for arguments of this signature in a form that can be compiled, without running it.
 
         Args:
             *args: the arguments of a call; instead of an array, any object with a shape and a dtype.

@@ -41,9 +41,7 @@ class Traced:
         self._lowered = lowered
 
     def lower(self, **options: Any) -> Any:
-        """Lower the traced function as `jit(f).lower(...)` does; with options, such as other platforms, JAX lowers
-        it.
-        """
+        """Lower the traced function as `jit(f).lower(...)` does; with options, such as other platforms, through JAX."""
         return self._here.lower(**options) if options else self._lowered
 
     def __getattr__(self, name: str) -> Any:

@@ -96,9 +96,7 @@ class Graph:
         return True
 
     def _watch(self, value: Any) -> bool:
-        """Record the state of a part of the nodes that may change. Return whether changes of its kind can be
-        detected.
-        """
+        """Record the state of a part of the nodes that may change. Return whether its changes can be detected."""
         kind = type(value)
         if isinstance(value, nnx.Variable):
             self._containers.append((value, *_seen(value)))

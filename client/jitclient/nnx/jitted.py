@@ -151,9 +151,7 @@ def _check_aliasing(tree: Any, shardings: Any) -> None:
 
 
 def _on_trees(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function in JAX's form: of pytrees, whose nodes are `NodeLeaves`. Returns its arguments' nodes,
-    too.
-    """
+    """Return a function of pytrees with `NodeLeaves` for nodes. Its results include the nodes of its arguments."""
 
     @functools.wraps(fun)
     def on_trees(*pure_args: Any, **pure_kwargs: Any) -> Any:

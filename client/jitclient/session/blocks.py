@@ -50,9 +50,7 @@ class Blocks:
     # ---- around one exchange
 
     def load(self, message: Run, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
-        """Copy attachments into a block and name it in the message; without a block, return them to follow the
-        frame.
-        """
+        """Copy attachments into a block, named in the message; without a block, return them to follow the frame."""
         block = self._take(room_for([array.nbytes for array in attachments])) if attachments else None
         if block is None:
             return attachments

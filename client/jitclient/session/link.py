@@ -259,9 +259,7 @@ class Link:
             self._pipeline.drain(connection)
 
     def after_fork(self) -> None:
-        """Leave the connection to the parent in a forked child; the child's next exchange joins the parent's
-        session.
-        """
+        """Leave the connection to the parent in a forked child, whose next exchange joins the parent's session."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abandon()

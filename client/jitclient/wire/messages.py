@@ -413,9 +413,7 @@ class Callback(Message):
 
 
 class CalledBack(Message):
-    """Results of the client's function. If the function `failed`, so does the Run: only the client has the
-    exception.
-    """
+    """Results of the client's function. If it `failed`, the Run fails as well: only the client has the exception."""
 
     number: int
     results: list[bytes | Attached] = []
