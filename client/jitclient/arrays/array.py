@@ -36,9 +36,9 @@ class _Kind(type):
 class Array(Placement, Conversions, Operations, metaclass=_Kind):
     """Array on the daemon.
 
-    The array stays there until its value is fetched (`np.asarray`, `float`, printing). The value is read-only, as in
-    JAX. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and return arrays there. The daemon
-    frees an array that has no handles left.
+    The value stays there, and is copied to this process only when it is needed (`np.asarray`, `float`, printing). Such
+    copies are read-only, as in JAX. Operators, indexing, `.at` and the methods of `jax.Array` run on the daemon and
+    return arrays there. The daemon frees an array that has no handles left.
 
     Attributes:
         shape: a tuple of ints.

@@ -95,7 +95,7 @@ def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[A
 
 
 class Made(NamedTuple):
-    """Value that a maker makes of its arguments in the trace."""
+    """Description of a value that a maker makes of its arguments in the trace."""
 
     maker: Any  # a name, as a constant
     args: tuple[Any, ...]
