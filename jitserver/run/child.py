@@ -55,7 +55,8 @@ def open_descriptors() -> set[int]:
     """Return the open file descriptors of this process."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the file descriptor of the directory itself
+        # Fails for the file descriptor of the directory itself.
+        with contextlib.suppress(OSError):
             fcntl.fcntl(int(name), fcntl.F_GETFD)
             found.add(int(name))
     return found

@@ -46,7 +46,8 @@ class Effects:
             return False
         if self._module.partition(".")[0] in THREADS_THAT_FORK:
             Effects._most_threads = max(Effects._most_threads, count)
-        return bool(count <= Effects._most_threads)  # threads that restarted after a fork
+        # Threads that restart after a fork are allowed.
+        return bool(count <= Effects._most_threads)
 
 
 @contextlib.contextmanager

@@ -30,5 +30,6 @@ def spare_what_is_loaded() -> None:
 def _spare() -> None:
     modules = [sys.modules.pop(name) for name in _spared if name in sys.modules]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # stdout is missing, unusable, or closed
+    # Standard output is missing, unusable, or closed.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.__stdout__.reconfigure(line_buffering=True)  # type: ignore[union-attr]

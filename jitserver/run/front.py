@@ -104,7 +104,8 @@ def end_as(status: int) -> NoReturn:
         import resource
 
         number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the run has dumped its own core
+        # Dump no core here, because the run has dumped its own.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])

@@ -134,7 +134,8 @@ def _note() -> None:
     # A failure here does not matter to the user of the program.
     with contextlib.suppress(Exception):
         if _new_modules() or _new_operations():
-            content = _read()  # other runs may have added some
+            # Read again: other runs may have added entries.
+            content = _read()
             _known.update(content.modules, content.operations)
             content.modules = [*content.modules, *_new_modules()][:_MOST]
             content.operations = [*content.operations, *_new_operations()][-_MOST_OPERATIONS:]

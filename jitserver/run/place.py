@@ -46,7 +46,8 @@ def end(sock: socket.socket) -> None:
     until all processes have closed it.
     """
     pid = peer(sock).pid
-    if pid > 0:  # 0 if the helper is in another container
+    # The process id is 0 if the helper is in another container.
+    if pid > 0:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
@@ -63,7 +64,8 @@ def start_at_the_end(place: Address, options: Sequence[str]) -> None:
 
 
 def _start(place: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
-    from jitserver.run import history  # imported late: most commands need no helper
+    # Imported late: most commands need no helper.
+    from jitserver.run import history
 
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % history.hash_seed()}
     # Without a helper, the next command is as slow as this one.

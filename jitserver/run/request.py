@@ -101,7 +101,8 @@ def inherited() -> list[int]:
     for name in os.listdir("/proc/self/fd"):
         try:
             flags = fcntl.fcntl(int(name), fcntl.F_GETFD)
-        except OSError:  # the file descriptor of the directory itself
+        except OSError:
+            # Fails for the file descriptor of the directory itself.
             continue
         if not flags & fcntl.FD_CLOEXEC:
             found.append(int(name))
@@ -110,7 +111,8 @@ def inherited() -> list[int]:
 
 def python_options() -> list[str]:
     """Return the options with which this interpreter was started."""
-    import subprocess  # imported late: slow, and rarely needed
+    # Imported late: slow, and rarely needed.
+    import subprocess
 
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [*options, "-u"] if _is_unbuffered() else options

@@ -143,4 +143,5 @@ def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
     # If the command has died, there is nothing left to kill.
     with contextlib.suppress(OSError):
         fd_passing.send(sock, (ENDED, status))
-        sock.recv(1)  # wait until the command has read everything
+        # Wait until the command has read everything.
+        sock.recv(1)

@@ -11,7 +11,8 @@ from jitclient.capture.user_code.names import constant_home
 
 def take() -> None:
     """Fill the caches for the modules that are loaded now."""
-    with contextlib.suppress(Exception):  # a run that needs a look-up gets the same error
+    # A run that needs a look-up gets the same error.
+    with contextlib.suppress(Exception):
         for name in list(sys.modules):
             is_user_module(name)
         constant_home(object())

@@ -52,7 +52,8 @@ class Conversions(Remote):
             value = self.__array__()
         try:
             return value.data
-        except ValueError as error:  # buffers have no type for bfloat16 and the like
+        except ValueError as error:
+            # Buffers have no type for bfloat16 and the like.
             raise BufferError(str(error)) from None
 
     def item(self, *position: int) -> Any:

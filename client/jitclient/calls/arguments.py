@@ -57,7 +57,8 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         refuse(leaf)
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
-    for scalar, make in _SCALARS.items():  # such as the members of an IntEnum
+    # Subclasses of scalars, such as the members of an IntEnum.
+    for scalar, make in _SCALARS.items():
         if isinstance(leaf, scalar):
             return make(x64)
     if is_of_this_process(leaf):
@@ -118,7 +119,8 @@ def _as_numpy(leaf: Any, spec: Spec) -> HostArray:
 
 @functools.lru_cache(maxsize=256)
 def _name_of(dtype: np.dtype[Any]) -> str:
-    return dtype.name  # cached, because numpy computes the name each time
+    # Cached, because numpy computes the name each time.
+    return dtype.name
 
 
 def outgoing(

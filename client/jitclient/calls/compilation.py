@@ -106,7 +106,8 @@ class _Making:
         self._own = own
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
         self._key = ""  # key of the capture of the function alone
-        self._note = ""  # note for the user, shown once the own trace is on the daemon
+        # Note for the user, shown once the own trace is on the daemon.
+        self._note = ""
 
     def program(self) -> Program:
         """Return the program. The exceptions are those of `program_of`."""

@@ -115,9 +115,11 @@ def _examine(path: Path, in_full: bool) -> tuple[Hashable, str]:
 def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     try:
         found = path.stat()
-    except (OSError, ValueError):  # also for a loop of links, or an invalid name
+    except (OSError, ValueError):
+        # Also raised for a loop of links, or an invalid name.
         return _MISSING, _MISSING
-    if not stat.S_ISREG(found.st_mode):  # reading a pipe would block, and consume its data
+    # Reading a pipe would block, and consume its data.
+    if not stat.S_ISREG(found.st_mode):
         return _NO_FILE, _NO_FILE
     # Files in /proc and /sys have no size and no modification time.
     is_settled = found.st_size > 0 and found.st_ctime < time.time() - _SETTLED_SECONDS

@@ -150,7 +150,8 @@ class GeneralPath:
         own, asked = self._own_trace(call, key), self._wanted(key)
 
         def program(session: Session, wanted: Specialisation) -> Program:
-            known = self._known(key) if wanted is asked else None  # JAX also keeps its traces for `lower`
+            # JAX also keeps its traces for `lower`.
+            known = self._known(key) if wanted is asked else None
             return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
 
         return Lowered(asked, program, in_process)
@@ -192,7 +193,8 @@ class GeneralPath:
             self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
             self._last, self.plans = None, ()
             if self._jitted is not None:
-                self._jitted.clear_cache()  # JAX does not see rebound objects
+                # JAX does not see rebound objects.
+                self._jitted.clear_cache()
         return fresh
 
     def function_key(self) -> str:
@@ -331,7 +333,8 @@ class GeneralPath:
         jitted = self._jitted_here
         if settings != self._settings:
             self._settings = settings
-            with contextlib.suppress(TypeError):  # JAX itself reports an object without a hash
+            # JAX itself reports an object without a hash.
+            with contextlib.suppress(TypeError):
                 jitted.clear_cache()
         return jitted
 

@@ -57,7 +57,8 @@ class Raised(BaseException):
             raise error
         finally:
             error.__context__ = context
-            del self, error, context  # the traceback refers to this frame
+            # The traceback refers to this frame.
+            del self, error, context
 
 
 def unwrapped(call: Callable[[], _T]) -> _T:
@@ -145,9 +146,11 @@ class OwnTrace:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
             try:
-                self._traced = type(jitted).trace(jitted, *args, **kwargs)  # a jitted object may have a field `trace`
+                # Not `jitted.trace`, because a jitted object may have a field `trace`.
+                self._traced = type(jitted).trace(jitted, *args, **kwargs)
                 if len(self._traced.jaxpr.in_avals) > len(self._specs):
-                    jitted(*_filled(args), **_filled(kwargs))  # raises JAX's error for a leaked tracer
+                    # The call raises JAX's error for a leaked tracer.
+                    jitted(*_filled(args), **_filled(kwargs))
             except BaseException as error:
                 raise Raised(error) from None
         # JAX also reports a trace if only the wrapper is new to it.
@@ -219,7 +222,8 @@ class OwnTrace:
         leaves, treedef = jax.tree.flatten(theirs)
         if leaves != jax.tree.leaves(mine):
             return "the order of the results differs"
-        with contextlib.suppress(Exception):  # static data may have any `__eq__`
+        # Static data may have any `__eq__`.
+        with contextlib.suppress(Exception):
             if treedef == self._traced.out_tree:
                 return ""
         return "" if is_same_capture(theirs, mine) else "the static data in the results differs"

@@ -110,7 +110,8 @@ class RemoteFunction(Generic[P, R]):
     def __repr__(self) -> str:
         try:
             return f"<PjitFunction of {self.__wrapped__!r}>"
-        except Exception:  # as in JAX, which prints this text
+        except Exception:
+            # JAX prints this text in the same case.
             return "<PjitFunction>"
 
     def __reduce__(self) -> Any:

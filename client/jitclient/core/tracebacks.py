@@ -72,6 +72,7 @@ def _hint_for(error: BaseException) -> str | None:
     for cls in type(error).__mro__:
         if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
             return f"hint: {_BY_CLASS[cls.__name__]}"
-    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""  # a user's __str__ may raise anything
+    # Not str(error), because a user's `__str__` may raise any exception.
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
     found = [hint for text, hint in _BY_TEXT.items() if text in said]
     return f"hint: {found[0]}" if found else None

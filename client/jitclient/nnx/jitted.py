@@ -117,7 +117,8 @@ class Jitted(Generic[P, R]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._own, name)  # `lower`, `trace` and `eval_shape`, in this process
+        # `lower`, `trace` and `eval_shape` run in this process.
+        return getattr(self._own, name)
 
     def __reduce__(self) -> Any:
         return _rebuild, (self.__wrapped__, self._options)

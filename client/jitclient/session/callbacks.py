@@ -47,7 +47,8 @@ class Callbacks:
                         results = self._call(callback.slot, arguments)
                     most = inline_most(len(results))
                     answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
-            except BaseException as error:  # the daemon waits for an answer in any case
+            except BaseException as error:
+                # Catch every exception, because the daemon waits for an answer in any case.
                 raised.append(error)
             try:
                 connection.send_frame(CALLED_BACK, _encode(answer), attachments)

@@ -69,7 +69,8 @@ def _rebuild(cls: type[BaseException], failure: Failure, deref: values.Deref) ->
 def _by_call(cls: type[BaseException], arguments: tuple[Any, ...], text: str) -> BaseException | None:
     try:
         return cls(*arguments)
-    except Exception:  # a user's __init__ may raise anything
+    except Exception:
+        # A user's `__init__` may raise any exception.
         return None
 
 
@@ -79,7 +80,8 @@ def _without_init(cls: type[BaseException], arguments: tuple[Any, ...], text: st
     try:
         error = maker.__new__(cls, *arguments)
         maker.__init__(error, *arguments)
-    except TypeError:  # a class with its own layout, such as UnicodeDecodeError
+    except TypeError:
+        # The class has its own layout, as UnicodeDecodeError has.
         return None
     error.args = arguments
     return error
@@ -92,7 +94,8 @@ def _as_text(cls: type[BaseException], arguments: tuple[Any, ...], text: str) ->
 def _text_of(error: BaseException) -> str | None:
     try:
         return str(error)
-    except Exception:  # a __str__ that needs attributes set by __init__
+    except Exception:
+        # The user's `__str__` may need attributes that `__init__` sets.
         return None
 
 

@@ -183,7 +183,8 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
     try:
         return *_dialled(chosen, patience), None
     except DaemonUnavailable:
-        from jitclient.session import launch  # not needed if a daemon answers
+        # Imported late: not needed if a daemon answers.
+        from jitclient.session import launch
 
         address = default_addresses(chosen.address)[0]
         if sys.platform != "linux":
@@ -220,7 +221,8 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
     try:
         payload = encoded(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
-        if is_large:  # the daemon accepts such messages in sessions only
+        # The daemon accepts such messages in sessions only.
+        if is_large:
             _greet(connection, ClientId(), remote(chosen.address), chosen.timeout)
         reply = connection.request(verb, payload)
         if is_large:
@@ -245,7 +247,8 @@ def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address
 
 
 def _over(sock: socket.socket, patience: float) -> "ClientConnection":
-    from jitclient.wire.channel import WireChannel  # loads rpyc, not needed if no daemon answers
+    # Imported late: loads rpyc, which is not needed if no daemon answers.
+    from jitclient.wire.channel import WireChannel
     from jitclient.wire.connection import ClientConnection
     from jitclient.wire.stream import WireStream
 

@@ -60,7 +60,8 @@ def start(
             return _start(address, idle_exit)
     except DaemonError:
         raise
-    except OSError as error:  # such as an unwritable directory for sockets or logs
+    except OSError as error:
+        # For instance, a directory for sockets or logs is not writable.
         raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
 
 
@@ -177,7 +178,8 @@ def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
             ],
-            setsid=True,  # the daemon outlives the client's terminal
+            # A session of its own lets the daemon outlive the client's terminal.
+            setsid=True,
             # Otherwise, a thread that blocks SIGTERM would start a daemon that SIGTERM cannot stop.
             setsigmask=(),
         )
@@ -239,7 +241,8 @@ def _reap(pid: int) -> str:
     """Reap a daemon that this process started and that has exited; return its status, or "" while it runs."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # the program ignores SIGCHLD, or has reaped it
+    except ChildProcessError:
+        # The program ignores SIGCHLD, or has reaped the daemon itself.
         _started.discard(pid)
         return "status unknown"
     if not ended:

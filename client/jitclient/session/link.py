@@ -200,7 +200,8 @@ class Link:
         finally:
             if self.lock is lock:
                 self._come_back(held, depth, kept)
-            else:  # this is the child of a fork inside the context
+            else:
+                # This process is the child of a fork inside the context.
                 lock._at_fork_reinit()  # type: ignore[attr-defined]
                 lock._acquire_restore(held)  # type: ignore[attr-defined]
                 if kept["connection"] is not None:
@@ -281,7 +282,8 @@ class Link:
         if pending and before == self._seen and self.lock.acquire(blocking=False):
             try:
                 if self.connection is None:
-                    return False, _LATER_SECONDS  # the next exchange reconnects and sends them
+                    # The next exchange reconnects and sends them.
+                    return False, _LATER_SECONDS
                 with contextlib.suppress(JitserverError):
                     self._send_pending()
             finally:
@@ -293,7 +295,8 @@ class Link:
         if self._pipeline:
             with self._guarded() as connection:
                 self._pipeline.push(connection)
-        if self.drops and not self._pipeline:  # otherwise they go with the next call
+        # While calls are pending, the next call carries the drops.
+        if self.drops and not self._pipeline:
             with self._guarded() as connection:
                 self._pipeline.ask(connection, Run(drop=self.drops.take()))
 
@@ -312,7 +315,8 @@ class Link:
                 return False, pause
             return blocks.tidy(time.monotonic()), pause
         except JitserverError as error:
-            self.disconnect(error)  # half a message may have been sent
+            # Half a message may have been sent.
+            self.disconnect(error)
             return False, pause
         finally:
             self.lock.release()

@@ -32,7 +32,8 @@ class Drops(collections.deque[int]):
         reused.
         """
         taken = []
-        while self:  # one by one: a garbage collection may append meanwhile
+        # Pop one by one, because a garbage collection may append in between.
+        while self:
             taken.append(self.popleft())
         return tuple(taken)
 
@@ -192,7 +193,8 @@ class Pipeline:
         return sent.attachments
 
     def _copy(self, sent: Sent, attachments: Sequence[HostArray]) -> None:
-        sent.attachments = [array.copy() for array in attachments]  # the program may change the originals
+        # Copy, because the program may change the originals.
+        sent.attachments = [array.copy() for array in attachments]
         sent.nbytes = sum(array.nbytes for array in attachments)
         sent.again = True
 

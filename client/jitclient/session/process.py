@@ -69,7 +69,8 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
 
 
 def _begin(chosen: Settings) -> "Session":
-    from jitclient.session.session import Session  # loads rpyc and msgspec, rarely needed by an import
+    # Imported late: loads rpyc and msgspec, which most imports do not need.
+    from jitclient.session.session import Session
 
     made = Session(chosen)
     _begun.add(made)

@@ -119,12 +119,14 @@ class Session(Link):
                 raise SessionBusy(BUSY)
             pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
             try:
-                self._exchanging = True  # from here on, calls in signal handlers are refused
+                # From here on, calls in signal handlers are refused.
+                self._exchanging = True
                 if program_generation not in (None, self.program_generation):
                     raise NotSent(REPLACED)
                 if drops:
                     dropped = (drops.popleft(),) if len(drops) == 1 else drops.take()
-                if message.calls:  # freed before the call, which can use the memory
+                # The daemon frees the handles before the call, which can use the memory.
+                if message.calls:
                     message.calls[0].drop = dropped
                 else:
                     message.drop = dropped
@@ -135,7 +137,8 @@ class Session(Link):
                     if done.number != message.number:
                         raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
                 else:
-                    if pipeline.blocks is not None and not message.calls:  # otherwise they use the call's block
+                    # The results of a call come back in the call's own block.
+                    if pipeline.blocks is not None and not message.calls:
                         pipeline.blocks.offer(message, specs)
                     done, lane = pipeline.ask(connection, message, attachments)
                     read = lane or read

@@ -275,7 +275,8 @@ def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) ->
             found = private_folder(folder)
             if not os.access(found, os.W_OK):
                 raise OSError(f"{folder} is not writable")
-        except (OSError, RuntimeError, SettingsError) as error:  # RuntimeError: this user has no home
+        except (OSError, RuntimeError, SettingsError) as error:
+            # RuntimeError: this user has no home directory.
             problems.append(str(error))
         else:
             if problems:

@@ -151,6 +151,7 @@ class WireChannel(Channel):  # type: ignore[misc]
 
 
 def _raw(arrays: "Sequence[HostArray]") -> Iterable[memoryview]:
-    from jitclient.wire.array_transport import raw_bytes  # loads numpy, which the command line does not need
+    # Imported late: loads numpy, which the command line does not need.
+    from jitclient.wire.array_transport import raw_bytes
 
     return map(raw_bytes, arrays)

@@ -48,7 +48,8 @@ _VERBS = frozenset(map(str, Verb))
 class WireConnection(Connection):  # type: ignore[misc]
     """Either end of a connection. The daemon's service has an `exposed_` method for each verb."""
 
-    _closed = True  # __del__ runs on half-built objects too
+    # Read by `__del__`, which also runs on half-built objects.
+    _closed = True
     _channel: WireChannel
 
     def __init__(self, service: Any, channel: WireChannel) -> None:
@@ -108,7 +109,8 @@ class WireConnection(Connection):  # type: ignore[misc]
 
     def can_share(self) -> bool:
         """Return whether this connection supports shared memory."""
-        from jitclient.wire.shared_memory import can_cross  # loads numpy, which the command line does not need
+        # Imported late: loads numpy, which the command line does not need.
+        from jitclient.wire.shared_memory import can_cross
 
         return can_cross(self._channel.stream.sock)
 
@@ -250,7 +252,8 @@ class ClientConnection(WireConnection):
         Raises:
             DaemonLost, DaemonSilent: as for `request`.
         """
-        from jitclient.wire.array_transport import allocate  # loads numpy, which the command line does not need
+        # Imported late: loads numpy, which the command line does not need.
+        from jitclient.wire.array_transport import allocate
 
         raw = allocate(nbytes)
         try:

@@ -241,7 +241,8 @@ class Prepare(Message):
     traced: Traced | None = None
     parts: bytes = b""  # parts of the key, for people: see explaining.py
     manifest: Manifest | None = None
-    anew: bool = False  # trace even if the program exists, to compare traces
+    # Trace the function even if the program exists, to compare traces.
+    anew: bool = False
 
 
 class Settle(Message):
@@ -304,11 +305,12 @@ class Prepared(Message):
     may_raise: bool
     # Seconds spent on this request in "load", "trace", "lower" and "compile"; empty for a hit.
     seconds: dict[str, float]
-    evidence: Evidence = Evidence()  # of the trace that the program was made from
+    evidence: Evidence = Evidence()  # of the trace behind the program
     made: bytes = b""
     slots: tuple[Slot, ...] = ()
     callbacks: bytes = b""
-    has_effects: bool = False  # so that it must not run twice
+    # A program with effects must not run twice.
+    has_effects: bool = False
     level: str = "made"  # "made", or for a hit "memory" or "disk"
     saved: float = 0.0  # seconds saved by a hit
 
@@ -395,8 +397,10 @@ class Done(Message):
     values: list[bytes | Attached | Failure] = []
     # Pairs of a call, identified by its first result, and a donated leaf that it used.
     taken: list[tuple[int, int]] = []
-    shared: bool = False  # attached values are in `into`, or without it in `block`
-    back: bool = False  # `block` comes back; if not, arrays on the daemon still use it
+    # Whether the attached values are in `into`, or without it in `block`.
+    shared: bool = False
+    # Whether `block` comes back; if not, arrays on the daemon still use it.
+    back: bool = False
 
 
 class Callback(Message):
@@ -526,7 +530,7 @@ class Status(Message):
     arrays: int
     array_bytes: int
     shared_bytes: int  # shared memory, leased or kept for later leases
-    lent_bytes: int  # part of the shared memory that is leased now
+    lent_bytes: int  # shared memory that is leased now
     entries: int
     classes: int
     calls: int

@@ -14,7 +14,8 @@ class Find(Message):
     key: str | None
     packages: tuple[str, ...]
     first: int
-    ttl: float | None  # seconds without use after which the name is removed
+    # Seconds without use after which the name is removed.
+    ttl: float | None
 
 
 class Found(Message):
