@@ -14,7 +14,7 @@ from benchmarks.rivals import ours
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
-from jitserver.store.entry import Makeup, Stored
+from jitserver.store.entry import KeyComponents, Stored
 
 _LOOK_UP, _LIST, _START = "a program looked up by its key", "jitserver cache ls, no daemon", "start of a daemon"
 _LIMITS = {_LOOK_UP: 0.001, _LIST: 0.5, _START: 2.0}
@@ -61,6 +61,6 @@ def _filled(path: Path, count: int) -> list[str]:
             *(context, {"trace": 0.1, "compile": 1.0}, 1.0, 1, now, now, 0),
         )
         rows = {"capture": secrets.token_bytes(16), "process": secrets.token_bytes(16)}
-        catalog.add(Stored(info, Makeup(rows, bytes(4000)), bytes(1000), bytes(4000)), {})
+        catalog.add(Stored(info, KeyComponents(rows, bytes(4000)), bytes(1000), bytes(4000)), {})
     catalog.close()
     return keys

@@ -57,7 +57,7 @@ def why(key: str, key2: str | None) -> None:
         explained = ask(Verb.WHY, question, Explained | None)
     except DaemonUnavailable:
         from jitserver.store import offline
-        from jitserver.store.why import why as compared
+        from jitserver.store.explain import explain as compared
 
         explained = compared(offline.find, offline.named, question)
     if explained is None or explained.found is None:

@@ -39,7 +39,7 @@ from jitserver.daemon.uploads import Incoming
 from jitserver.programs.devices import alone
 from jitserver.programs.devices.scratch import Scratches
 from jitserver.programs.traces.readers import monotonic
-from jitserver.store.journal import NOTHING
+from jitserver.store.journal import EMPTY_SLOT
 from jitserver.system.shared_memory import Lent, Pool
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class DaemonConnection(WireConnection):
         self.scratches = Scratches()
         self.busy_since: float | None = None
         # Slot of the crash journal in which this thread records its current program.
-        self.slot = memoryview(NOTHING)
+        self.slot = memoryview(EMPTY_SLOT)
         self.is_surplus = False  # may send requests, but not begin a session
         self._phase = "running"
         self._answer = answer

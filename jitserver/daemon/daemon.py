@@ -36,7 +36,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
 from jitserver.programs.engine import Engine
 from jitserver.programs.prewarm import dry_run, prewarm
-from jitserver.store import folder
+from jitserver.store import directories
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal
 from jitserver.store.memory import Memory
@@ -130,7 +130,7 @@ class Daemon:
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
-            engine.cache.store.beside = self._checkpoint.nbytes
+            engine.cache.store.other_bytes = self._checkpoint.nbytes
             self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)
@@ -233,14 +233,14 @@ class Daemon:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
         memory = Memory(self.options.program_bytes, self.options.program_maps)
         try:
-            part = folder.part()
+            part = directories.environment_directory()
             most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
-            store = Store(part, most, memory.take_over)
+            store = Store(part, most, memory.allow_eviction)
         except (OSError, SettingsError) as error:
-            log.warning("no cache on the disk: %s", error)
+            log.warning("disk cache: disabled (%s)", error)
             store = Store(Path(), 0)
-        if store.most_bytes:
-            xla_cache.keep_in(store.texts)
+        if store.max_bytes:
+            xla_cache.keep_in(store.xla_directory)
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:
@@ -342,9 +342,9 @@ def _checkpoint(address: str) -> Checkpoint | None:
 
 def _begun_journal() -> Journal:
     try:
-        return Journal.begin(runtime_folder(), folder.part())
+        return Journal.create(runtime_folder(), directories.environment_directory())
     except (OSError, SettingsError) as error:
-        log.warning("no crash journal: %s", error)
+        log.warning("crash journal: cannot be created (%s). Crashes of this daemon cause no strikes.", error)
         return Journal()
 
 

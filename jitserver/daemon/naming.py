@@ -81,7 +81,7 @@ class Naming:
     def holdings(self) -> Holdings:
         """Return the holders of the arrays on this daemon."""
         found = array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
-        found.disk_nbytes = self._engine.cache.store.beside()
+        found.disk_nbytes = self._engine.cache.store.other_bytes()
         return found
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:

@@ -46,7 +46,7 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
     done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.block:
         engine.release_host_buffers()
-        done.back = lane.lent.gives_back(run.block)
+        done.back = lane.lent.release_arguments(run.block)
     into = run.into or (run.block if done.back else 0)
     if into and attachments and lane.lent.fill(into, attachments):
         done.shared, attachments = True, []

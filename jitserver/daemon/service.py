@@ -33,7 +33,7 @@ from jitserver.programs.failures import TraceFailed, failure_of
 from jitserver.programs.inspection import inspected
 from jitserver.programs.programs import Hit
 from jitserver.store.entry import Entry
-from jitserver.store.why import why as compared
+from jitserver.store.explain import explain as compared
 from jitserver.system.memory_limits import resident_bytes
 from jitserver.system.shared_memory import Pool
 

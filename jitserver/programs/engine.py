@@ -20,9 +20,9 @@ from jitserver.programs.program import Program, Say
 from jitserver.programs.programs import RUNNING, Programs, request_of
 from jitserver.programs.traces import output
 from jitserver.programs.traces.readers import monotonic
+from jitserver.store.explain import compare_with_nearest
 from jitserver.store.journal import Journal
 from jitserver.store.tiers import Tiers
-from jitserver.store.why import against_nearest
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Engine:
         if built.is_spread:
             run = functools.partial(alone, run)
         slot = self._here.slot
-        # Write to the slot directly: `Journal.noted` would cost another function call.
+        # Write to the slot directly: `Journal.recording` would cost another function call.
         slot[:] = built.mark
         start = monotonic()
         try:
@@ -122,8 +122,8 @@ class Engine:
         key = self.programs.key_of(request.lookup)
         if isinstance(key, tuple):
             return Explained("", None, None, (), names=key)
-        makeup, refusal = keys.makeup_of(key, request.parts), self.programs.refusal(key.text)
-        found = against_nearest(self.cache.get, self.cache.named, key.text, makeup, request.name, refusal)
+        components, refusal = keys.components_of(key, request.parts), self.programs.refusal(key.text)
+        found = compare_with_nearest(self.cache.get, self.cache.named, key.text, components, request.name, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
         return found
 

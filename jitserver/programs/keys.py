@@ -10,7 +10,7 @@ from jitclient.wire.encoding import decoded
 from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup, Manifest
 from jitserver.programs import context
-from jitserver.store.entry import Makeup
+from jitserver.store.entry import KeyComponents
 
 _TOLD_HERE = ("packages", "process")
 """Components that only the daemon knows: mappings from names to texts."""
@@ -66,7 +66,7 @@ def _digest(rows: Mapping[str, bytes]) -> str:
     return digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex()
 
 
-def makeup_of(key: CallKey, parts: bytes) -> Makeup:
+def components_of(key: CallKey, parts: bytes) -> KeyComponents:
     """Return the components of a key with their descriptions.
 
     Args:
@@ -77,4 +77,4 @@ def makeup_of(key: CallKey, parts: bytes) -> Makeup:
     for row in _TOLD_HERE:
         held = decoded(key.rows[row], dict[str, str])
         told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return Makeup({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))
+    return KeyComponents({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))

@@ -16,8 +16,8 @@ from jitserver.programs import context
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
-from jitserver.store.entry import Entry, worth
-from jitserver.store.strikes import DRY_RUN, MOST
+from jitserver.store.entry import Entry, eviction_score
+from jitserver.store.strikes import DRY_RUN, MAX_STRIKES
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ def prewarm(engine: Engine, goes_on: Callable[[], bool]) -> list[str]:
         The keys of the loaded programs, the most valuable first.
     """
     memory, now, keys = engine.cache.memory, time.time(), list[str]()
-    for info in sorted(engine.cache.store.infos(), key=lambda info: -worth(info, now)):
-        if memory.nbytes > memory.most_bytes * _SHARE or not goes_on():
+    for info in sorted(engine.cache.store.infos(), key=lambda info: -eviction_score(info, now)):
+        if memory.nbytes > memory.max_bytes * _SHARE or not goes_on():
             break
         if engine.programs.warm(info.key):
             keys.append(info.key)
@@ -79,10 +79,13 @@ def dry_run(
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
-    if context.export_platform() != "cpu" or not engine.journal.lasts:
+    if context.export_platform() != "cpu" or not engine.journal.is_persistent:
         return
-    if len(crashed) >= MOST:
-        log.warning("no dry runs: the daemon died during those of %d programs; `jitserver cache rm` resets that", MOST)
+    if len(crashed) >= MAX_STRIKES:
+        log.warning(
+            "dry runs: disabled, because the daemon crashed in those of %d programs. `jitserver cache rm` resets this.",
+            MAX_STRIKES,
+        )
         return
     for key in keys:
         entry = engine.cache.memory.get(key)
@@ -99,7 +102,7 @@ def dry_run(
             find_room(nbytes, f"a dry run of {entry.info.label}")
             if not may_begin():  # reading the text of a large program takes a while
                 return
-            with engine.journal.noted(DRY_RUN, key, entry.info.label):
+            with engine.journal.recording(DRY_RUN, key, entry.info.label):
                 _run_on_zeros(entry.program)
         except Exception as error:
             log.info("no dry run of %s: %s", entry.info.label, error)

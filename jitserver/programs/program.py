@@ -26,7 +26,7 @@ from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Tra
 from jitserver.programs import callbacks, context, placement, xla_cache
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.traces import ambient, lock, output
-from jitserver.store.journal import NOTHING
+from jitserver.store.journal import EMPTY_SLOT
 
 Say = Callable[[str], None]
 _NONE = Evidence()
@@ -39,7 +39,7 @@ _JITTED = type(jax.jit(lambda: None))
 class Program:
     """An executable over flat leaves, with the information that callers need. Running it runs no user code."""
 
-    # A `jax.stages.Compiled` or `Executables`, or a `_Resting` in its place: takes and returns leaves.
+    # A `jax.stages.Compiled` or `Executables`, or a `_Unloaded` in its place: takes and returns leaves.
     run: Any
     specs: tuple[Spec, ...]  # specs of the arguments' leaves
     results: tuple[Spec, ...]
@@ -59,7 +59,7 @@ class Program:
     slowest: float = 0.0  # seconds of the slowest call, without the first, which takes longer
     last_call: float = 0.0  # end of the last call, by time.monotonic
     nbytes: int = 0  # bytes of the results
-    mark: bytes = NOTHING  # slot content of the crash journal while the program runs
+    mark: bytes = EMPTY_SLOT  # slot content of the crash journal while the program runs
     suspect: str = ""  # call key, as long as the program has strikes for running
     evidence: bytes = b""  # digest of the trace's evidence, if the client compares it
     asked: bytes = b""  # digest of the lookup that the program answers
@@ -84,11 +84,11 @@ class Program:
         if not unlike and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
-    def rest(self, again: Callable[[], "Program"]) -> None:
-        """Free the executable until it is needed; `again` then loads or makes it."""
-        self.run, self.direct = _Resting(self, again), None
+    def unload(self, reload: Callable[[], "Program"]) -> None:
+        """Free the executable until it is needed; `reload` then returns an equal program that has one."""
+        self.run, self.direct = _Unloaded(self, reload), None
 
-    def wake(self, same: "Program") -> None:
+    def reload(self, same: "Program") -> None:
         """Take over the executable of an equal program, for a call that follows."""
         self.last_call = time.monotonic()
         self.run = same.run
@@ -108,21 +108,21 @@ class Program:
         self.direct = found if type(found) is _JITTED else None
 
 
-class _Resting:
+class _Unloaded:
     """Placeholder for the freed executable of a program, which loads the executable at its first use."""
 
-    def __init__(self, program: Program, again: Callable[[], Program]) -> None:
+    def __init__(self, program: Program, reload: Callable[[], Program]) -> None:
         self._program = program
-        self._again = again
+        self._reload = reload
 
     def __call__(self, *leaves: Any) -> Any:
-        return self._woken()(*leaves)
+        return self._reloaded()(*leaves)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._woken(), name)
+        return getattr(self._reloaded(), name)
 
-    def _woken(self) -> Any:
-        self._program.wake(self._again())
+    def _reloaded(self) -> Any:
+        self._program.reload(self._reload())
         return self._program.run
 
 

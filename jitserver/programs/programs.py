@@ -22,10 +22,10 @@ from jitserver.programs.keys import CallKey
 from jitserver.programs.program import Program, Say
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import Busy
-from jitserver.store.entry import Entry, Makeup, Stored
+from jitserver.store.entry import Entry, KeyComponents, Stored
 from jitserver.store.files import Corrupt, unpacked
 from jitserver.store.journal import Journal, mark
-from jitserver.store.single_flight import Once
+from jitserver.store.single_flight import SingleFlight
 from jitserver.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _MOST_ON_DISK = 2
 _MAX_REFUSALS = 10_000
 _MAX_CANDIDATES = 32
 _MAX_CANDIDATE_BYTES = 256 << 20  # of captures
-_NO_MAKEUP = Makeup({}, b"")
+_NO_COMPONENTS = KeyComponents({}, b"")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -75,9 +75,9 @@ class Programs:
         self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names in its manifests
         self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
         self._lock = threading.Lock()
-        self._tracing: Once[Entry] = Once(self._candidate)
-        self._once: Once[Entry] = Once(cache.memory.get)
-        self._restoring: Once[Entry | None] = Once(cache.memory.get)
+        self._tracing: SingleFlight[Entry] = SingleFlight(self._candidate)
+        self._once: SingleFlight[Entry] = SingleFlight(cache.memory.get)
+        self._restoring: SingleFlight[Entry | None] = SingleFlight(cache.memory.get)
         self._refusals: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, and the name of the function
 
     def find(self, lookup: Lookup, say: Say) -> Hit | tuple[tuple[str, ...], ...] | None:
@@ -284,7 +284,7 @@ class Programs:
             Whether the program was loaded.
         """
         suspect = self.journal.strikes.of(key)
-        if self.cache.memory.get(key) is not None or (suspect is not None and suspect.held):
+        if self.cache.memory.get(key) is not None or (suspect is not None and suspect.counted):
             return False
         try:
             stored = self.cache.store.get(key)
@@ -311,10 +311,10 @@ class Programs:
         self.counters.add(misses=1)
         lookup = request.lookup
         label = labels.of_call(request.name, lookup.signature.leaves)
-        with self.journal.noted("unpacking", key.text, label) as go_on:
+        with self.journal.recording("unpacking", key.text, label) as next_phase:
 
             def say_on(phase: str) -> None:
-                go_on(phase)
+                next_phase(phase)
                 say(phase)
 
             if request.traced is not None:
@@ -328,12 +328,12 @@ class Programs:
     def _keep(self, key: CallKey, entry: Entry, request: Prepare, payload: bytes) -> Entry:
         """Store a program under a key, in memory and on disk."""
         assert request.manifest is not None
-        entry.makeup = keys.makeup_of(key, request.parts)
+        entry.components = keys.components_of(key, request.parts)
         entry.info = msgspec.structs.replace(entry.info, key=key.text, base=key.base, names=request.manifest.names)
         built: Program = entry.program
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
-        stored = Stored(entry.info, entry.makeup, facts, _encode(request))
+        stored = Stored(entry.info, entry.components, facts, _encode(request))
         kept = self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
         self._note_names(key.base, request.manifest.names)
         return kept
@@ -344,29 +344,29 @@ class Programs:
         if self.journal.strikes.count(entry.key, _STORING) >= _MOST_ON_DISK:
             return b""
         try:
-            with self.journal.noted(_STORING, entry.key, entry.info.label):
+            with self.journal.recording(_STORING, entry.key, entry.info.label):
                 return serialization.executable_of(entry.program)
         # The executable has callbacks, or JAX cannot serialize it for another reason.
         except Exception as error:
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
-    def _entry(self, info: EntryInfo, built: Program, makeup: Makeup = _NO_MAKEUP) -> Entry:
+    def _entry(self, info: EntryInfo, built: Program, components: KeyComponents = _NO_COMPONENTS) -> Entry:
         built.mark = mark(RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.count(info.key, RUNNING) else ""
-        entry = Entry(info, built, makeup)
-        entry.rest = lambda: self._rest(entry)
+        entry = Entry(info, built, components)
+        entry.unload = lambda: self._unload(entry)
         return entry
 
-    def _rest(self, entry: Entry) -> None:
+    def _unload(self, entry: Entry) -> None:
         base, built = entry.info.base, entry.program
         candidate = self._candidates.get(base)
         # Drop the candidate: if it were settled again, the program would wait for itself.
         if candidate is not None and candidate.entry.program is built:
             self._forget(base)
-        built.rest(lambda: self._again(entry.key))
+        built.unload(lambda: self._reload(entry.key))
 
-    def _again(self, key: str) -> Program:
+    def _reload(self, key: str) -> Program:
         entry = self.entry_of(key)
         if entry is None:
             raise ProgramLost(
@@ -386,14 +386,14 @@ class Programs:
         if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MOST_ON_DISK:
             say(_LOADING)
             try:
-                with self.journal.noted(_LOADING, key.text, stored.info.label):
+                with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
             except Exception:
                 log.warning("cannot load the executable of %s; it is compiled again", stored.info.label, exc_info=True)
-                self.cache.store.spoilt(stored)
+                self.cache.store.quarantine(stored)
             else:
                 self.counters.add(restores=1)
-                entry = self.cache.memory.put(self._entry(stored.info, built, stored.makeup))
+                entry = self.cache.memory.put(self._entry(stored.info, built, stored.components))
                 if self.cache.store.get(key.text) is None:  # it was removed meanwhile
                     self.cache.memory.remove([key.text])
                 return entry

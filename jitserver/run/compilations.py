@@ -25,8 +25,8 @@ def _keep() -> None:
     if sys.modules["jax"].config.jax_compilation_cache_dir:
         return
     from jitserver.programs import xla_cache
-    from jitserver.store import folder
+    from jitserver.store import directories
 
     # Without a cache, the operations are compiled each time.
     with contextlib.suppress(OSError, SettingsError):
-        xla_cache.keep_in(folder.texts(folder.part()), least_seconds=0.0)
+        xla_cache.keep_in(directories.xla_cache_directory(directories.environment_directory()), least_seconds=0.0)

@@ -107,9 +107,9 @@ def path() -> Path:
     Raises:
         OSError, SettingsError: there is no directory for the file.
     """
-    from jitserver.store import folder
+    from jitserver.store import directories
 
-    return folder.part() / "imports.json"
+    return directories.environment_directory() / "imports.json"
 
 
 def version() -> int:

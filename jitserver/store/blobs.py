@@ -19,7 +19,7 @@ _FRESH_SECONDS = 600.0
 The catalog row of a younger file may still have to be written by another daemon.
 """
 
-_ASIDE_SECONDS = 7 * 24 * 3600.0
+_QUARANTINE_SECONDS = 7 * 24 * 3600.0
 """Seconds for which a damaged file stays in quarantine, so that users can inspect it."""
 
 
@@ -29,10 +29,10 @@ class Blobs:
     A file whose content is damaged is moved to the quarantine directory, and counts as missing from then on.
     """
 
-    def __init__(self, folder: Path, quarantine: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, quarantine: Path) -> None:
+        self._directory = directory
         self._quarantine = quarantine
-        for path in (folder, quarantine):
+        for path in (directory, quarantine):
             path.mkdir(mode=0o700, exist_ok=True)
 
     def put(self, data: bytes) -> str:
@@ -54,7 +54,10 @@ class Blobs:
         except FileNotFoundError:
             return None
         except Corrupt as error:
-            log.warning("%s: moved to %s; the program is compiled again when it is needed", error, self._quarantine)
+            log.warning(
+                "disk cache: %s. The file was moved to %s; its program is compiled again when needed.",
+                *(error, self._quarantine),
+            )
             self.discard(name)
             return None
 
@@ -79,9 +82,11 @@ class Blobs:
         """
         now = time.time()
         left = [
-            entry for entry in _entries(self._folder) if entry.name not in known and _age(entry, now) > _FRESH_SECONDS
+            entry
+            for entry in _entries(self._directory)
+            if entry.name not in known and _age(entry, now) > _FRESH_SECONDS
         ]
-        left += [entry for entry in os.scandir(self._quarantine) if _age(entry, now) > _ASIDE_SECONDS]
+        left += [entry for entry in os.scandir(self._quarantine) if _age(entry, now) > _QUARANTINE_SECONDS]
         freed = 0
         for entry in left:
             with contextlib.suppress(OSError):
@@ -90,11 +95,11 @@ class Blobs:
         return freed
 
     def _path(self, name: str) -> Path:
-        return self._folder / name[:2] / name
+        return self._directory / name[:2] / name
 
 
-def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
-    for inner in os.scandir(folder):
+def _entries(directory: Path) -> Iterator["os.DirEntry[str]"]:
+    for inner in os.scandir(directory):
         with contextlib.suppress(OSError):
             yield from os.scandir(inner)
 

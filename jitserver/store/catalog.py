@@ -17,7 +17,7 @@ import msgspec
 
 from jitclient.core.digests import digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.store.entry import Makeup, Stored
+from jitserver.store.entry import KeyComponents, Stored
 from jitserver.store.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
@@ -135,9 +135,9 @@ class Catalog:
                     run(statement.decode())
                 run(f"PRAGMA user_version = {FORMAT}")
             elif version != FORMAT:
-                raise Corrupt(f"it is of format {version}, this is {FORMAT}")
+                raise Corrupt(f"its format is {version}, expected {FORMAT}")
             elif tables != wanted:
-                raise Corrupt("its tables are not as they were made")
+                raise Corrupt("its schema differs from the expected one")
             if writes:
                 self.commit()
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -168,9 +168,9 @@ class Catalog:
         rows = map(_Program._make, self._rows(f"SELECT * FROM programs {where}", *values))
         return [_info(row) for row in rows if self._is_sound("programs", row)]
 
-    def named(self, name: str, most: int = 200) -> list[Stored]:
-        """Return at most `most` programs whose function has that name, the most recently used first."""
-        return self._stored("WHERE name = ? ORDER BY last_used DESC LIMIT ?", name, most)
+    def named(self, name: str, limit: int = 200) -> list[Stored]:
+        """Return at most `limit` programs whose function has that name, the most recently used first."""
+        return self._stored("WHERE name = ? ORDER BY last_used DESC LIMIT ?", name, limit)
 
     def add(self, stored: Stored, sizes: dict[str, int]) -> None:
         """Add or replace a program.
@@ -179,7 +179,7 @@ class Catalog:
             stored: the program.
             sizes: the digest and the size in bytes of each of its blobs.
         """
-        info, made = stored.info, stored.makeup
+        info, made = stored.info, stored.components
         used = int(info.pinned), info.hits, float(info.saved), float(info.last_used)
         with self._writing() as run:
             run("DELETE FROM programs WHERE key = ?", info.key)
@@ -264,16 +264,19 @@ class Catalog:
             program, details = _Program._make(row[:width]), row[width:]
             if self._is_sound("programs", program, details):
                 _, rows, parts, facts, request, _ = details
-                makeup = Makeup(unpacked(rows, dict[str, bytes]), parts)
+                components = KeyComponents(unpacked(rows, dict[str, bytes]), parts)
                 blobs = program.executable.decode(), program.capture.decode()
-                found.append(Stored(_info(program), makeup, facts, request, *blobs))
+                found.append(Stored(_info(program), components, facts, request, *blobs))
         return found
 
     def _is_sound(self, table: str, row: tuple[Any, ...], *details: tuple[Any, ...]) -> bool:
         """Return whether the checksums of a row and of its details match; delete the row if they do not."""
         if all(each[-1] == _checksum(each[:-1]) for each in (row, *details)):
             return True
-        log.warning("a damaged row was found among the %s of the catalog; what is lost is made again", table)
+        log.warning(
+            "disk cache: the catalog table %s has a damaged row. Its program is compiled again when needed.",
+            table,
+        )
         if self.writes:
             # Compare the keys as bytes, because the text of a damaged row may not decode.
             with contextlib.suppress(sqlite3.Error), self._writing() as run:

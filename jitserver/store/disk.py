@@ -16,16 +16,16 @@ from typing import TypeVar
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
-from jitserver.store.entry import Stored, worth
+from jitserver.store.directories import trim, xla_cache_directory
+from jitserver.store.entry import Stored, eviction_score
 from jitserver.store.files import Corrupt
-from jitserver.store.folder import texts, trim
 
 log = logging.getLogger(__name__)
 
 _QUARANTINE = "quarantine"
 """Name of the directory for damaged files."""
 
-_AFTER_TRIM = 0.9
+_TRIM_FRACTION = 0.9
 _RETRY_SECONDS = 30.0
 
 Found = TypeVar("Found")
@@ -39,26 +39,28 @@ class Store:
     one warning, until the disk works again.
     """
 
-    def __init__(self, folder: Path, most_bytes: int, take_over: Callable[[str], bool] = lambda key: True) -> None:
+    def __init__(
+        self, directory: Path, max_bytes: int, allow_eviction: Callable[[str], bool] = lambda key: True
+    ) -> None:
         """Create the tier; files are opened at the first access.
 
         Args:
-            folder: the directory of this environment's cache.
-            most_bytes: the approximate limit, a quarter of it for JAX's own cache. With 0, nothing is stored.
-            take_over: called with a program's key before the program is evicted. If it returns False, the program stays
-                on disk until it is removed explicitly.
+            directory: the directory of this environment's cache.
+            max_bytes: the approximate limit, a quarter of it for JAX's own cache. With 0, nothing is stored.
+            allow_eviction: called with a program's key before the program is evicted. If it returns False, the program
+                stays on disk until it is removed explicitly.
         """
-        self.texts = texts(folder)
-        self._most_texts = most_bytes // 4
-        self.most_bytes = most_bytes - self._most_texts
-        self._take_over = take_over
-        self._folder = folder
-        self._quarantine = folder / _QUARANTINE
+        self.xla_directory = xla_cache_directory(directory)
+        self._max_xla_bytes = max_bytes // 4
+        self.max_bytes = max_bytes - self._max_xla_bytes
+        self._allow_eviction = allow_eviction
+        self._directory = directory
+        self._quarantine = directory / _QUARANTINE
         self._lock = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None
         self._uses: dict[str, Use] = {}
-        self.beside: Callable[[], int] = int
+        self.other_bytes: Callable[[], int] = int
         """Function that returns the bytes of other data on the disk, such as checkpoints.
 
         Programs are evicted to make room for that data, down to a quarter of the limit.
@@ -146,28 +148,28 @@ class Store:
         if gone:
             self._write(act)
 
-    def spoilt(self, stored: Stored) -> None:
+    def quarantine(self, stored: Stored) -> None:
         """Move an executable that cannot be loaded to quarantine, and remove its program."""
         self._write(lambda _, blobs: blobs.discard(stored.executable))
         self.remove([stored.info.key])
 
     def trim(self) -> None:
-        """Evict the programs of least worth if the limit is exceeded, until 90% of the limit is used."""
-        most = max(self.most_bytes // 4, self.most_bytes - self.beside())
-        if self.nbytes <= most:
+        """Evict programs by their eviction scores if the limit is exceeded, until 90% of the limit is used."""
+        limit = max(self.max_bytes // 4, self.max_bytes - self.other_bytes())
+        if self.nbytes <= limit:
             return
         # Reading the blobs deletes rows with damaged sizes, which would distort the total.
         self._read(lambda catalog, _: len(catalog.blobs()), 0)
         total, now = self.nbytes, time.time()
         leaving = []
-        for info in sorted(self.infos(), key=lambda info: worth(info, now)):
-            if total <= most * _AFTER_TRIM:
+        for info in sorted(self.infos(), key=lambda info: eviction_score(info, now)):
+            if total <= limit * _TRIM_FRACTION:
                 break
-            if not info.pinned and self._take_over(info.key):
+            if not info.pinned and self._allow_eviction(info.key):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)
-        log.info("%d programs left the disk, whose share is full", len(leaving))
+        log.info("disk cache: evicted %d programs, because the limit was exceeded", len(leaving))
 
     def collect(self) -> int:
         """Check the catalog for damage, evict programs over the limit, and delete unneeded files.
@@ -179,7 +181,7 @@ class Store:
         before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        return freed + max(0, before - self.nbytes) + trim(self.texts, self._most_texts)
+        return freed + max(0, before - self.nbytes) + trim(self.xla_directory, self._max_xla_bytes)
 
     def close(self) -> None:
         """Write the counted hits, and close the files."""
@@ -192,7 +194,7 @@ class Store:
     # ---- a disk that fails
 
     def _read(self, act: Act[Found], otherwise: Found) -> Found:
-        if not self.most_bytes:
+        if not self.max_bytes:
             return otherwise
         try:
             return act(*self._open())
@@ -201,7 +203,7 @@ class Store:
             return otherwise
 
     def _write(self, act: Act[Found]) -> Found | None:
-        if not self.most_bytes:
+        if not self.max_bytes:
             return None
         if self._failed_at is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
             return None
@@ -211,13 +213,13 @@ class Store:
             self._fail(error)
             return None
         if self._failed_at is not None:
-            log.info("programs are kept on the disk again")
+            log.info("disk cache: works again")
             self._failed_at = None
         return done
 
     def _open(self, to_write: bool = False) -> tuple[Catalog, Blobs]:
         with self._lock:
-            path = self._folder / CATALOG
+            path = self._directory / CATALOG
             # Users may delete the cache directory at any time.
             is_gone = not path.exists()
             if self._opened is not None and (is_gone or (to_write and not self._opened[0].writes)):
@@ -225,16 +227,16 @@ class Store:
                 self._opened = None
             if self._opened is None:
                 if is_gone:
-                    self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    self._folder.mkdir(mode=0o700, exist_ok=True)
-                    self._folder.chmod(0o700)  # jax may have created it
+                    self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._directory.mkdir(mode=0o700, exist_ok=True)
+                    self._directory.chmod(0o700)  # jax may have created it
                 try:
                     catalog = Catalog(path)
                 except sqlite3.OperationalError:
                     if to_write:
                         raise
                     catalog = Catalog(path, writes=False)
-                self._opened = catalog, Blobs(self._folder / "blobs", self._quarantine)
+                self._opened = catalog, Blobs(self._directory / "blobs", self._quarantine)
             return self._opened
 
     def _fail(self, error: Exception) -> None:
@@ -243,18 +245,24 @@ class Store:
             first, self._failed_at = self._failed_at is None, time.monotonic()
             if broken:
                 self._failed_at = None
-                self._set_catalog_aside()
+                self._quarantine_catalog()
         if broken:
-            log.warning("%s moved to %s, and begun anew: %s", self._folder / CATALOG, self._quarantine, error)
+            log.warning(
+                "disk cache: the catalog %s is damaged (%s). It was moved to %s; the cache starts empty.",
+                *(self._directory / CATALOG, error, self._quarantine),
+            )
         elif first:
-            log.warning("programs are not kept on the disk for now (%s: %s)", self._folder, error)
+            log.warning(
+                "disk cache: cannot use %s (%s). Writing is tried again after %.0f s.",
+                *(self._directory, error, _RETRY_SECONDS),
+            )
 
-    def _set_catalog_aside(self) -> None:
+    def _quarantine_catalog(self) -> None:
         if self._opened is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._opened[0].close()
             self._opened = None
-        for path in self._folder.glob(f"{CATALOG}*"):
+        for path in self._directory.glob(f"{CATALOG}*"):
             with contextlib.suppress(OSError):
                 self._quarantine.mkdir(mode=0o700, exist_ok=True)
                 path.replace(self._quarantine / f"{time.time_ns()}-{path.name}")

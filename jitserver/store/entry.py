@@ -1,4 +1,4 @@
-"""Entries of the cache: a program in memory or on disk, and its worth to the cache."""
+"""Entries of the cache: a program in memory or on disk, and its eviction score."""
 
 import dataclasses
 import time
@@ -16,7 +16,7 @@ _FRESH_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Makeup:
+class KeyComponents:
     """The inputs that determine a call key.
 
     Attributes:
@@ -34,7 +34,7 @@ class Stored:
 
     Attributes:
         info: the description for lists and statistics.
-        makeup: the inputs that determine the call key.
+        components: the inputs that determine the call key.
         facts: bytes that only the engine interprets.
         request: bytes that only the engine interprets.
         executable: the digest of the executable's blob; empty if there is none.
@@ -42,7 +42,7 @@ class Stored:
     """
 
     info: EntryInfo
-    makeup: Makeup
+    components: KeyComponents
     facts: bytes
     request: bytes
     executable: str = ""
@@ -61,15 +61,15 @@ class Entry:
     Attributes:
         info: the description for lists and statistics.
         program: the engine's object.
-        makeup: the inputs that determine the call key.
-        rest: makes the program release its executable until the next call.
+        components: the inputs that determine the call key.
+        unload: makes the program release its executable until the next call.
         holders: the sessions that may call the program.
     """
 
     info: EntryInfo
     program: Any
-    makeup: Makeup
-    rest: Callable[[], None] = lambda: None
+    components: KeyComponents
+    unload: Callable[[], None] = lambda: None
     holders: set[Any] = dataclasses.field(default_factory=set)
 
     @property
@@ -82,7 +82,7 @@ class Entry:
         """Approximate memory use in bytes. The size of machine code for the CPU is missing: JAX does not report it."""
         return OVERHEAD_BYTES + self.info.code_bytes
 
-    def can_leave(self) -> bool:
+    def is_evictable(self) -> bool:
         """Return whether the executable may leave memory.
 
         A pinned program stays. A program that a session holds may leave only if it is idle and stored on disk.
@@ -95,13 +95,13 @@ class Entry:
         return bool(self.info.disk_bytes) and time.monotonic() - self.program.last_call > _IDLE_SECONDS
 
 
-Known = Entry | Stored
+CachedProgram = Entry | Stored
 
 
-def worth(info: EntryInfo, now: float) -> float:
-    """Return a program's worth, by which the cache evicts (lowest first) and preloads (highest first).
+def eviction_score(info: EntryInfo, now: float) -> float:
+    """Return a program's eviction score, by which the cache evicts (lowest first) and preloads (highest first).
 
-    The worth is the number of seconds that making the program again would take, halved for every three days without
+    The score is the number of seconds that making the program again would take, halved for every three days without
     use, per byte that the program occupies.
     """
     age = max(0.0, now - info.last_used)

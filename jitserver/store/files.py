@@ -12,8 +12,8 @@ import msgspec
 
 from jitclient.wire.encoding import decoded
 
-_MARK = b"jitserv1"
-_TAIL = len(_MARK) + 4
+_MAGIC = b"jitserv1"
+_TRAILER_BYTES = len(_MAGIC) + 4
 
 T = TypeVar("T")
 
@@ -29,21 +29,21 @@ def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
         OSError: the file cannot be written; the partial file is deleted.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    fresh = Path(name)
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
     try:
-        with open(handle, "wb") as file:
+        with open(fd, "wb") as file:
             checksum = 0
             for chunk in chunks:
                 checksum = zlib.crc32(chunk, checksum)
                 file.write(chunk)
-            file.write(_MARK + checksum.to_bytes(4, "little"))
+            file.write(_MAGIC + checksum.to_bytes(4, "little"))
             file.flush()
             sync(file.fileno())
-        rename(fresh, path)
+        rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            fresh.unlink()
+            temporary.unlink()
         raise
 
 
@@ -55,9 +55,9 @@ def read(path: Path) -> memoryview:
         OSError: the file cannot be read.
     """
     data = memoryview(path.read_bytes())
-    body, mark, checksum = data[:-_TAIL], data[-_TAIL:-4], data[-4:]
-    if mark != _MARK or checksum != zlib.crc32(body).to_bytes(4, "little"):
-        raise Corrupt(f"{path} does not hold what was written to it")
+    body, mark, checksum = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:-4], data[-4:]
+    if mark != _MAGIC or checksum != zlib.crc32(body).to_bytes(4, "little"):
+        raise Corrupt(f"{path} is damaged (wrong checksum)")
     return body
 
 
@@ -70,19 +70,19 @@ def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
     try:
         return decoded(data, kind)
     except msgspec.MsgspecError as error:
-        raise Corrupt(f"no {kind.__name__} is stored there: {error}") from error
+        raise Corrupt(f"the stored data is not a valid {kind.__name__} ({error})") from error
 
 
-def sync(handle: int) -> None:
+def sync(fd: int) -> None:
     """Wait until the data written to a file descriptor is on disk."""
-    os.fsync(handle)
+    os.fsync(fd)
 
 
-def rename(fresh: Path, path: Path) -> None:
+def rename(temporary: Path, path: Path) -> None:
     """Rename a file, and sync the directory so that the new name survives a power loss."""
-    fresh.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    temporary.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(directory)
     finally:
-        os.close(folder)
+        os.close(directory)

@@ -26,7 +26,7 @@ SLOT = 128
 _SLOTS = 2048
 # Layout of a slot: one byte (in progress or not), four bytes (checksum of the text), the text.
 _CHECK = 5
-NOTHING = bytes(SLOT)
+EMPTY_SLOT = bytes(SLOT)
 
 
 def mark(phase: str, key: str, label: str) -> bytes:
@@ -49,7 +49,7 @@ class Journal:
 
     Attributes:
         here: `here.slot` is the slot of the current thread.
-        lasts: whether the record survives a crash.
+        is_persistent: whether the record survives a crash.
         strikes: the strikes from earlier crashes.
     """
 
@@ -60,26 +60,26 @@ class Journal:
         slots = memory if memory is not None else memoryview(b"")
         self.here = _Here(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
         self._path = path
-        self.lasts = path is not None
+        self.is_persistent = path is not None
 
     @classmethod
-    def begin(cls, folder: Path, part: Path) -> "Journal":
+    def create(cls, directory: Path, cache_directory: Path) -> "Journal":
         """Count the crashes of earlier daemons, and create the journal of this process.
 
         Args:
-            folder: the directory of journals; best in memory (tmpfs), so that no thread ever waits for a disk.
-            part: the cache directory of this environment, which also contains the strikes.
+            directory: the directory of journals; best in memory (tmpfs), so that no thread ever waits for a disk.
+            cache_directory: the cache directory of this environment, which also contains the strikes.
 
         Returns:
             The journal; without a file, after a warning, if the file cannot be created.
         """
-        strikes = Strikes(part)
-        stem = digest(os.fsencode(part), 6).hex()
+        strikes = Strikes(cache_directory)
+        stem = digest(os.fsencode(cache_directory), 6).hex()
         try:
-            _count_dead(folder, stem, strikes)
-            path, memory = _new(folder, stem)
+            _count_crashes(directory, stem, strikes)
+            path, memory = _new(directory, stem)
         except OSError as error:
-            log.warning("no crash journal: %s", error)
+            log.warning("crash journal: cannot be created (%s). Crashes of this daemon cause no strikes.", error)
             return cls(strikes)
         return cls(strikes, path, memory)
 
@@ -90,7 +90,7 @@ class Journal:
                 self._path.unlink()
 
     @contextlib.contextmanager
-    def noted(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
+    def recording(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
         """Record this thread's activity while the context is open.
 
         When a phase ends, even by an exception, the program's strikes for that phase are removed.
@@ -104,15 +104,15 @@ class Journal:
             A function to call with the name of the next phase, when the current phase ends.
 
         Example:
-            >>> with journal.noted("tracing", key, label) as go_on:
+            >>> with journal.recording("tracing", key, label) as next_phase:
             ...     traced = trace()
-            ...     go_on("compiling")
+            ...     next_phase("compiling")
             ...     compiled = traced.compile()
         """
         slot = self.here.slot
         before = bytes(slot)
 
-        def go_on(following: str) -> None:
+        def next_phase(following: str) -> None:
             nonlocal phase
             ended, phase = phase, following
             slot[:] = mark(phase, key, label)
@@ -120,7 +120,7 @@ class Journal:
 
         slot[:] = mark(phase, key, label)
         try:
-            yield go_on
+            yield next_phase
         finally:
             slot[:] = before
             self.strikes.forgive(key, phase)
@@ -150,14 +150,14 @@ class _Lease:
             self._free.append(self._start)
 
 
-def _new(folder: Path, stem: str) -> tuple[Path, memoryview]:
+def _new(directory: Path, stem: str) -> tuple[Path, memoryview]:
     """Create a locked journal. Other processes see it only after it is locked, because the rename comes last."""
-    number, name = tempfile.mkstemp(".new", f"{stem}-", folder)
+    number, name = tempfile.mkstemp(".new", f"{stem}-", directory)
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
         with open(number, "wb", closefd=False) as file:
             # Allocate the disk space now: on a full disk, a later write to the mapped memory would kill the process.
-            file.write(NOTHING * _SLOTS)
+            file.write(EMPTY_SLOT * _SLOTS)
         # The mapping keeps the file open and locked after the file descriptor is closed.
         memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))
         path = Path(name).with_suffix(".journal")
@@ -170,15 +170,15 @@ def _new(folder: Path, stem: str) -> tuple[Path, memoryview]:
     return path, memory
 
 
-def _count_dead(folder: Path, stem: str, strikes: Strikes) -> None:
-    for path in folder.glob(f"{stem}-*.journal"):
+def _count_crashes(directory: Path, stem: str, strikes: Strikes) -> None:
+    for path in directory.glob(f"{stem}-*.journal"):
         with contextlib.suppress(BlockingIOError, FileNotFoundError), open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file.fileno()).st_nlink:
                 continue  # another daemon has already counted it
             data = file.read()
             slots = (data[start : start + SLOT] for start in range(0, len(data) - SLOT + 1, SLOT))
-            died = [work for work in map(read, slots) if work is not None]
+            interrupted = [work for work in map(read, slots) if work is not None]
             # If the strikes cannot be saved, keep the file: the next daemon counts it again.
-            if not died or strikes.add(died, time.time()):
+            if not interrupted or strikes.add(interrupted, time.time()):
                 path.unlink(missing_ok=True)

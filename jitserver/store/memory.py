@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store.entry import Entry, worth
+from jitserver.store.entry import Entry, eviction_score
 
-_SPARE = 0.9
+_TRIM_FRACTION = 0.9
 _COUNT_EVERY = 16
 
 
@@ -26,19 +26,19 @@ def maps_of_process() -> int:
 
 
 class Memory:
-    """Programs in memory by call key, at most `most_bytes` of them. Thread-safe.
+    """Programs in memory by call key, at most `max_bytes` of them. Thread-safe.
 
     Over a limit, programs that no session holds are evicted first. A program that a session holds releases its
-    executable instead ("rests"), and resumes as the same object when it is loaded again.
+    executable instead (is unloaded), and continues as the same object when it is reloaded.
     """
 
-    def __init__(self, most_bytes: int, most_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
-        self.most_bytes = most_bytes
-        self.most_maps = most_maps
+    def __init__(self, max_bytes: int, max_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
+        self.max_bytes = max_bytes
+        self.max_maps = max_maps
         self._count_maps = count_maps
         self._nbytes = 0
         self._entries: dict[str, Entry] = {}
-        self._resting: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
+        self._unloaded: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._added = 0
 
@@ -58,36 +58,36 @@ class Memory:
         """Add a program, and evict others to make room for it.
 
         Returns:
-            The program's entry: an existing one if sessions hold the program while it rests.
+            The program's entry: an existing one if sessions hold the program while it is unloaded.
         """
         with self._lock:
             self._pop(entry.key)
-            resting = self._resting.pop(entry.key, None)
-            if resting is not None:
-                resting.program.wake(entry.program)
-                resting.info = entry.info
-                entry = resting
+            unloaded = self._unloaded.pop(entry.key, None)
+            if unloaded is not None:
+                unloaded.program.reload(entry.program)
+                unloaded.info = entry.info
+                entry = unloaded
             self._entries[entry.key] = entry
             self._nbytes += entry.nbytes
             entry.info.in_memory = True
             self._added += 1
-            if self.nbytes > self.most_bytes:
-                self._trim(self.most_bytes * _SPARE, len(self._entries))
+            if self.nbytes > self.max_bytes:
+                self._trim(self.max_bytes * _TRIM_FRACTION, len(self._entries))
             if self._added % _COUNT_EVERY == 0:
-                share = self.most_maps / max(1, self._count_maps())
+                share = self.max_maps / max(1, self._count_maps())
                 if share < 1:
-                    self._trim(self.nbytes, len(self._entries) * share * _SPARE)
+                    self._trim(self.nbytes, len(self._entries) * share * _TRIM_FRACTION)
             return entry
 
-    def take_over(self, key: str) -> bool:
+    def allow_eviction(self, key: str) -> bool:
         """Prepare for the eviction of a program from disk: if a session holds it, it then stays in memory.
 
         Returns:
-            Whether the program may leave the disk. False if it rests: a session holds it, and its only executable is
-            there.
+            Whether the program may leave the disk. False if it is unloaded: a session holds it, and its only executable
+            is there.
         """
         with self._lock:
-            if key in self._resting:
+            if key in self._unloaded:
                 return False
             entry = self._entries.get(key)
             if entry is not None:
@@ -130,16 +130,18 @@ class Memory:
             self._nbytes -= entry.nbytes
             entry.info.in_memory = False
 
-    def _trim(self, most_bytes: float, most_entries: float) -> None:
+    def _trim(self, max_bytes: float, max_entries: float) -> None:
         now = time.time()
-        for entry in sorted(self._entries.values(), key=lambda entry: (bool(entry.holders), worth(entry.info, now))):
-            if self.nbytes <= most_bytes and len(self._entries) <= most_entries:
+        for entry in sorted(
+            self._entries.values(), key=lambda entry: (bool(entry.holders), eviction_score(entry.info, now))
+        ):
+            if self.nbytes <= max_bytes and len(self._entries) <= max_entries:
                 return
-            if entry.can_leave():
+            if entry.is_evictable():
                 self._pop(entry.key)
                 if entry.holders:
-                    entry.rest()
-                    self._resting[entry.key] = entry
+                    entry.unload()
+                    self._unloaded[entry.key] = entry
 
 
 def maps_share() -> int:

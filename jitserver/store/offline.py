@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store import folder
+from jitserver.store import directories
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import Stored
 from jitserver.store.files import Corrupt
@@ -32,9 +32,9 @@ def named(name: str) -> list[Stored]:
 
 def _each(ask: Callable[[Catalog], Found]) -> list[Found]:
     answers = []
-    for part in folder.parts_there():
+    for directory in directories.existing_directories():
         with contextlib.suppress(Corrupt, sqlite3.Error):
-            catalog = Catalog(part / CATALOG, writes=False)
+            catalog = Catalog(directory / CATALOG, writes=False)
             try:
                 answers.append(ask(catalog))
             finally:

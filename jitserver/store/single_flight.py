@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Made = TypeVar("Made")
 
 
-class Once(Generic[Made]):
+class SingleFlight(Generic[Made]):
     """Shared computation of missing values, at most one at a time for each key.
 
     An exception of `make` is raised in all waiting calls.
@@ -19,7 +19,7 @@ class Once(Generic[Made]):
 
     def __init__(self, known: Callable[[str], Made | None]) -> None:
         self._known = known
-        self._under_way: dict[str, Future[Made]] = {}
+        self._in_flight: dict[str, Future[Made]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: str, make: Callable[[], Made]) -> tuple[Made, bool]:
@@ -32,10 +32,10 @@ class Once(Generic[Made]):
             found = self._known(key)
             if found is not None:
                 return found, False
-            future = self._under_way.get(key)
+            future = self._in_flight.get(key)
             first = future is None
             if future is None:
-                future = self._under_way[key] = Future()
+                future = self._in_flight[key] = Future()
         if not first:
             return future.result(), False
         try:
@@ -48,4 +48,4 @@ class Once(Generic[Made]):
             return made, True
         finally:
             with self._lock:
-                del self._under_way[key]
+                del self._in_flight[key]

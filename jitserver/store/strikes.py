@@ -17,14 +17,14 @@ from jitserver.store.files import Corrupt
 
 log = logging.getLogger(__name__)
 
-MOST = 3
+MAX_STRIKES = 3
 """Number of strikes at which a program is refused."""
 
 DRY_RUN = "dry-running"
 """Phase of dry runs, which no client requested: their strikes prevent further dry runs, but no calls."""
 
 _FILE = "strikes"
-_MOST_SUSPECTS = 1000
+_MAX_SUSPECTS = 1000
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -55,7 +55,7 @@ class Suspect(msgspec.Struct, frozen=True):
         return self.label.partition("(")[0]
 
     @property
-    def held(self) -> list[Strike]:
+    def counted(self) -> list[Strike]:
         """The strikes that count towards the refusal of calls."""
         return [strike for strike in self.strikes if strike.phase != DRY_RUN]
 
@@ -70,11 +70,11 @@ class Strikes:
     If the file cannot be written, changes apply to this process only, after one warning.
 
     Args:
-        folder: the directory of the file; None: strikes are in memory only.
+        directory: the directory of the file; None: strikes are in memory only.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
         self._suspects: dict[str, Suspect] = {}  # the most recent last
         self._seen: tuple[int, ...] = ()  # version of the file at the last read
         self._lock = threading.Lock()
@@ -98,21 +98,21 @@ class Strikes:
     def refusal(self, key: str) -> str:
         """Return the reason why a program is refused, and the remedy; empty if it is not refused."""
         suspect = self.of(key)
-        if suspect is None or len(suspect.held) < MOST:
+        if suspect is None or len(suspect.counted) < MAX_STRIKES:
             return ""
-        counts = Counter(strike.phase for strike in suspect.held).items()
+        counts = Counter(strike.phase for strike in suspect.counted).items()
         how = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
-        last = datetime.datetime.fromtimestamp(suspect.held[-1].when).isoformat(" ", "seconds")
+        last = datetime.datetime.fromtimestamp(suspect.counted[-1].when).isoformat(" ", "seconds")
         return (
-            f"{suspect.label} is refused: the daemon ended {how}, last at {last}. "
-            f"Change the function; or, if something else ended the daemon, run `jitserver cache rm {key[:12]}`"
+            f"the daemon refuses {suspect.label} after it crashed {how}, last at {last}. "
+            f"Change the function; or, if the crashes had another cause, run `jitserver cache rm {key[:12]}`"
         )
 
-    def add(self, died: Iterable[Work], when: float) -> bool:
+    def add(self, interrupted: Iterable[Work], when: float) -> bool:
         """Give a strike to each program that was in progress when a daemon died.
 
         Args:
-            died: the activities of the dead daemon's threads.
+            interrupted: the activities of the dead daemon's threads.
             when: the time, in seconds since the epoch.
 
         Returns:
@@ -120,14 +120,14 @@ class Strikes:
         """
 
         def strike(suspects: dict[str, Suspect]) -> None:
-            for work in {work.key: work for work in died}.values():
+            for work in {work.key: work for work in interrupted}.values():
                 earlier = suspects.pop(work.key, Suspect(work.label, ()))
                 suspect = suspects[work.key] = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when)))
                 log.warning(
-                    "a daemon ended while %s %s (%s): strike %d of %d",
-                    *(work.phase, work.label, work.key[:12], len(suspect.held), MOST),
+                    "a daemon crashed while %s %s (program %s): strike %d of %d",
+                    *(work.phase, work.label, work.key[:12], len(suspect.counted), MAX_STRIKES),
                 )
-            for oldest in list(suspects)[:-_MOST_SUSPECTS]:
+            for oldest in list(suspects)[:-_MAX_SUSPECTS]:
                 del suspects[oldest]
 
         return self._change(strike)
@@ -164,26 +164,26 @@ class Strikes:
     # ---- the file
 
     def _change(self, edit: Callable[[dict[str, Suspect]], None]) -> bool:
-        with self._lock, self._alone():
+        with self._lock, self._locked():
             self._refresh()
             edit(self._suspects)
             return self._save()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Lock the file against other daemons."""
         with contextlib.ExitStack() as stack:
-            if self._folder is not None:
+            if self._directory is not None:
                 # If the lock file cannot be opened, the strikes cannot be written either, and `_save` warns.
                 with contextlib.suppress(OSError):
-                    fcntl.flock(stack.enter_context(open(self._folder / "strikes.lock", "a")), fcntl.LOCK_EX)
+                    fcntl.flock(stack.enter_context(open(self._directory / "strikes.lock", "a")), fcntl.LOCK_EX)
             yield
 
     def _refresh(self) -> None:
         """Read the file if it was written or removed since the last read."""
-        if self._folder is None:
+        if self._directory is None:
             return
-        path = self._folder / _FILE
+        path = self._directory / _FILE
         seen = _version(path)
         if seen == self._seen:
             return
@@ -191,18 +191,18 @@ class Strikes:
         try:
             self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
         except (OSError, Corrupt, msgspec.MsgspecError) as error:
-            log.warning("the strikes of earlier crashes are lost, as they cannot be read: %s", error)
+            log.warning("strikes: the records of earlier crashes cannot be read (%s). They are discarded.", error)
             self._suspects = {}
 
     def _save(self) -> bool:
-        if self._folder is None:
+        if self._directory is None:
             return False
         try:
-            files.write(self._folder / _FILE, [msgspec.json.encode(self._suspects)])
-            self._seen = _version(self._folder / _FILE)
+            files.write(self._directory / _FILE, [msgspec.json.encode(self._suspects)])
+            self._seen = _version(self._directory / _FILE)
         except OSError as error:
             if not self._warned:
-                log.warning("the strikes of crashes cannot be saved: %s", error)
+                log.warning("strikes: cannot be saved (%s). They are lost when this daemon exits.", error)
             self._warned = True
             return False
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
-from jitserver.store.entry import Entry, Known, Stored
+from jitserver.store.entry import CachedProgram, Entry, Stored
 from jitserver.store.memory import Memory
 from jitserver.store.write_behind import Writer
 
@@ -78,7 +78,7 @@ class Tiers:
         """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
         return list({info.key: info for tier in reversed(self._tiers) for info in tier.infos(prefix)}.values())
 
-    def get(self, key: str) -> Known | None:
+    def get(self, key: str) -> CachedProgram | None:
         """Return a program from memory, or its description on disk without loading it; None if it is unknown."""
         return self.memory.get(key) or self.store.get(key)
 
@@ -91,7 +91,7 @@ class Tiers:
         self.writer.wait_for(key)
         return self.store.get(key)
 
-    def named(self, name: str) -> list[Known]:
+    def named(self, name: str) -> list[CachedProgram]:
         """Return programs whose function has that name, the most recently used first; a limited number of them."""
         found = {known.key: known for tier in reversed(self._tiers) for known in tier.named(name)}
         return sorted(found.values(), key=lambda known: -known.info.last_used)
@@ -100,7 +100,7 @@ class Tiers:
 
     def tidy(self) -> None:
         """Schedule the clean-up of the disk tier."""
-        self.writer.add("", lambda: log.info("%d bytes of the disk freed", self.store.collect()))
+        self.writer.add("", lambda: log.info("disk cache: freed %d bytes", self.store.collect()))
 
     def close(self, seconds: float) -> bool:
         """Finish pending writes, and close the disk tier.
@@ -117,6 +117,6 @@ class Tiers:
         return done
 
 
-def disk_share(folder: Path) -> int:
+def disk_share(directory: Path) -> int:
     """Return the default limit of the disk tier: a tenth of the free space, at most 10 GiB."""
-    return min(10 << 30, shutil.disk_usage(folder).free // 10)
+    return min(10 << 30, shutil.disk_usage(directory).free // 10)

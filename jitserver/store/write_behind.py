@@ -76,7 +76,7 @@ class Writer:
             try:
                 job()
             except Exception:
-                log.exception("a program is not kept on the disk")
+                log.exception("disk cache: a background job failed")
 
     def _wait_for_quiet(self, patience: float) -> None:
         seen, since = self._activity(), time.monotonic()

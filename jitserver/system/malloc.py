@@ -12,7 +12,7 @@ IDLE_SECONDS = 30.0
 
 # Options of mallopt(3), from malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
-_MOST = 2**31 - 1
+_MAX_INT = 2**31 - 1
 
 
 def keep_freed() -> None:
@@ -22,14 +22,14 @@ def keep_freed() -> None:
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
-        set_option(_TRIM_THRESHOLD, _MOST)
+        set_option(_TRIM_THRESHOLD, _MAX_INT)
         # Disable mmap for allocations: mapped blocks would be unmapped when freed.
         set_option(_MMAP_MAX, 0)
         # Allow one arena only: other arenas have no room for large arrays, which would then be mapped.
         set_option(_ARENA_MAX, 1)
 
 
-def give_back_freed() -> None:
+def trim_freed_memory() -> None:
     """Return freed memory to the system; do nothing if the C library lacks `malloc_trim`."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -39,8 +39,8 @@ def give_back_freed() -> None:
 class IdleTrim:
     """Timer that returns freed memory to the system once after each period of work."""
 
-    def __init__(self, give_back: Callable[[], None] = give_back_freed) -> None:
-        self._give_back = give_back
+    def __init__(self, trim: Callable[[], None] = trim_freed_memory) -> None:
+        self._trim = trim
         self._work: object = None
         # Time at which `_work` last changed; None if there is no freed memory to return.
         self._since: float | None = None
@@ -56,4 +56,4 @@ class IdleTrim:
             self._work, self._since = work, now
         elif self._since is not None and now - self._since >= IDLE_SECONDS:
             self._since = None
-            self._give_back()
+            self._trim()

@@ -15,12 +15,12 @@ class LimitedGroup(NamedTuple):
 
     Attributes:
         limit: the limit in bytes.
-        folder: the directory of the group's files.
+        directory: the directory of the group's files.
         is_v2: whether these files follow version 2 of the kernel's cgroup interface.
     """
 
     limit: int
-    folder: Path
+    directory: Path
     is_v2: bool
 
 

@@ -27,47 +27,47 @@ class Watch:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._descriptor: int | None = None
+        self._pidfd: int | None = None
         self._closed = False
-        self._is_another = False
-        self.is_over()  # opens the pidfd now
+        self._id_was_reused = False
+        self.has_exited()  # opens the pidfd now
 
     @classmethod
-    def again(cls, process: Process) -> "Watch":
+    def restored(cls, process: Process) -> "Watch":
         """Return a watch on a process that an earlier daemon recorded.
 
         The process counts as exited if its id now belongs to a different process.
         """
         watch = cls(process.pid)
-        watch._is_another = named(process.pid) != process
+        watch._id_was_reused = process_with_id(process.pid) != process
         return watch
 
-    def is_over(self) -> bool:
+    def has_exited(self) -> bool:
         """Return whether the process has exited, as far as can be determined (False if no pidfd is available)."""
-        if self._is_another:
+        if self._id_was_reused:
             return True
-        if self._descriptor is None and not self._closed:
+        if self._pidfd is None and not self._closed:
             try:
                 # No pidfd if no file descriptors are free: the next call tries again.
-                self._descriptor = _pidfd_of(self.pid)
+                self._pidfd = _pidfd_of(self.pid)
             except ProcessLookupError:
                 return True
-        if self._descriptor is None:
+        if self._pidfd is None:
             return False
         poller = select.poll()
-        poller.register(self._descriptor, select.POLLIN)
+        poller.register(self._pidfd, select.POLLIN)
         # Test for POLLIN only: if user code closed the file descriptor, poll reports POLLNVAL, which proves nothing.
         return any(event & select.POLLIN for _, event in poller.poll(0))
 
     def close(self) -> None:
         """Stop watching and close the file descriptor."""
         self._closed = True
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
 
-def named(pid: int) -> Process:
+def process_with_id(pid: int) -> Process:
     """Return the process that has this id now; `born` is empty if /proc cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -10,7 +10,7 @@ from jitclient.core.threads import Thread
 
 log = logging.getLogger(__name__)
 
-_FIRST_DESCRIPTOR = 3
+_FIRST_FD = 3
 
 
 def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -25,7 +25,7 @@ def notify(state: str, environment: MutableMapping[str, str] = os.environ) -> No
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
             sock.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
     except OSError as error:  # such as no free file descriptors
-        log.warning("systemd was not told %s: %s", state, error)
+        log.warning("systemd: cannot send %s (%s)", state, error)
 
 
 def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
@@ -34,8 +34,8 @@ def inherited_socket(environment: MutableMapping[str, str] = os.environ) -> sock
         return None
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
         environment.pop(name, None)
-    os.set_inheritable(_FIRST_DESCRIPTOR, False)
-    return socket.socket(fileno=_FIRST_DESCRIPTOR)
+    os.set_inheritable(_FIRST_FD, False)
+    return socket.socket(fileno=_FIRST_FD)
 
 
 def watchdog_seconds(environment: MutableMapping[str, str] = os.environ) -> float | None:
@@ -62,7 +62,7 @@ class Watchdog:
         self._every = every
         self._beat = beat
         self._has_clients = has_clients
-        self._begun = time.monotonic() - every
+        self._started = time.monotonic() - every
         self._thread = Thread(self._run, "watchdog")
 
     def tick(self) -> None:
@@ -70,18 +70,22 @@ class Watchdog:
         if self._thread.is_alive():
             if self._has_clients():
                 notify("WATCHDOG=1")
-        elif time.monotonic() - self._begun >= self._every:
-            self._begun = time.monotonic()
+        elif time.monotonic() - self._started >= self._every:
+            self._started = time.monotonic()
             self._thread = Thread(self._run, "watchdog")
             try:
                 self._thread.start()
             except RuntimeError as error:
-                log.warning("the watchdog gets no thread; if this persists, systemd restarts the daemon: %s", error)
+                log.warning(
+                    "watchdog: cannot start a thread (%s). If this persists, systemd restarts the daemon.", error
+                )
 
     def _run(self) -> None:
         try:
             self._beat()
         except Exception:
-            log.exception("the devices do not answer; if this persists, systemd restarts the daemon")
+            log.exception(
+                "watchdog: the health check of the devices failed. If this persists, systemd restarts the daemon."
+            )
         else:
             notify("WATCHDOG=1")

@@ -21,17 +21,17 @@ from jitserver.system import memory_limits
 IDLE_SECONDS = 300.0
 """Seconds without use after which a free block is freed."""
 
-_MOST_BLOCKS = 128  # each block takes two file descriptors
+_MAX_BLOCKS = 128  # each block takes two file descriptors
 
 
 class Pool:
     """All blocks of this daemon, with a limit on their total size. Thread-safe."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.nbytes = 0
         self.count = 0
         self.lent_bytes = 0
-        self._most_bytes = most_bytes if possible() else 0
+        self._max_bytes = max_bytes if possible() else 0
         self._free: list[OwnBlock] = []
         self._kept: list[tuple[OwnBlock, weakref.ref[HostArray]]] = []
         self._numbers = itertools.count(1)
@@ -40,7 +40,7 @@ class Pool:
     @property
     def lends(self) -> bool:
         """Whether the pool can ever lend a block."""
-        return self._most_bytes > 0
+        return self._max_bytes > 0
 
     def take(self, nbytes: int) -> OwnBlock | None:
         """Lend a block of at least `nbytes` bytes, a used one if possible.
@@ -112,7 +112,7 @@ class Pool:
         self._free.append(block)
 
     def _has_room(self, capacity: int) -> bool:
-        return self.nbytes + capacity <= self._most_bytes and self.count < _MOST_BLOCKS
+        return self.nbytes + capacity <= self._max_bytes and self.count < _MAX_BLOCKS
 
     def _count(self, blocks: int, nbytes: int) -> None:
         self.count += blocks
@@ -142,26 +142,26 @@ class Lent:
     def take_back(self, message: Return) -> None:
         """Take back the blocks that the client frees or retires."""
         for number in message.free:
-            self._pool.put(self._taken(number))
+            self._pool.put(self._remove_lent(number))
         for number in message.retired:
-            self._pool.retire(self._taken(number).capacity)
+            self._pool.retire(self._remove_lent(number).capacity)
 
     def arguments(self, number: int) -> Reader:
-        """Return a reader of the arguments in a block, which the daemon owns until `gives_back`."""
-        block = self._taken(number)
+        """Return a reader of the arguments in a block, which the daemon owns until `release_arguments`."""
+        block = self._remove_lent(number)
         whole, reference = block.readable()
         self._reading[number] = block, reference
         return Reader(whole)
 
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
         """Write arrays into a block that the client offered; return False if they do not fit."""
-        block = self._blocks[number] = self._taken(number)  # stays lent to the client
+        block = self._blocks[number] = self._remove_lent(number)  # stays lent to the client
         if room_for([array.nbytes for array in arrays]) > block.capacity:
             return False
         lay(block, arrays)
         return True
 
-    def gives_back(self, number: int) -> bool:
+    def release_arguments(self, number: int) -> bool:
         """Return a block of arguments to the client, or keep it in the pool if an array or a result uses its memory.
 
         An array that uses the block's memory holds a reference to the array of the whole block.
@@ -183,7 +183,7 @@ class Lent:
         self._blocks.clear()
         self._reading.clear()
 
-    def _taken(self, number: int) -> OwnBlock:
+    def _remove_lent(self, number: int) -> OwnBlock:
         if number not in self._blocks:
             raise ProtocolError(f"block {number} is not lent to this client")
         return self._blocks.pop(number)

@@ -16,7 +16,7 @@ from jitclient.wire.messages import EntryInfo
 from jitserver.store import files
 from jitserver.store.catalog import Catalog
 from jitserver.store.disk import Store
-from jitserver.store.entry import Makeup, Stored
+from jitserver.store.entry import KeyComponents, Stored
 
 reached: collections.Counter[str] = collections.Counter()
 folder, end, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -69,7 +69,7 @@ around(Catalog, "commit")
 
 def program(key: str) -> Stored:
     info = EntryInfo(key, "fk", "f", "f.py:1", "f()", "f()", "", {}, {"compile": 1.0}, 0.0, 0, 1.0, 1.0, 0)
-    return Stored(info, Makeup({"capture": key.encode()}, b""), key.encode() * 100, b"request")
+    return Stored(info, KeyComponents({"capture": key.encode()}, b""), key.encode() * 100, b"request")
 
 
 store = Store(folder, 1 << 30)

@@ -158,7 +158,7 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
         client = start(daemon, **env)
         client.says("DaemonLost", "refused")
         refusal, explanation = json.loads(client.process.stdout.readline())
-        assert f"{function}(f32[]) is refused: the daemon ended 3 times while {PHASES[function]} it" in refusal
+        assert f"the daemon refuses {function}(f32[]) after it crashed 3 times while {PHASES[function]} it" in refusal
         assert explanation == f"{function}(f32[]): {refusal}"
         assert client.ends().count("started a daemon") == 3
         [pid] = daemon.pids()

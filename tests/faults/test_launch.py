@@ -24,7 +24,7 @@ from jitclient.wire.messages import Status, Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
 from jitserver.daemon import place
-from jitserver.store import folder
+from jitserver.store import directories
 
 ONE = """
     print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))
@@ -245,8 +245,8 @@ def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyP
     settings.cache_clear()
     with pytest.warns(RuntimeWarning, match="home directory"):
         assert launch.log_folder() == runtime_folder()
-    assert folder.base() == runtime_folder() / "cache"
-    assert folder.parts_there() == []
+    assert directories.cache_root() == runtime_folder() / "cache"
+    assert directories.existing_directories() == []
     settings.cache_clear()
 
 

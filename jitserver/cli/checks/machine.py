@@ -8,7 +8,7 @@ from pathlib import Path
 from jitclient.session.launch import log_folder
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
-from jitserver.store.folder import base
+from jitserver.store.directories import cache_root
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
@@ -22,7 +22,7 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 def disk(state: DaemonState) -> Iterator[Finding]:
     """Check the free disk space for the cache and the log."""
-    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
+    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), cache_root())}
     for folder in folders.values():
         free = shutil.disk_usage(folder).free
         says = f"{size(free)} free at {folder}"
@@ -58,9 +58,9 @@ def control_group(state: DaemonState) -> Finding:
 def _usage(group: LimitedGroup) -> tuple[int, int]:
     """Return a group's memory use, without droppable pages, and the number of its processes killed by the kernel."""
     used, droppable, events = _FILES_V2 if group.is_v2 else _FILES_V1
-    pages = _named((group.folder / "memory.stat").read_text(), droppable)
-    killed = _named((group.folder / events).read_text(), "oom_kill")
-    return int((group.folder / used).read_text()) - pages, killed
+    pages = _named((group.directory / "memory.stat").read_text(), droppable)
+    killed = _named((group.directory / events).read_text(), "oom_kill")
+    return int((group.directory / used).read_text()) - pages, killed
 
 
 def _named(text: str, name: str) -> int:

@@ -17,7 +17,7 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.daemon.arrays.named_arrays import TreeState
 from jitserver.daemon.sessions.session import State
-from jitserver.store import files, folder
+from jitserver.store import directories, files
 from jitserver.store.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,7 @@ class Manifests:
 
 def folder_of(address: str) -> Path:
     """Return the directory for the daemons at an address, created if necessary."""
-    return private_folder(private_folder(folder.part() / "checkpoint") / _digest(address))
+    return private_folder(private_folder(directories.environment_directory() / "checkpoint") / _digest(address))
 
 
 def forget_sessions(address: str) -> None:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from time import monotonic
 
-from jitserver.system.process_watch import Process, Watch, named
+from jitserver.system.process_watch import Process, Watch, process_with_id
 
 LINGER_SECONDS = 60.0
 """Seconds that a session outlives its last connection while its client lives."""
@@ -47,9 +47,9 @@ class Presence:
         """
         presence = cls(0)
         presence.pid, presence._attached = client.pid, attached
-        presence._client = Watch.again(client)
-        presence._expected = [Watch.again(process) for process in others]
-        if not client.born and not presence._client.is_over():
+        presence._client = Watch.restored(client)
+        presence._expected = [Watch.restored(process) for process in others]
+        if not client.born and not presence._client.has_exited():
             presence._missed_since = monotonic()
         return presence
 
@@ -89,7 +89,7 @@ class Presence:
             attached = self._attached
             while not self._connected and self._attached == attached and not self._frozen:
                 left = deadline - monotonic()
-                if self.ended or self._parted or left <= 0 or self._client.is_over():
+                if self.ended or self._parted or left <= 0 or self._client.has_exited():
                     self.ended = True  # a client that returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
@@ -128,7 +128,7 @@ class Presence:
             if self.missed() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
                 return True
             others = any(pid != self.pid for pid in self._connected)
-            return self._client.is_over() and not others and all(watch.is_over() for watch in self._expected)
+            return self._client.has_exited() and not others and all(watch.has_exited() for watch in self._expected)
 
     def end(self) -> None:
         """Mark the session as over, and wake threads that wait for its client to return."""
@@ -148,5 +148,5 @@ class Presence:
     def named(self) -> tuple[Process, tuple[Process, ...]]:
         """Return the client and the other processes in a form by which the next daemon can identify them."""
         with self._changed:
-            client = Process(self.pid, "parted") if self._parted else named(self.pid)
-            return client, tuple(named(watch.pid) for watch in self._expected)
+            client = Process(self.pid, "parted") if self._parted else process_with_id(self.pid)
+            return client, tuple(process_with_id(watch.pid) for watch in self._expected)

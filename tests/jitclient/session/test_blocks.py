@@ -20,8 +20,8 @@ SPEC = Spec((N,), "float32")
 class Daemon:
     """What a connection offers, without one; runs programs that add one."""
 
-    def __init__(self, most_bytes: int = 1 << 30) -> None:
-        self.pool = Pool(most_bytes)
+    def __init__(self, max_bytes: int = 1 << 30) -> None:
+        self.pool = Pool(max_bytes)
         self.lent = Lent(self.pool)
         self.resident: list[Any] = []
 
@@ -40,7 +40,7 @@ class Daemon:
             if keep:
                 self.resident.append(raw)
             del raw
-            done.back = self.lent.gives_back(message.block)
+            done.back = self.lent.release_arguments(message.block)
         into = message.into or (message.block if done.back else 0)
         if into:
             done.shared = self.lent.fill(into, values if message.block else [np.zeros(N, np.float32)])

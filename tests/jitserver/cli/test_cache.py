@@ -13,7 +13,7 @@ import jitclient
 from jitclient.wire.address import environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
-from jitserver.store.entry import Makeup, Stored
+from jitserver.store.entry import KeyComponents, Stored
 
 PROGRAM = """
     import json, numpy as np, jitclient
@@ -52,7 +52,7 @@ def on_disk(nobody: dict[str, str]) -> Callable[[list[EntryInfo]], None]:
         part.mkdir(parents=True)
         catalog = Catalog(part / CATALOG)
         for one in infos:
-            catalog.add(Stored(one, Makeup({}, b""), b"", b""), {})
+            catalog.add(Stored(one, KeyComponents({}, b""), b"", b""), {})
         catalog.close()
 
     return put

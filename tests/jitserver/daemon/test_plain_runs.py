@@ -70,7 +70,7 @@ def programs() -> list[Program]:
     ]
 
 
-DOUBLE, BOTH, FAILS, HALF, LARGE, NOTHING = range(6)
+DOUBLE, BOTH, FAILS, HALF, LARGE, EMPTY_SLOT = range(6)
 
 RUNS: dict[str, list[Run]] = {
     "by value": [Run([Call(DOUBLE, [ONES], 1)], fetch=(1,))],
@@ -86,7 +86,7 @@ RUNS: dict[str, list[Run]] = {
     ],
     "no buffer": [Run([Call(HALF, [ONES], 1)], fetch=(1,))],
     "beside the message": [Run([Call(LARGE, [ONES], 1), Call(DOUBLE, [ONES], 2)], fetch=(1, 2))],
-    "no arguments": [Run([Call(NOTHING, [], 1)], fetch=(1, 2))],
+    "no arguments": [Run([Call(EMPTY_SLOT, [], 1)], fetch=(1, 2))],
     "many looks": [Run([Call(DOUBLE, [ONES], n) for n in range(1, 71)], fetch=tuple(range(1, 71)))],
     "nothing": [Run()],
 }
@@ -222,7 +222,7 @@ def test_a_program_that_rests_is_woken(engine: Engine) -> None:
     daemon = Daemon(engine)
     entry: Any = daemon.session.executables[DOUBLE]
     again = dataclasses.replace(entry.program)
-    entry.program.rest(lambda: again)
+    entry.program.unload(lambda: again)
     told = daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,)))
     assert told is not None
     assert msgspec.msgpack.decode(told[0], type=Done).values == [np.full(3, 2, np.float32).tobytes()]
@@ -252,7 +252,7 @@ def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
     assert made.direct is not None
     woken: list[int] = []
     again = program(lambda x: [woken.append(1) or jnp.asarray(x)], [F3], [F3])
-    made.rest(lambda: again)
+    made.unload(lambda: again)
     for _ in range(2):
         told = daemon.plainly(Run([Call(0, [ONES], 2)], fetch=(2,)))
         assert told is not None

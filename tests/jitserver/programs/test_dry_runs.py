@@ -95,7 +95,7 @@ class Daemon:
 @pytest.fixture
 def daemon(tmp_path: Path) -> Daemon:
     cache = Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0))
-    return Daemon(Engine(Counters(), cache, Journal.begin(tmp_path, tmp_path)))
+    return Daemon(Engine(Counters(), cache, Journal.create(tmp_path, tmp_path)))
 
 
 def scans(x: Any) -> Any:

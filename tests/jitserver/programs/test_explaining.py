@@ -9,8 +9,8 @@ import pytest
 
 from jitclient.wire.messages import Lookup, Signature, Spec
 from jitserver.programs import keys
-from jitserver.programs.keys import makeup_of
-from jitserver.store.why import differences
+from jitserver.programs.keys import components_of
+from jitserver.store.explain import differences
 
 SIGNATURE = Signature(None, (Spec((2,), "float32"),), ((1, 2),), (), (), ())
 LOOKUP = Lookup("a" * 32, "a" * 32, ("numpy",), SIGNATURE)
@@ -38,13 +38,13 @@ def test_a_component_without_words_is_named(key: Any, row: str) -> None:
     else:
         changed = keys.call_key(msgspec.structs.replace(LOOKUP, signature=msgspec.structs.replace(SIGNATURE, **change)))
     assert changed.text != key.text
-    assert [str(d) for d in differences(makeup_of(key, b""), makeup_of(changed, b""))] == [f"{row}: changed"]
+    assert [str(d) for d in differences(components_of(key, b""), components_of(changed, b""))] == [f"{row}: changed"]
 
 
 def test_equal_keys_have_no_differences(key: Any) -> None:
     same = keys.call_key(msgspec.structs.replace(LOOKUP, function_key="c" * 32))
     assert same == key
-    assert differences(makeup_of(key, b""), makeup_of(same, b"")) == ()
+    assert differences(components_of(key, b""), components_of(same, b"")) == ()
 
 
 def test_the_daemon_describes_packages_and_the_process(key: Any) -> None:
@@ -55,7 +55,7 @@ def test_the_daemon_describes_packages_and_the_process(key: Any) -> None:
         "process": msgspec.msgpack.encode(process),
     }
     packages, python = differences(
-        makeup_of(key, b""), makeup_of(dataclasses.replace(key, rows={**key.rows, **later}), b"")
+        components_of(key, b""), components_of(dataclasses.replace(key, rows={**key.rows, **later}), b"")
     )
     assert str(packages) == f"numpy: {versions['numpy']} -> 99.0"
     assert versions["numpy"].startswith(np.__version__)

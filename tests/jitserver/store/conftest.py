@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store.entry import Entry, Makeup, Stored
+from jitserver.store.entry import Entry, KeyComponents, Stored
 
 
 def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **more: Any) -> EntryInfo:
@@ -24,12 +24,12 @@ def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **m
 
 def _entry(key: str, name: str = "f", **more: Any) -> Entry:
     program = SimpleNamespace(run=f"executable of {key}", last_call=0.0, slowest=0.0)
-    program.wake = lambda same: setattr(program, "run", same.run)
-    return Entry(_info(key, name, **more), program, Makeup({}, b""), lambda: setattr(program, "run", None))
+    program.reload = lambda same: setattr(program, "run", same.run)
+    return Entry(_info(key, name, **more), program, KeyComponents({}, b""), lambda: setattr(program, "run", None))
 
 
 def _stored(key: str, name: str = "f", **more: Any) -> Stored:
-    return Stored(_info(key, name, **more), Makeup({"capture": key.encode()}, b"parts"), b"facts", b"request")
+    return Stored(_info(key, name, **more), KeyComponents({"capture": key.encode()}, b"parts"), b"facts", b"request")
 
 
 @pytest.fixture

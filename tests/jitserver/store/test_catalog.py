@@ -98,7 +98,7 @@ def test_another_format_and_what_is_no_catalog_are_damaged(path: Path, tmp_path:
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(Corrupt, match="format 99"):
+    with pytest.raises(Corrupt, match="format is 99"):
         Catalog(path)
     (tmp_path / "text").write_text("no database at all" * 100)
     with pytest.raises(Corrupt):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jitserver.store import journal as journal_module
-from jitserver.store.journal import NOTHING, SLOT, Journal, mark, read
+from jitserver.store.journal import EMPTY_SLOT, SLOT, Journal, mark, read
 from jitserver.store.strikes import Strikes, Work
 
 PREAMBLE = """
@@ -23,7 +23,7 @@ from pathlib import Path
 from jitserver.store.journal import Journal, mark
 
 folder = Path(sys.argv[1])
-journal = Journal.begin(folder, folder)
+journal = Journal.create(folder, folder)
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -57,7 +57,7 @@ def alone(folder: Path, source: str, before: str = "") -> Iterator[subprocess.Po
 
 def phases(folder: Path) -> dict[str, list[str]]:
     """The phases of each program's strikes, as the next daemon sees them before it shuts down regularly."""
-    begun = Journal.begin(folder, folder)
+    begun = Journal.create(folder, folder)
     begun.end()
     return {key: [strike.phase for strike in suspect.strikes] for key, suspect in begun.strikes.all().items()}
 
@@ -84,7 +84,7 @@ def test_an_incomplete_mark_is_ignored() -> None:
     whole = Work("running", "ab" * 16, "old"), Work("running", "cd" * 16, "new")
     for cut in range(SLOT + 1):
         assert read(new[:cut] + old[cut:]) in (None, *whole)
-    assert read(NOTHING) is None
+    assert read(EMPTY_SLOT) is None
     assert read(b"\0" + old[1:]) is None
 
 
@@ -94,13 +94,13 @@ def test_an_incomplete_mark_is_ignored() -> None:
 def test_a_program_in_progress_gets_a_strike_for_each_death(dies: Any, tmp_path: Path) -> None:
     for deaths in (1, 2, 3):
         dies("""
-            with journal.noted("tracing", "a" * 32, "f(f32[])") as go_on:
-                go_on("compiling")
+            with journal.recording("tracing", "a" * 32, "f(f32[])") as next_phase:
+                next_phase("compiling")
                 die()
         """)
         assert phases(tmp_path) == {"a" * 32: ["compiling"] * deaths}
         assert files(tmp_path) == []
-    assert "ended 3 times while compiling it" in Strikes(tmp_path).refusal("a" * 32)
+    assert "crashed 3 times while compiling it" in Strikes(tmp_path).refusal("a" * 32)
     assert f"`jitserver cache rm {'a' * 12}`" in Strikes(tmp_path).refusal("a" * 32)
 
 
@@ -108,7 +108,7 @@ def test_each_thread_is_noted_and_a_program_gets_one_strike_for_each_death(dies:
     dies("""
         begun = threading.Barrier(9)
         def work(number):
-            with journal.noted("running", str(number // 2) * 32, "f()"):
+            with journal.recording("running", str(number // 2) * 32, "f()"):
                 begun.wait()
                 threading.Event().wait()
         for number in range(8):
@@ -123,10 +123,10 @@ def test_a_phase_that_had_ended_gets_no_strike(dies: Any, tmp_path: Path) -> Non
     dies("""
         for error in (None, ValueError()):
             try:
-                with journal.noted("tracing", "a" * 32, "f()") as go_on:
-                    with journal.noted("restoring", "b" * 32, "g()"):
+                with journal.recording("tracing", "a" * 32, "f()") as next_phase:
+                    with journal.recording("restoring", "b" * 32, "g()"):
                         pass
-                    go_on("compiling")
+                    next_phase("compiling")
                     if error:
                         raise error
             except ValueError:
@@ -142,8 +142,8 @@ def test_a_phase_that_had_ended_gets_no_strike(dies: Any, tmp_path: Path) -> Non
 
 def test_after_nested_work_the_outer_work_is_noted_again(dies: Any, tmp_path: Path) -> None:
     dies("""
-        with journal.noted("tracing", "a" * 32, "f()"):
-            with journal.noted("restoring", "b" * 32, "g()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
+            with journal.recording("restoring", "b" * 32, "g()"):
                 pass
             die()
     """)
@@ -152,7 +152,7 @@ def test_after_nested_work_the_outer_work_is_noted_again(dies: Any, tmp_path: Pa
 
 def test_a_regular_shutdown_gives_no_strikes(tmp_path: Path) -> None:
     source = """
-        with journal.noted("tracing", "a" * 32, "f()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
             journal.end()
             journal.end()
             os._exit(3)
@@ -165,7 +165,7 @@ def test_a_regular_shutdown_gives_no_strikes(tmp_path: Path) -> None:
 
 def test_the_journal_of_a_live_daemon_is_not_counted(tmp_path: Path) -> None:
     source = """
-        with journal.noted("tracing", "a" * 32, "f()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
             print("begun", flush=True)
             sys.stdin.read()
     """
@@ -182,7 +182,7 @@ def test_the_journal_of_a_live_daemon_is_not_counted(tmp_path: Path) -> None:
 
 def test_eight_concurrent_starts_count_a_death_once(dies: Any, tmp_path: Path) -> None:
     dies("""
-        with journal.noted("tracing", "a" * 32, "f()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
             die()
     """)
     with contextlib.ExitStack() as stack:
@@ -193,11 +193,11 @@ def test_eight_concurrent_starts_count_a_death_once(dies: Any, tmp_path: Path) -
 
 def test_each_folder_of_the_cache_has_its_own_journals(dies: Any, tmp_path: Path) -> None:
     dies("""
-        with journal.noted("tracing", "a" * 32, "f()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
             die()
     """)
     (tmp_path / "other").mkdir()
-    other = Journal.begin(tmp_path, tmp_path / "other")
+    other = Journal.create(tmp_path, tmp_path / "other")
     other.end()
     assert other.strikes.of("a" * 32) is None
     assert len(files(tmp_path)) == 1
@@ -218,7 +218,7 @@ def test_an_invalid_journal_is_removed(dies: Any, tmp_path: Path, content: bytes
 
 def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SLOTS", 5)  # the main thread has one
-    journal = Journal.begin(tmp_path, tmp_path)
+    journal = Journal.create(tmp_path, tmp_path)
     [path] = tmp_path.glob("*.journal")
 
     def noted() -> int:
@@ -229,7 +229,7 @@ def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pyt
         begun, done = threading.Barrier(threads + 1), threading.Event()
 
         def work(number: int, begun: threading.Barrier = begun, done: threading.Event = done) -> None:
-            with journal.noted("running", str(number) * 32, "f()"):
+            with journal.recording("running", str(number) * 32, "f()"):
                 begun.wait(60)
                 done.wait(60)
 
@@ -246,20 +246,20 @@ def test_a_slot_is_reused_after_its_thread_ends(tmp_path: Path, monkeypatch: pyt
 
 
 def test_without_a_journal_the_daemon_works(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal.begin(tmp_path / "missing", tmp_path)
-    with journal.noted("tracing", "a" * 32, "f()") as go_on:
-        go_on("compiling")
+    journal = Journal.create(tmp_path / "missing", tmp_path)
+    with journal.recording("tracing", "a" * 32, "f()") as next_phase:
+        next_phase("compiling")
     journal.end()
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["no crash journal"]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["crash journal"]
 
 
 def test_a_full_disk_is_found_at_the_start(tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"  # limits the size of files
     source = """
-        with journal.noted("tracing", "a" * 32, "f()"):
+        with journal.recording("tracing", "a" * 32, "f()"):
             print(list(folder.iterdir()))
     """
     with alone(tmp_path, source, before=limit) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "[]\n"), err
-    assert err.startswith("no crash journal: ")
+    assert err.startswith("crash journal: ")

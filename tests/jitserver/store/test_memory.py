@@ -86,7 +86,7 @@ def test_one_that_has_left_the_disk_stays_where_a_session_holds_it(entry: Callab
     held = entry("a", disk_bytes=10)
     held.holders.add("a session")
     memory.put(held)
-    assert memory.take_over("a")
+    assert memory.allow_eviction("a")
     memory.put(entry("b", pinned=True))
     assert keys(memory) == ["a", "b"]
     assert held.program.run == "executable of a"
@@ -99,12 +99,12 @@ def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., 
     memory.put(held)
     memory.put(entry("b", pinned=True))
     assert keys(memory) == ["b"]
-    assert not memory.take_over("a")
+    assert not memory.allow_eviction("a")
     memory.remove(["b"])
     again = entry("a", disk_bytes=10)
     assert memory.put(again) is held
     assert memory.get("a") is held
-    assert memory.take_over("a")
+    assert memory.allow_eviction("a")
     assert held.program.run == again.program.run == "executable of a"
     assert memory.put(entry("c", age=DAY)).key == "c"
 

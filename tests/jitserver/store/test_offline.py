@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jitserver.store import folder, offline
+from jitserver.store import directories, offline
 from jitserver.store.catalog import CATALOG
 from jitserver.store.disk import Store
 
@@ -16,7 +16,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [tmp_path / "own", tmp_path / "system"]
     for path in found:
         path.mkdir()
-    monkeypatch.setattr(folder, "parts_there", lambda: found)
+    monkeypatch.setattr(directories, "existing_directories", lambda: found)
     return found
 
 

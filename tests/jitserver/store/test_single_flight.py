@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jitserver.store.single_flight import Once
+from jitserver.store.single_flight import SingleFlight
 
 
 def test_eight_ask_and_one_makes() -> None:
     known: dict[str, object] = {}
-    once: Once[object] = Once(known.get)
+    once: SingleFlight[object] = SingleFlight(known.get)
     made, all_waiting = [], threading.Barrier(9)
     begun = threading.Event()
 
@@ -38,7 +38,7 @@ def test_eight_ask_and_one_makes() -> None:
 
 
 def test_what_the_maker_raises_is_raised_and_the_next_one_tries_again() -> None:
-    once: Once[int] = Once({}.get)
+    once: SingleFlight[int] = SingleFlight({}.get)
 
     def fail() -> int:
         raise KeyError("no")
@@ -49,5 +49,5 @@ def test_what_the_maker_raises_is_raised_and_the_next_one_tries_again() -> None:
 
 
 def test_what_is_known_is_not_made() -> None:
-    once: Once[int] = Once({"k": 5}.get)
+    once: SingleFlight[int] = SingleFlight({"k": 5}.get)
     assert once.get("k", lambda: 1 // 0) == (5, False)

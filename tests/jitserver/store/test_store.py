@@ -44,7 +44,7 @@ def test_a_program_outlives_the_store_that_saved_it(store: Store, tmp_path: Path
     assert found is not None
     assert bytes(again.blob(found.executable) or b"") == b"executable"
     assert bytes(again.blob(found.capture) or b"") == b"capture"
-    assert found.makeup == stored("a").makeup
+    assert found.components == stored("a").components
     assert found.info.disk_bytes == len(b"executable" + b"capture")
     assert again.get("b") is None
     assert again.blob("") is None
@@ -81,7 +81,7 @@ def test_programs_leave_for_what_is_beside_them_but_not_all(tmp_path: Path, stor
         store.put(stored(f"{number}"), os.urandom(MIB), b"")
     assert len(keys(store)) == 10
     for beside, most in ((5 * MIB, 7 * MIB), (1 << 40, 3 * MIB)):
-        store.beside = lambda beside=beside: beside
+        store.other_bytes = lambda beside=beside: beside
         store.trim()
         assert most // 2 < store.nbytes <= most
     store.close()
@@ -163,13 +163,13 @@ def test_collecting_frees_what_no_row_names_and_tells_how_much(
 
 def test_the_texts_of_programs_are_bounded_too(tmp_path: Path) -> None:
     store = Store(tmp_path, 4 * MIB)
-    store.texts.mkdir()
+    store.xla_directory.mkdir()
     for number in range(4):
-        path = store.texts / f"{number}-cache"
+        path = store.xla_directory / f"{number}-cache"
         path.write_bytes(bytes(MIB // 2))
         os.utime(path, (number, number))
     assert store.collect() == MIB
-    assert sorted(path.name for path in store.texts.iterdir()) == ["2-cache", "3-cache"]
+    assert sorted(path.name for path in store.xla_directory.iterdir()) == ["2-cache", "3-cache"]
     store.close()
 
 
@@ -200,12 +200,12 @@ def test_a_full_disk_is_one_warning_and_a_disk_with_room_again_is_used(
     for number in range(8):
         store.put(stored(f"lost {number}"), b"%d" % number, b"")
     assert store.get("before") is not None  # reading goes on
-    assert caplog.text.count("not kept on the disk for now") == 1
+    assert caplog.text.count("disk cache: cannot use") == 1
     assert "No space left" in caplog.text
     disk.full = False
     for number in range(8):
         store.put(stored(f"after {number}"), b"%d" % number, b"")
-    assert caplog.text.count("kept on the disk again") == 1
+    assert caplog.text.count("disk cache: works again") == 1
     assert "before" in keys(store)
     assert "after 7" in keys(store)
     assert not any(key.startswith("lost") for key in keys(store))
@@ -228,7 +228,7 @@ def test_a_folder_that_can_only_be_read_is_read(
     assert keys(again) == ["a"]
     again.put(stored("b"), b"executable", b"")
     assert keys(again) == ["a"]
-    assert caplog.text.count("not kept on the disk for now") == 1
+    assert caplog.text.count("disk cache: cannot use") == 1
     again.close()
 
 
@@ -245,7 +245,7 @@ def test_a_broken_catalog_is_moved_aside_with_one_warning_and_begun_anew(
     assert store.get("a") is None
     store.put(stored("a"), b"executable", b"")
     assert keys(store) == ["a"]
-    assert caplog.text.count("begun anew") == 1
+    assert caplog.text.count("the cache starts empty") == 1
     [aside] = (tmp_path / "quarantine").glob(f"*-{CATALOG}")
     assert aside.read_bytes() == content
     store.close()
@@ -263,7 +263,7 @@ def test_a_catalog_that_breaks_under_an_open_store_is_begun_anew(
     assert store.infos() == []
     store.put(stored("a"), b"executable", b"")
     assert keys(store) == ["a"]
-    assert caplog.text.count("begun anew") == 1
+    assert caplog.text.count("the cache starts empty") == 1
 
 
 def test_one_damaged_row_is_removed_with_a_warning_and_written_again(
@@ -328,7 +328,7 @@ def test_an_executable_of_no_use_is_moved_aside_and_its_program_forgotten(
     store.put(stored("a"), b"executable", b"capture")
     found = store.get("a")
     assert found is not None
-    store.spoilt(found)
+    store.quarantine(found)
     assert store.get("a") is None
     assert [path.name for path in (tmp_path / "quarantine").iterdir()] == [found.executable]
     assert files_of(tmp_path) == []

@@ -30,7 +30,7 @@ def test_three_strikes_refuse_a_program_and_say_in_which_phase(tmp_path: Path) -
     struck(strikes, (A, "running"))
     text = strikes.refusal(A)
     assert text.startswith(
-        "a(f32[]) is refused: the daemon ended once while tracing it and twice while running it, last"
+        "the daemon refuses a(f32[]) after it crashed once while tracing it and twice while running it, last"
     )
     assert strikes.refusal(B) == ""
 
@@ -40,7 +40,7 @@ def test_strikes_of_dry_runs_refuse_no_calls(tmp_path: Path) -> None:
     struck(strikes, (A, DRY_RUN), (A, "running"), (A, DRY_RUN), (A, DRY_RUN), (A, "running"))
     assert strikes.refusal(A) == ""
     struck(strikes, (A, "running"), (A, DRY_RUN))
-    assert "the daemon ended 3 times while running it, last" in strikes.refusal(A)
+    assert "after it crashed 3 times while running it, last" in strikes.refusal(A)
 
 
 def test_another_daemon_sees_strikes_at_once(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_strikes_that_cannot_be_written_hold_for_this_process(tmp_path: Path, ca
 def test_the_oldest_strikes_are_dropped_when_there_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strikes_module, "_MOST_SUSPECTS", 2)
+    monkeypatch.setattr(strikes_module, "_MAX_SUSPECTS", 2)
     strikes = Strikes(tmp_path)
     struck(strikes, (A, "running"), (B, "running"), (A, "running"), ("c" * 32, "running"))
     assert [of(strikes, A), of(strikes, B), of(strikes, "c" * 32)] == [["running"] * 2, [], ["running"]]

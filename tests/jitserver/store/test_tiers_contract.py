@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jitserver.store.disk import Store
-from jitserver.store.entry import OVERHEAD_BYTES, Known
+from jitserver.store.entry import OVERHEAD_BYTES, CachedProgram
 from jitserver.store.memory import Memory
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ class Subject:
     """A tier, and how programs of some size get there."""
 
     tier: Memory | Store
-    put: Callable[..., Known]
+    put: Callable[..., CachedProgram]
 
     def held(self) -> list[str]:
         return sorted(info.key for info in self.tier.infos())
@@ -36,19 +36,19 @@ def make(
     """Makes a tier that may take so many bytes."""
     stores: list[Store] = []
 
-    def in_memory(most_bytes: int) -> Subject:
-        memory = Memory(most_bytes, 1 << 40)
+    def in_memory(max_bytes: int) -> Subject:
+        memory = Memory(max_bytes, 1 << 40)
 
-        def put(key: str, size: int = MIB, **more: Any) -> Known:
+        def put(key: str, size: int = MIB, **more: Any) -> CachedProgram:
             return memory.put(entry(key, code_bytes=max(0, size - OVERHEAD_BYTES), **more))
 
         return Subject(memory, put)
 
-    def on_disk(most_bytes: int) -> Subject:
-        store = Store(tmp_path, most_bytes * 4 // 3)  # a quarter of which is not for programs
+    def on_disk(max_bytes: int) -> Subject:
+        store = Store(tmp_path, max_bytes * 4 // 3)  # a quarter of which is not for programs
         stores.append(store)
 
-        def put(key: str, size: int = MIB, **more: Any) -> Known:
+        def put(key: str, size: int = MIB, **more: Any) -> CachedProgram:
             return store.put(stored(key, **more), os.urandom(size))
 
         return Subject(store, put)
@@ -67,7 +67,7 @@ def test_what_is_put_is_found(subject: Subject) -> None:
     put = subject.put("a")
     found = subject.tier.get("a")
     assert found is not None
-    assert (found.key, found.info, found.makeup) == ("a", put.info, put.makeup)
+    assert (found.key, found.info, found.components) == ("a", put.info, put.components)
     assert subject.tier.get("b") is None
     assert subject.held() == ["a"]
 
@@ -120,7 +120,7 @@ def test_over_its_bound_what_is_worth_least_leaves_but_nothing_pinned(subject: S
         subject.put(f"{number:02}", age=100.0 - number)
         if number == 0:
             subject.tier.pin(["00", "unknown"], True)
-    assert subject.tier.nbytes <= subject.tier.most_bytes
+    assert subject.tier.nbytes <= subject.tier.max_bytes
     left = subject.held()
     assert {"00", "19"} < set(left)
     assert left[1:] == [f"{number:02}" for number in range(20)][-len(left) + 1 :]

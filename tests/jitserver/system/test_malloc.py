@@ -28,7 +28,7 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 worked = resident()
-malloc.give_back_freed()
+malloc.trim_freed_memory()
 print(json.dumps([worked - before, resident() - before]))
 """
 
@@ -68,4 +68,4 @@ def test_memory_is_returned_once_after_each_period_of_work() -> None:
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(malloc.ctypes, "CDLL", lambda _: object())
     malloc.keep_freed()
-    malloc.give_back_freed()
+    malloc.trim_freed_memory()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jitserver.system import process_watch
-from jitserver.system.process_watch import Process, Watch, named
+from jitserver.system.process_watch import Process, Watch, process_with_id
 
 from ...descriptors import open_descriptors
 
@@ -23,50 +23,50 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) -> None:
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(named(child.pid)), type=Process)
-    watch = Watch.again(sent)
-    assert not watch.is_over()
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(process_with_id(child.pid)), type=Process)
+    watch = Watch.restored(sent)
+    assert not watch.has_exited()
     child.kill()
     child.wait()
-    assert watch.is_over()
+    assert watch.has_exited()
     watch.close()
 
 
 def test_another_process_with_the_same_id_is_distinguished(child: subprocess.Popen[bytes]) -> None:
-    before = named(child.pid)
+    before = process_with_id(child.pid)
     for born in ("another boot " + before.born.split()[-1], before.born + "0"):
-        watch = Watch.again(Process(child.pid, born))
-        assert watch.is_over()
+        watch = Watch.restored(Process(child.pid, born))
+        assert watch.has_exited()
         watch.close()
 
 
 def test_a_process_that_had_ended_before_is_over(child: subprocess.Popen[bytes]) -> None:
-    name = named(child.pid)
+    name = process_with_id(child.pid)
     child.kill()
     child.wait()
-    assert Watch.again(name).is_over()
+    assert Watch.restored(name).has_exited()
 
 
 def test_a_process_that_cannot_be_watched_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_watch, "_pidfd_of", lambda pid: None)
     unknown = Process(0, "")
-    assert named(0) == unknown
-    assert not Watch.again(unknown).is_over()
+    assert process_with_id(0) == unknown
+    assert not Watch.restored(unknown).has_exited()
 
 
 def test_watching_leaves_no_descriptors() -> None:
     before = open_descriptors()
     for _ in range(10):
-        watch = Watch.again(named(os.getpid()))
-        assert not watch.is_over()
+        watch = Watch.restored(process_with_id(os.getpid()))
+        assert not watch.has_exited()
         watch.close()
         watch.close()
-        assert not watch.is_over()
+        assert not watch.has_exited()
     assert open_descriptors() <= before
 
 
 def test_a_process_whose_descriptor_others_closed_is_not_over(child: subprocess.Popen[bytes]) -> None:
     watch = Watch(child.pid)
-    assert watch._descriptor is not None
-    os.close(watch._descriptor)
-    assert not watch.is_over()
+    assert watch._pidfd is not None
+    os.close(watch._pidfd)
+    assert not watch.has_exited()

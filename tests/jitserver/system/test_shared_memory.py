@@ -62,14 +62,14 @@ def test_a_block_of_arguments_is_returned_if_nothing_reads_it(lent: Lent) -> Non
     number = number_of(lent)
     view = lent.arguments(number)(1000)
     del view
-    assert lent.gives_back(number)
+    assert lent.release_arguments(number)
     lent.arguments(number)  # the client may use it again
 
 
 def test_a_block_that_an_array_uses_is_kept_until_the_array_is_freed(pool: Pool, lent: Lent) -> None:
     number = number_of(lent)
     view = lent.arguments(number)(1000).view(np.int16)[3:]
-    assert not lent.gives_back(number)
+    assert not lent.release_arguments(number)
     assert pool.lent_bytes == 0
     other = number_of(lent)
     assert other != number

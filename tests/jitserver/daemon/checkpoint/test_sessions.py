@@ -388,7 +388,7 @@ def test_a_session_waits_for_a_client_that_cannot_be_watched_as_after_a_lost_con
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for where in ("jitserver.daemon.sessions.presence", "jitserver.system.process_watch"):
-        monkeypatch.setattr(f"{where}.named", lambda pid: Process(pid, ""))
+        monkeypatch.setattr(f"{where}.process_with_id", lambda pid: Process(pid, ""))
     monkeypatch.setattr("jitserver.system.process_watch._pidfd_of", lambda pid: None)
     daemon.begin({})
     daemon.leave()

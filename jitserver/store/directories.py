@@ -13,37 +13,37 @@ from jitclient.core.settings import settings
 from jitclient.wire.address import environment_digest, private_folder, runtime_folder, user_name
 
 # The directory that `CacheDirectory=` selects in the system units.
-_OF_SYSTEM = Path("/var/cache/jitserver")
+_SYSTEM_ROOT = Path("/var/cache/jitserver")
 
 
-def part() -> Path:
+def environment_directory() -> Path:
     """Return the cache directory of this environment, created if necessary. Other environments cannot use its programs.
 
     Raises:
         SettingsError: a directory belongs to a different user.
         OSError: the directory cannot be created.
     """
-    return private_folder(private_folder(base()) / environment_digest())
+    return private_folder(private_folder(cache_root()) / environment_digest())
 
 
-def texts(part: Path) -> Path:
+def xla_cache_directory(directory: Path) -> Path:
     """Return the directory of JAX's own cache, which finds compilations by program text.
 
     The disk tier limits its size.
     """
-    return part / "texts"
+    return directory / "texts"
 
 
-def parts_there() -> list[Path]:
+def existing_directories() -> list[Path]:
     """Return the existing cache directories of this environment, the user's own first, then the system daemon's."""
     name = user_name()
-    bases = [base(), *([] if name is None else [_OF_SYSTEM / name])]
-    parts = [folder / environment_digest() for folder in bases]
-    return [path for path in parts if os.path.isdir(path) and os.access(path, os.X_OK)]
+    roots = [cache_root(), *([] if name is None else [_SYSTEM_ROOT / name])]
+    paths = [directory / environment_digest() for directory in roots]
+    return [path for path in paths if os.path.isdir(path) and os.access(path, os.X_OK)]
 
 
-def trim(path: Path, most_bytes: int) -> int:
-    """Delete the oldest files of a directory until the rest takes at most `most_bytes` bytes.
+def trim(path: Path, max_bytes: int) -> int:
+    """Delete the oldest files of a directory until the rest takes at most `max_bytes` bytes.
 
     Returns:
         The number of bytes freed.
@@ -51,7 +51,7 @@ def trim(path: Path, most_bytes: int) -> int:
     freed = 0
     with contextlib.suppress(OSError):
         stats = [(entry.path, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
-        excess = sum(stat.st_size for _, stat in stats) - most_bytes
+        excess = sum(stat.st_size for _, stat in stats) - max_bytes
         for file, stat in sorted(stats, key=lambda pair: pair[1].st_mtime):
             if freed >= excess:
                 break
@@ -60,7 +60,7 @@ def trim(path: Path, most_bytes: int) -> int:
     return freed
 
 
-def base() -> Path:
+def cache_root() -> Path:
     """Return the directory that contains the cache directories of all environments."""
     given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
     try:

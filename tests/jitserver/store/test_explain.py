@@ -3,38 +3,42 @@
 import pytest
 
 from jitclient.wire.explaining import Difference, KeyPart, encode_parts
-from jitserver.store.entry import Makeup
-from jitserver.store.why import differences
+from jitserver.store.entry import KeyComponents
+from jitserver.store.explain import differences
 
 
-def makeup(rows: dict[str, bytes], *parts: tuple[str, str, str]) -> Makeup:
+def components(rows: dict[str, bytes], *parts: tuple[str, str, str]) -> KeyComponents:
     told = [KeyPart(row, label, text.encode(), text) for row, label, text in parts]
-    return Makeup(rows, encode_parts(told))
+    return KeyComponents(rows, encode_parts(told))
 
 
-def said(old: Makeup, new: Makeup) -> list[str]:
+def said(old: KeyComponents, new: KeyComponents) -> list[str]:
     return [str(difference) for difference in differences(old, new)]
 
 
 def test_equal_rows_have_no_differences_whatever_their_parts_are_called() -> None:
-    assert said(makeup({"capture": b"1"}, ("capture", "global a.K", "1")), makeup({"capture": b"1"})) == []
+    assert said(components({"capture": b"1"}, ("capture", "global a.K", "1")), components({"capture": b"1"})) == []
 
 
 def test_a_row_without_a_differing_part_is_named_itself() -> None:
-    old, new = (makeup({"capture": key, "tree": b"t"}, ("capture", "global K", "1")) for key in (b"1", b"2"))
+    old, new = (components({"capture": key, "tree": b"t"}, ("capture", "global K", "1")) for key in (b"1", b"2"))
     assert said(old, new) == ["capture: changed"]
-    assert said(makeup({}), makeup({"later": b"1"})) == ["later: changed"]
+    assert said(components({}), components({"later": b"1"})) == ["later: changed"]
 
 
 def test_only_parts_of_rows_that_differ_are_told() -> None:
-    old = makeup({"leaves": b"1", "settings": b"s"}, ("leaves", "argument x", "a"), ("settings", "jax_enable_x64", "0"))
-    new = makeup({"leaves": b"2", "settings": b"s"}, ("leaves", "argument x", "b"), ("settings", "jax_enable_x64", "1"))
+    old = components(
+        {"leaves": b"1", "settings": b"s"}, ("leaves", "argument x", "a"), ("settings", "jax_enable_x64", "0")
+    )
+    new = components(
+        {"leaves": b"2", "settings": b"s"}, ("leaves", "argument x", "b"), ("settings", "jax_enable_x64", "1")
+    )
     assert said(old, new) == ["argument x: a -> b"]
 
 
 def test_what_came_or_went_with_its_holder_goes_without_saying() -> None:
-    old = makeup({"capture": b"1"}, ("capture", "global K", "[1]"), ("capture", "closure a[0] of f", "1"))
-    new = makeup(
+    old = components({"capture": b"1"}, ("capture", "global K", "[1]"), ("capture", "closure a[0] of f", "1"))
+    new = components(
         {"capture": b"2"},
         ("capture", "global K", "[1, 2]"),
         ("capture", "global K[1]", "2"),

@@ -7,12 +7,12 @@ import pytest
 
 from jitclient.core import settings as settings_module
 from jitclient.errors import SettingsError
-from jitserver.store import folder
+from jitserver.store import directories
 
 
 @pytest.fixture(autouse=True)
 def _settings_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "settings", settings_module.Settings.from_environment)
+    monkeypatch.setattr(directories, "settings", settings_module.Settings.from_environment)
 
 
 def test_the_folder_is_the_one_named_then_systemds_then_the_users(
@@ -21,22 +21,22 @@ def test_the_folder_is_the_one_named_then_systemds_then_the_users(
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path / "named"))
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "systemd"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    assert folder.part().parent == tmp_path / "named"
+    assert directories.environment_directory().parent == tmp_path / "named"
     monkeypatch.delenv("JITSERVER_CACHE_DIR")
-    assert folder.part().parent == tmp_path / "systemd"
+    assert directories.environment_directory().parent == tmp_path / "systemd"
     monkeypatch.delenv("CACHE_DIRECTORY")
-    assert folder.part().parent == tmp_path / "user" / "jitserver"
+    assert directories.environment_directory().parent == tmp_path / "user" / "jitserver"
 
 
 def test_only_the_user_can_enter_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path / "cache"))
-    assert folder.parts_there() == []
-    part = folder.part()
+    assert directories.existing_directories() == []
+    part = directories.environment_directory()
     for path in (part, part.parent):
         assert path.stat().st_mode & 0o777 == 0o700
-    assert folder.parts_there() == [part]
+    assert directories.existing_directories() == [part]
     part.chmod(0o777)
-    folder.part()
+    directories.environment_directory()
     assert part.stat().st_mode & 0o777 == 0o700
 
 
@@ -45,27 +45,27 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path / "cache"))
     with pytest.raises(SettingsError, match="must be a folder that belongs to this user"):
-        folder.part()
+        directories.environment_directory()
 
 
 def test_a_relative_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_CACHE_DIR", "cache")
     with pytest.raises(SettingsError, match="JITSERVER_CACHE_DIR='cache': expected an absolute path"):
-        folder.part()
+        directories.environment_directory()
 
 
 def test_other_settings_of_the_process_have_another_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path))
-    one = folder.part()
+    one = directories.environment_directory()
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    assert folder.part() != one
+    assert directories.environment_directory() != one
 
 
 def test_a_folder_that_is_trimmed_loses_what_was_written_longest_ago(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}").write_bytes(bytes(100))
         os.utime(tmp_path / f"{number}", (number, number))
-    assert folder.trim(tmp_path, 500) == 0
-    assert folder.trim(tmp_path, 250) == 300
+    assert directories.trim(tmp_path, 500) == 0
+    assert directories.trim(tmp_path, 250) == 300
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
-    assert folder.trim(tmp_path / "missing", 0) == 0
+    assert directories.trim(tmp_path / "missing", 0) == 0

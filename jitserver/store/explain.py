@@ -5,20 +5,20 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 
 from jitclient.wire.explaining import Difference, Explained, KeyPart, Why, decode_parts
-from jitserver.store.entry import Known, Makeup
+from jitserver.store.entry import CachedProgram, KeyComponents
 
-Find = Callable[[str], Known | None]
+Find = Callable[[str], CachedProgram | None]
 """Function that returns the program of a key, or None."""
 
-Named = Callable[[str], Iterable[Known]]
+Named = Callable[[str], Iterable[CachedProgram]]
 """Function that returns the programs whose function has a name, the most recently used first."""
 
 _Pair = tuple[KeyPart | None, KeyPart | None]
 
-_MOST_COMPARED = 200
+_MAX_COMPARED = 200
 
 
-def why(find: Find, named: Named, request: Why) -> Explained | None:
+def explain(find: Find, named: Named, request: Why) -> Explained | None:
     """Return how a program differs from a requested other one, or else from the most similar one.
 
     Returns:
@@ -28,21 +28,23 @@ def why(find: Find, named: Named, request: Why) -> Explained | None:
     if known is None:
         return None
     if not request.other:
-        return against_nearest(find, named, known.key, known.makeup, known.info.name)
+        return compare_with_nearest(find, named, known.key, known.components, known.info.name)
     other = find(request.other)
     if other is None:
         return None
-    return Explained(known.key, known.info, other.info, differences(other.makeup, known.makeup))
+    return Explained(known.key, known.info, other.info, differences(other.components, known.components))
 
 
-def against_nearest(find: Find, named: Named, key: str, makeup: Makeup, name: str, refusal: str = "") -> Explained:
+def compare_with_nearest(
+    find: Find, named: Named, key: str, components: KeyComponents, name: str, refusal: str = ""
+) -> Explained:
     """Return how a program differs from the most similar other program of the same function name.
 
     Args:
         find: the look-up by key.
         named: the look-up by function name.
         key: the call key; its program may not exist yet.
-        makeup: the inputs that determine the call key.
+        components: the inputs that determine the call key.
         name: the name of the function.
         refusal: the reason why the daemon cannot make the program, for the explanation.
     """
@@ -51,12 +53,12 @@ def against_nearest(find: Find, named: Named, key: str, makeup: Makeup, name: st
     # A program made later cannot be the reason why this program was made.
     if found is not None:
         others = [known for known in others if known.info.created < found.info.created] or others
-    compared = [(known, differences(known.makeup, makeup)) for known in itertools.islice(others, _MOST_COMPARED)]
+    compared = [(known, differences(known.components, components)) for known in itertools.islice(others, _MAX_COMPARED)]
     closest, differ = min(compared, key=lambda pair: len(pair[1]), default=(None, ()))
     return Explained(key, found.info if found else None, closest.info if closest else None, differ, refusal)
 
 
-def differences(old: Makeup, new: Makeup) -> tuple[Difference, ...]:
+def differences(old: KeyComponents, new: KeyComponents) -> tuple[Difference, ...]:
     """Return the differences between two programs; empty if and only if their keys are equal.
 
     If a row differs although none of its described parts does, the row itself is named.
@@ -76,9 +78,9 @@ def differences(old: Makeup, new: Makeup) -> tuple[Difference, ...]:
 def _in_row(before: dict[str, KeyPart], after: dict[str, KeyPart]) -> list[Difference]:
     pairs = {label: (before.get(label), after.get(label)) for label in dict.fromkeys([*before, *after])}
     changed = {label: (old, new) for label, (old, new) in pairs.items() if _digest(old) != _digest(new)}
-    told = [_difference(label, pair) for label, pair in changed.items() if not _goes_without_saying(label, changed)]
+    found = [_difference(label, pair) for label, pair in changed.items() if not _is_implied(label, changed)]
     # Names with "__", which Python derives from the user's code, come last.
-    return sorted(told, key=lambda told: "__" in told.what)
+    return sorted(found, key=lambda found: "__" in found.what)
 
 
 @functools.lru_cache(maxsize=8)
@@ -98,7 +100,7 @@ def _difference(label: str, pair: _Pair) -> Difference:
     return Difference(label, old, new, pair[1].where if pair[1] is not None else "")
 
 
-def _goes_without_saying(label: str, changed: Mapping[str, _Pair]) -> bool:
+def _is_implied(label: str, changed: Mapping[str, _Pair]) -> bool:
     """Return whether a part was only added or removed because its reported container changed."""
     if None not in changed[label]:
         return False
