@@ -87,20 +87,25 @@ def serve(address: str | None, **options: Any) -> None:
 
     On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
     """
-    from jitserver.daemon.process_setup import may_open_files, notice_reads, prepare_process, share_the_interpreter
+    from jitserver.daemon.process_setup import (
+        install_read_detection,
+        prepare_process,
+        raise_open_file_limit,
+        shorten_switch_interval,
+    )
     from jitserver.system.malloc import keep_freed
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     where = Address.parse(address) if address else home()
-    # On failure, clients do not wait for this daemon; if the address is unusable, `Place` reports the reason.
+    # On failure, clients do not wait for this daemon; if the address is unusable, `HeldAddress` reports the reason.
     with contextlib.suppress(DaemonUnavailable, OSError):
         launch.keep_start(where)
     prepare_process()
-    share_the_interpreter()
-    may_open_files()
+    shorten_switch_interval()
+    raise_open_file_limit()
     keep_freed()
-    notice_reads()
+    install_read_detection()
     from jitserver.daemon.daemon import Daemon  # imports jax
     from jitserver.daemon.options import Options
 

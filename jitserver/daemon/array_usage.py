@@ -11,14 +11,14 @@ from jitserver.programs.engine import Engine
 from jitserver.system.process_watch import command_line
 
 
-def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: int | None) -> Holdings:
+def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], limit: int | None) -> Holdings:
     """Return all holders of arrays, the largest first. An array under a name does not count for sessions.
 
     Args:
         engine: measures the arrays.
         kept: the named arrays.
         sessions: the live sessions.
-        most: the memory budget in bytes; None: no limit.
+        limit: the memory budget in bytes; None: no limit.
     """
     found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
@@ -34,11 +34,11 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], most: 
         arrays, nbytes = count(session.held())
         total += nbytes
         program = session.program or _program(session.pid)
-        away = f", away for {missed / 3600:.1f} h" if (missed := session.presence.missed()) else ""
+        away = f", away for {absent / 3600:.1f} h" if (absent := session.presence.absent_seconds()) else ""
         owners.append(Owned(session.pid, program + away, arrays, nbytes))
     return Holdings(
         nbytes=total,
-        most_nbytes=most,
+        most_nbytes=limit,
         kept=sorted((info(engine, name, tree) for name, tree in trees.items()), key=lambda one: -one.nbytes),
         sessions=sorted(owners, key=lambda one: -one.nbytes),
     )

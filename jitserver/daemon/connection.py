@@ -32,13 +32,13 @@ from jitclient.wire.messages import (
     Run,
 )
 from jitclient.wire.stream import WireStream
-from jitserver.daemon.lane import Lane
+from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.daemon.uploads import Incoming
-from jitserver.programs.devices import alone
+from jitserver.programs.devices import serial
 from jitserver.programs.devices.scratch import Scratches
-from jitserver.programs.traces.readers import monotonic
+from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.journal import EMPTY_SLOT
 from jitserver.system.shared_memory import Lent, Pool
 
@@ -59,8 +59,8 @@ class Answered:
     attachments: Sequence[HostArray]
 
 
-Answer = Callable[[Session, Run, Lane], Answered]
-"""Function that executes a Run: session, message and lane -> answer."""
+Answer = Callable[[Session, Run, RunChannel], Answered]
+"""Function that executes a Run: session, message and channel -> answer."""
 
 AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
 """Function that executes a Run if it is plain (see plain_runs.py); otherwise it does nothing and returns None."""
@@ -87,9 +87,9 @@ class DaemonConnection(WireConnection):
         super().__init__(service, WireChannel(WireStream(sock)))
         self._channel.largest = FIRST_FRAME_BYTES
         self.lends = pool.lends and self.can_share()
-        self._lane = Lane(self._channel, Lent(pool), self.say)
+        self._run_channel = RunChannel(self._channel, Lent(pool), self.report_phase)
 
-    def leave_machine(self) -> None:
+    def mark_remote(self) -> None:
         """Record that the client is on another machine.
 
         The process at the other end of the socket only forwards the client's data, and so cannot share memory.
@@ -107,19 +107,19 @@ class DaemonConnection(WireConnection):
         except (EOFError, OSError):
             pass
         except (ProtocolError, msgspec.MsgspecError) as error:
-            log.warning("closed a connection: %s", error)
+            log.warning("connection: closed (%s)", error)
         except Exception:  # rpyc's decoder may raise any exception on invalid bytes
-            log.warning("closed a connection", exc_info=True)
+            log.warning("connection: closed after an error", exc_info=True)
         finally:
             self.close()
-            self._lane.lent.close()
+            self._run_channel.lent.close()
             self.incoming.discard()
 
     def _serve_plain(self, session: Session) -> None:
         """Serve until the connection closes; answer plain Runs with as few function calls as possible."""
         channel = self._channel
         channel.largest = MAX_FRAME_BYTES
-        alone.work_for(session)
+        serial.set_client(session)
         while not self._closed:
             data = channel.recv_at_once()
             if data is None:
@@ -128,14 +128,14 @@ class DaemonConnection(WireConnection):
                 self.act_on(data)
                 continue
             run = _decode(data[1:])
-            told, attachments = None, list[HostArray]()
+            answer, attachments = None, list[HostArray]()
             self._phase, self.busy_since = "running", monotonic()
             try:
-                told = self._answer_plain(self, session, self.order, run)
-                if told is None:
+                answer = self._answer_plain(self, session, self.order, run)
+                if answer is None:
                     self._on_run(session, self.order, run)
                     continue
-                message, attachments = _DONE + _encode(told[0]), told[1]
+                message, attachments = _DONE + _encode(answer[0]), answer[1]
                 if attachments or len(message) > MAX_FRAME_BYTES:
                     channel.send(message, attachments)
                     continue
@@ -143,7 +143,7 @@ class DaemonConnection(WireConnection):
                     channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
             finally:
                 self.busy_since = None
-                del told, attachments  # they hold arrays
+                del answer, attachments  # they hold arrays
 
     def act_on(self, data: bytes) -> None:
         """Handle a message, and record the start time for `busy_since`."""
@@ -160,12 +160,12 @@ class DaemonConnection(WireConnection):
         elif kind == RUN:
             self._on_run(self.session, self.order, _decode(body))
         elif kind == LEASE and self.lends:
-            leased, descriptor = self._lane.lent.lease(decoded(body, Lease).nbytes)
+            leased, descriptor = self._run_channel.lent.lease(decoded(body, Lease).nbytes)
             self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
         elif kind == RETURN:
-            self._lane.lent.take_back(decoded(body, Return))
+            self._run_channel.lent.take_back(decoded(body, Return))
         elif kind == CALLED_BACK:
-            self._lane.take_answer(body)
+            self._run_channel.record_answer(body)
         else:
             super().on_frame(kind, body)
 
@@ -173,14 +173,14 @@ class DaemonConnection(WireConnection):
         if not order.begin(self, run.number):
             raise EOFError("the client has moved to another connection")
         try:
-            answered = self._answer(session, run, self._lane)
+            answered = self._answer(session, run, self._run_channel)
         finally:
             order.end(self)
-            if session.unwanted:
-                session.forget_unwanted()
+            if session.pending_drops:
+                session.free_pending_drops()
         self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """Shut the connection down, even while its thread is busy.
 
         A Run that waits for a callback of the client then fails. Otherwise, a silently broken network link would keep
@@ -189,7 +189,7 @@ class DaemonConnection(WireConnection):
         with contextlib.suppress(OSError, EOFError):  # the connection is already closed
             self._channel.stream.sock.shutdown(socket.SHUT_RDWR)
 
-    def say(self, phase: str) -> None:
+    def report_phase(self, phase: str) -> None:
         """Set the phase of the current work, which the next BUSY reports."""
         self._phase = phase
 

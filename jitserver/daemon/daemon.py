@@ -20,14 +20,14 @@ from jitclient.session import process as client_process
 from jitclient.wire.address import runtime_folder
 from jitclient.wire.messages import Run
 from jitserver.daemon import plain_runs, runs
+from jitserver.daemon.address_lock import HeldAddress
 from jitserver.daemon.arrays.budget import array_share
 from jitserver.daemon.checkpoint.checkpoint import Checkpoint
-from jitserver.daemon.checkpoint.manifests import folder_of
+from jitserver.daemon.checkpoint.manifests import directory_of
 from jitserver.daemon.connection import Answered
-from jitserver.daemon.lane import Lane
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.options import Options
-from jitserver.daemon.place import Place
+from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.service import JitService
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import xla_cache
@@ -69,7 +69,7 @@ class Daemon:
         self._failed = False
         self._saves_sessions = False
         self._idle_trim = IdleTrim()
-        self._place: Place
+        self._held_address: HeldAddress
         self._service: JitService
         self._listener: Listener
         self._checkpoint: Checkpoint | None = None
@@ -89,7 +89,7 @@ class Daemon:
         try:
             self.serve()
         except Exception as error:
-            log.error("the daemon cannot go on: %s", error)
+            log.error("the daemon failed: %s", error)
             failure, self._failed = error, True
             self._request_shutdown(save_sessions=True)
         drain = self.options.drain if failure is None else min(self.options.drain, _FAILED_DRAIN_SECONDS)
@@ -98,7 +98,7 @@ class Daemon:
             self.stop()
         if failure is not None:
             raise failure
-        return self._restarts and self._place.is_ours  # systemd restarts a daemon that it started
+        return self._restarts and self._held_address.is_ours  # systemd restarts a daemon that it started
 
     # ---- the four steps
 
@@ -112,12 +112,12 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
         client_process.become_daemon()
-        self._place = Place(self.options.address)
+        self._held_address = HeldAddress(self.options.address)
         counters = Counters()
         try:
-            engine = Engine(counters, self._cache(counters), _begun_journal())
+            engine = Engine(counters, self._cache(counters), _created_journal())
         except SettingsError:
-            self._place.release()
+            self._held_address.release()
             raise
         pool = Pool(self.options.shared_bytes)
         array_bytes = self.options.array_bytes or array_share(device_infos())
@@ -126,16 +126,16 @@ class Daemon:
         gc.collect()
         # Make the collector skip permanent objects: p99 latency under load 2.4 -> 0.15 ms.
         gc.freeze()
-        self._service.address = str(self._place.address)
+        self._service.address = str(self._held_address.address)
         sessions = self._service.sessions
         self._checkpoint = _checkpoint(self._service.address)
         if self._checkpoint is not None:
             engine.cache.store.other_bytes = self._checkpoint.nbytes
-            self._checkpoint.restore(self._service.naming.named, sessions, engine.programs.entry_of)
+            self._checkpoint.restore(self._service.named_arrays.trees, sessions, engine.programs.entry_of)
         answer = functools.partial(_answer, self._service)
         plain = functools.partial(plain_runs.answer, self._service)
-        listener, most = self._place.listen(), self.options.most_connections
-        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, most)
+        listener, max_connections = self._held_address.listen(), self.options.most_connections
+        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, max_connections)
         self._service.connections = self._listener.heartbeat.connections
         self._listener.start()
         launch.let_start()
@@ -144,7 +144,7 @@ class Daemon:
             try:
                 Thread(functools.partial(self._prewarm, engine), "prewarm").start()
             except RuntimeError as error:
-                log.warning("no program is loaded ahead: %s", error)
+                log.warning("prewarming: cannot start a thread (%s)", error)
         self._tidied = time.monotonic()
         engine.cache.tidy()
         sd_notify.notify("READY=1")
@@ -162,9 +162,9 @@ class Daemon:
             if watchdog is not None:
                 watchdog.tick()
             self._check_threads()
-            self._check_place()
-            self._give_memory_back()
-            self._service.naming.expire()
+            self._check_address()
+            self._trim_memory()
+            self._service.named_arrays.expire()
             self._keep_cache_tidy()
             if class_count() > self.options.most_classes and not self._service.sessions.all():
                 log.info("restarting: JAX holds %d user classes", class_count())
@@ -189,7 +189,7 @@ class Daemon:
         self._service.draining = True
         # If sessions are saved, clients repeat refused calls at the next daemon.
         self._service.refuses_calls = not self._saves_sessions
-        if self._restarts and self._place.is_ours:
+        if self._restarts and self._held_address.is_ours:
             with _logged("the start lock"):
                 # Clients then wait for this daemon to start again, and start no other daemon.
                 launch.keep_start(self.options.address)
@@ -201,14 +201,14 @@ class Daemon:
             left = self._wait_for_calls(deadline)
             if left:
                 log.warning("shutdown: %d calls did not finish within %.0f s", left, seconds)
-        most = max(deadline, time.monotonic() + _SAVING_SECONDS)
+        saving_deadline = max(deadline, time.monotonic() + _SAVING_SECONDS)
         if self._saves_sessions:
             # Runs that are still active cannot change the saved state, and their clients should not wait for them.
             self._listener.close_connections()
         with _logged("the arrays"):
             if self._checkpoint is not None:
                 saved = self._service.sessions.all() if self._saves_sessions else []
-                self._checkpoint.save(self._service.naming.named, saved, most)
+                self._checkpoint.save(self._service.named_arrays.trees, saved, saving_deadline)
         with _logged("the cache"):
             cache = self._service.engine.cache
             # After a failure, skip closing the store, because SQLite may take ten seconds to fail.
@@ -224,7 +224,7 @@ class Daemon:
             if not self._saves_sessions:
                 self._service.sessions.end_all()
         with _logged("the address"):
-            self._place.release()
+            self._held_address.release()
         log.info("stopped")
 
     # ---- details
@@ -233,21 +233,21 @@ class Daemon:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
         memory = Memory(self.options.program_bytes, self.options.program_maps)
         try:
-            part = directories.environment_directory()
-            most = disk_share(part) if self.options.disk_bytes is None else self.options.disk_bytes
-            store = Store(part, most, memory.allow_eviction)
+            directory = directories.environment_directory()
+            max_bytes = disk_share(directory) if self.options.disk_bytes is None else self.options.disk_bytes
+            store = Store(directory, max_bytes, memory.allow_eviction)
         except (OSError, SettingsError) as error:
             log.warning("disk cache: disabled (%s)", error)
             store = Store(Path(), 0)
         if store.max_bytes:
-            xla_cache.keep_in(store.xla_directory)
+            xla_cache.use_directory(store.xla_directory)
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:
-        sessions, asked = self._service.sessions, self._listener.heartbeat.working
+        sessions, working = self._service.sessions, self._listener.heartbeat.working
 
-        def goes_on() -> bool:
-            while asked() and not self._shutdown_requested.wait(_PAUSE_SECONDS):
+        def may_continue() -> bool:
+            while working() and not self._shutdown_requested.wait(_PAUSE_SECONDS):
                 pass
             return not self._shutdown_requested.is_set()
 
@@ -255,9 +255,9 @@ class Daemon:
             connected = any(session.presence.is_connected() for session in sessions.all())
             return not (connected or self._shutdown_requested.is_set())
 
-        dry_run(engine, prewarm(engine, goes_on), may_begin, sessions.budget.recount)
+        dry_run(engine, prewarm(engine, may_continue), may_begin, sessions.budget.recount)
 
-    def _give_memory_back(self) -> None:
+    def _trim_memory(self) -> None:
         now, counters = time.monotonic(), self._service.counters
         self._service.pool.trim(now)
         self._idle_trim.tick((counters.calls, counters.dry_runs, self._service.sessions.last_change), now)
@@ -293,7 +293,7 @@ class Daemon:
 
     def _stop_accepting(self) -> None:
         try:
-            self._place.close_door()
+            self._held_address.remove_socket()
         finally:
             self._listener.stop_accepting()
 
@@ -301,18 +301,18 @@ class Daemon:
         writer = self._service.engine.cache.writer
         for thread in (self._listener.thread, self._listener.heartbeat.thread, writer.thread):
             if not thread.is_alive():
-                raise RuntimeError(f"its thread {thread.name!r} has ended")
+                raise RuntimeError(f"the daemon's thread {thread.name!r} has exited")
 
-    def _check_place(self) -> None:
+    def _check_address(self) -> None:
         try:
-            renewed = self._place.renew()
+            renewed = self._held_address.renew()
         except AddressTaken:
             self._checkpoint = None  # its directory now belongs to the other daemon
             raise
         if renewed is not None:
             self._listener.move_to(renewed)
-        elif self._place.is_replaced():
-            log.warning("another process listens at %s: handing over to it", self._service.address)
+        elif self._held_address.is_replaced():
+            log.warning("another process listens at %s. This daemon hands over to it.", self._service.address)
             self._request_shutdown(save_sessions=True)
 
     def _watchdog(self, every: float) -> sd_notify.Watchdog:
@@ -325,22 +325,22 @@ class Daemon:
         return time.monotonic() - self._service.sessions.last_change > self.options.idle_exit
 
     def _is_used(self) -> bool:
-        return bool(self._service.sessions.all() or self._service.naming.named)
+        return bool(self._service.sessions.all() or self._service.named_arrays.trees)
 
 
-def _answer(service: JitService, session: Session, run: Run, lane: Lane) -> Answered:
-    return runs.answer(service.engine, session, run, lane, service.refuses_calls)
+def _answer(service: JitService, session: Session, run: Run, channel: RunChannel) -> Answered:
+    return runs.answer(service.engine, session, run, channel, service.refuses_calls)
 
 
 def _checkpoint(address: str) -> Checkpoint | None:
     try:
-        return Checkpoint(folder_of(address))
+        return Checkpoint(directory_of(address))
     except (OSError, SettingsError) as error:
-        log.warning("no checkpoint: arrays are neither restored nor saved: %s", error)
+        log.warning("checkpoint: cannot be opened (%s). Arrays are neither restored nor saved.", error)
         return None
 
 
-def _begun_journal() -> Journal:
+def _created_journal() -> Journal:
     try:
         return Journal.create(runtime_folder(), directories.environment_directory())
     except (OSError, SettingsError) as error:

@@ -65,9 +65,9 @@ def run_daemon(
         ...     jitclient.connect(daemon.address)
         ...     step(params, x)
     """
-    with tempfile.TemporaryDirectory(prefix="jitserver-", ignore_cleanup_errors=True) as folder:
-        where = Address.parse(address or f"unix:{folder}/daemon.sock")
-        log, cache = Path(folder, "log"), os.path.abspath(cache_dir or Path(folder, "cache"))
+    with tempfile.TemporaryDirectory(prefix="jitserver-", ignore_cleanup_errors=True) as directory:
+        where = Address.parse(address or f"unix:{directory}/daemon.sock")
+        log, cache = Path(directory, "log"), os.path.abspath(cache_dir or Path(directory, "cache"))
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 [*launch.command(where), *options],
@@ -77,7 +77,7 @@ def run_daemon(
                 stderr=output,
             )
         try:
-            with launch.wait_for(where, lambda: _end_of(process), log) as connection:
+            with launch.wait_for(where, lambda: _exit_status_of(process), log) as connection:
                 if peer(connection).pid not in (process.pid, 0):  # pid is 0 on systems other than Linux
                     raise AddressTaken(f"another daemon serves at {where} already")
             yield RunningDaemon(str(where), log, process)
@@ -85,7 +85,7 @@ def run_daemon(
             _stop(process)
 
 
-def _end_of(process: subprocess.Popen[bytes]) -> str:
+def _exit_status_of(process: subprocess.Popen[bytes]) -> str:
     return "" if process.poll() is None else f"status {process.returncode}"
 
 
@@ -94,7 +94,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        raise DaemonSilent(f"the daemon (pid {process.pid}) did not end in {_STOP_SECONDS:.0f} s") from None
+        raise DaemonSilent(f"the daemon (pid {process.pid}) did not exit within {_STOP_SECONDS:.0f} s") from None
     finally:
         process.kill()  # does nothing if the process has exited
         process.wait()

@@ -6,7 +6,7 @@ import threading
 from jitclient.core.threads import Thread
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.programs.traces.readers import monotonic
+from jitserver.programs.traces.ambient_reads import monotonic
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Heartbeat:
                 self._send_busy()
                 self._sessions.end_orphans()
             except Exception:  # without BUSY, clients time out during healthy calls
-                log.exception("the heartbeat failed once")
+                log.exception("heartbeat: a beat failed")
 
     def _send_busy(self) -> None:
         now = monotonic()

@@ -10,11 +10,11 @@ from jitclient.wire import labels
 from jitclient.wire.introspection import Making
 from jitclient.wire.messages import Prepare
 
-Say = Callable[[str], None]
+ReportPhase = Callable[[str], None]
 
 
 @dataclasses.dataclass
-class _Asked:
+class _Request:
     key: str
     request: Prepare
     pid: int
@@ -27,37 +27,37 @@ class InProgress:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _Request] = {}
 
     @contextlib.contextmanager
-    def asked(self, key: str, request: Prepare, pid: int, say: Say) -> Iterator[Say]:
+    def recording(self, key: str, request: Prepare, pid: int, report_phase: ReportPhase) -> Iterator[ReportPhase]:
         """Register a request for the duration of the context.
 
         Yields:
-            A `say` function that also records the request's phases.
+            A `report_phase` function that also records the request's phases.
         """
-        number, asked = next(self._numbers), _Asked(key, request, pid, time.monotonic())
+        number, asked = next(self._numbers), _Request(key, request, pid, time.monotonic())
 
-        def noted(phase: str) -> None:
+        def recorded(phase: str) -> None:
             asked.phase = phase
-            say(phase)
+            report_phase(phase)
 
-        self._asked[number] = asked
+        self._requests[number] = asked
         try:
-            yield noted
+            yield recorded
         finally:
-            del self._asked[number]
+            del self._requests[number]
 
     def now(self) -> list[Making]:
         """Return the programs in progress, the oldest first, each with all clients that wait for it."""
-        by_key: dict[str, list[_Asked]] = {}
-        for asked in list(self._asked.values()):
+        by_key: dict[str, list[_Request]] = {}
+        for asked in list(self._requests.values()):
             by_key.setdefault(asked.key, []).append(asked)
         now = time.monotonic()
-        return sorted((_told(asked, now) for asked in by_key.values()), key=lambda making: -making.seconds)
+        return sorted((_making_of(asked, now) for asked in by_key.values()), key=lambda making: -making.seconds)
 
 
-def _told(together: list[_Asked], now: float) -> Making:
+def _making_of(together: list[_Request], now: float) -> Making:
     maker = next((asked for asked in together if asked.phase), together[0])
     request = maker.request
     return Making(

@@ -15,7 +15,7 @@ from jitserver.programs.engine import Engine
 from jitserver.store import journal
 from jitserver.store.entry import Entry
 
-_MOST_BYTES = MAX_FRAME_BYTES // 2
+_MAX_BYTES = MAX_FRAME_BYTES // 2
 _SHORT_FIELDS = 512
 _LONG_SECONDS = 1.0
 
@@ -54,8 +54,8 @@ def _running(connection: DaemonConnection, now: float) -> Running | None:
 def listed(found: list[EntryInfo], after: str) -> Listed:
     """Return as many of these entries as fit into a message, starting with the first key after `after`."""
     found = sorted((info for info in found if info.key > after), key=lambda info: info.key)
-    most = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MOST_BYTES))
-    return Listed(found[:most], len(found) > most)
+    limit = max(1, bisect.bisect(list(itertools.accumulate(map(_size, found))), _MAX_BYTES))
+    return Listed(found[:limit], len(found) > limit)
 
 
 def _size(info: EntryInfo) -> int:

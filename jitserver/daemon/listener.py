@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1
 # Time for the accepting thread to exit after it was signalled.
-_END_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 # Connections beyond the maximum, for CLI commands and for refusals.
 _RESERVE = 16
 # Errors of a listening socket that can no longer be used.
@@ -45,7 +45,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         sessions: Sessions,
         listener: socket.socket,
         pool: Pool,
-        most: int = 1000,
+        max_connections: int = 1000,
     ) -> None:
         # Set rpyc's attributes directly: its __init__ would bind a socket.
         self.service = service
@@ -60,10 +60,10 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self._answer_plain = plain
         self._pool = pool
         self._sessions = sessions
-        self._most = most
+        self._max_connections = max_connections
         self._refusing = False
-        self._signals, self._signal = socket.socketpair()
-        self._accepts_no_more = threading.Event()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._stopped = threading.Event()
         self.heartbeat = Heartbeat(sessions)
         self.thread = Thread(self._accept_all, "listener")
 
@@ -77,29 +77,29 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         try:
             while self.active:
                 try:
-                    if self._is_called():
+                    if self._wait_for_connection():
                         self.accept()
                     failing = False
                 except OSError as error:
                     if error.errno in _BROKEN:
                         raise
                     if not failing:  # ten warnings a second would fill the disk
-                        log.warning("cannot accept connections now: %s", error)
+                        log.warning("listener: cannot accept connections at the moment (%s)", error)
                     failing = True
-                    self._accepts_no_more.wait(_RETRY_SECONDS)
+                    self._stopped.wait(_RETRY_SECONDS)
         finally:
             with contextlib.suppress(OSError):
                 # Do not shut the socket down: if systemd opened it, systemd continues to listen.
                 self.listener.close()
-            self._accepts_no_more.set()
+            self._stopped.set()
 
-    def _is_called(self) -> bool:
+    def _wait_for_connection(self) -> bool:
         """Wait for a connection; return False if the socket was replaced or the server stops."""
         listener, poller = self.listener, select.poll()
         poller.register(listener, select.POLLIN)
-        poller.register(self._signals, select.POLLIN)
-        if self._signals.fileno() in dict(poller.poll()):
-            self._signals.recv(1)
+        poller.register(self._wake_receiver, select.POLLIN)
+        if self._wake_receiver.fileno() in dict(poller.poll()):
+            self._wake_receiver.recv(1)
         if listener is not self.listener:
             listener.close()
             return False
@@ -108,7 +108,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
     def move_to(self, listener: socket.socket) -> None:
         """Listen on another socket from now on. Open connections stay open."""
         self.listener = listener
-        self._signal.send(b".")
+        self._wake_sender.send(b".")
 
     def accept(self) -> None:
         """Accept one connection; close it if the peer is a process of a different user.
@@ -120,7 +120,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         caller = peer(sock)
         # This also refuses network connections, whose uid the kernel does not know.
         if caller.uid not in (os.getuid(), 0):
-            log.warning("refused a connection of uid %d", caller.uid)
+            log.warning("listener: refused a connection of uid %d", caller.uid)
             sock.close()
             return
         self.admit(sock, caller.pid)
@@ -132,10 +132,10 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             sock: a socket of any family. The caller has verified that the peer may run code here.
             pid: the process of the peer; 0 if the peer is on another machine.
         """
-        refusing, self._refusing = self._refusing, len(self.clients) >= self._most + _RESERVE
+        refusing, self._refusing = self._refusing, len(self.clients) >= self._max_connections + _RESERVE
         if self._refusing:
             if not refusing:
-                log.warning("closing connections: there are %d already", len(self.clients))
+                log.warning("listener: refusing connections, because %d are open", len(self.clients))
             sock.close()
             return
         self.clients.add(sock)
@@ -143,7 +143,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
             # Start the thread without waiting for it to run, unlike `threading.Thread.start`.
             start_new_thread(self._serve, (sock, pid))
         except RuntimeError as error:
-            log.warning("closed a connection, as there is no thread for it: %s", error)
+            log.warning("listener: closed a connection, because no thread can be started (%s)", error)
             self.clients.discard(sock)
             sock.close()
 
@@ -152,9 +152,12 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         if self.active:
             self.active = False
             with contextlib.suppress(OSError):
-                self._signal.send(b".")
-            self._accepts_no_more.wait(_END_SECONDS)
-            for end in (self._signal, self._signals):  # its thread may have exited without reading the signal
+                self._wake_sender.send(b".")
+            self._stopped.wait(_EXIT_SECONDS)
+            for end in (
+                self._wake_sender,
+                self._wake_receiver,
+            ):  # its thread may have exited without reading the signal
                 with contextlib.suppress(OSError):
                     end.close()
 
@@ -176,7 +179,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         connection: DaemonConnection | None = None
         try:
             connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
-            connection.is_surplus = len(self.clients) > self._most
+            connection.is_surplus = len(self.clients) > self._max_connections
             self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:

@@ -11,13 +11,13 @@ import numpy as np
 from jitclient.wire.array_transport import HostArray, inline_most
 from jitclient.wire.messages import Done, Run
 from jitserver.daemon import runs
-from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
-from jitserver.programs.traces.readers import monotonic
+from jitserver.programs.traces.ambient_reads import monotonic
 
 
 class Service(Protocol):
@@ -48,7 +48,7 @@ def answer(
         or run.block
         or run.into
         or (session.attached > 1 and session.is_unsettled())
-        or session.unwanted
+        or session.pending_drops
         or session.ended
     ):
         return None
@@ -69,7 +69,7 @@ def answer(
     if not order.begin(connection, run.number):
         return None
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
-    done, budget, slot = Done(run.number), session.budget, engine.journal.here.slot
+    done, budget, slot = Done(run.number), session.budget, engine.journal.thread_state.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
@@ -123,21 +123,21 @@ def answer(
                     program.slowest = seconds
                 program.calls += 1
                 if program.direct is None:
-                    program.note_direct()
+                    program.set_direct()
                 program.call_seconds += seconds
             session.calls += len(ran)
         leaves, leaf, results, result = [], None, None, None
         for handle in run.drop:
             session.arrays.pop(handle, None)
         attachments: list[HostArray] = []
-        most = inline_most(len(run.fetch))
+        inline_limit = inline_most(len(run.fetch))
         for handle in run.fetch:
             try:
                 view = memoryview(session.arrays[handle])
             # Absent, failed, deleted, on a GPU, or of a dtype that only JAX has.
             except (KeyError, TypeError, BufferError):
                 view = None
-            if view is None or view.nbytes > most:
+            if view is None or view.nbytes > inline_limit:
                 done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
             else:
                 done.values.append(view.tobytes())
@@ -145,6 +145,6 @@ def answer(
     finally:
         order.running.pop(connection, None)
         if order.waiting:
-            order.tell()
-        if session.unwanted:
-            session.forget_unwanted()
+            order.notify()
+        if session.pending_drops:
+            session.free_pending_drops()

@@ -7,10 +7,10 @@ import sys
 from collections.abc import MutableMapping
 
 from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
-from jitserver.programs.traces import readers
+from jitserver.programs.traces import ambient_reads
 
-_TURN_SECONDS = 2e-4
-_OPEN_FILES = 65536
+_SWITCH_SECONDS = 2e-4
+_MAX_OPEN_FILES = 65536
 
 
 def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -26,21 +26,21 @@ def prepare_process(environment: MutableMapping[str, str] = os.environ) -> None:
         environment.setdefault(name, value)
 
 
-def share_the_interpreter() -> None:
+def shorten_switch_interval() -> None:
     """Make threads switch more often, so that calls proceed during a trace.
 
     With Python's default of 5 ms, each step of a call waits for that time while another client's function is traced.
     """
-    sys.setswitchinterval(_TURN_SECONDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-def may_open_files() -> None:
+def raise_open_file_limit() -> None:
     """Raise the limit of open files as far as permitted: a client takes up to three, and shared memory more."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    now, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _OPEN_FILES)), most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(limit, _MAX_OPEN_FILES)), limit))
 
 
-def notice_reads() -> None:
+def install_read_detection() -> None:
     """Install the detection of ambient reads by installed packages during a trace. Call this before importing them."""
-    readers.replace_known()
+    ambient_reads.install()

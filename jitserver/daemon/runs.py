@@ -8,11 +8,11 @@ from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, Pr
 from jitclient.wire import labels
 from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
-from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.connection import Answered
-from jitserver.daemon.lane import Lane, Take
+from jitserver.daemon.run_channel import ReadAttachment, RunChannel
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs.callbacks import Ask
+from jitserver.programs.callbacks import CallClient
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import failure_of
 from jitserver.programs.program import Program
@@ -24,14 +24,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _ADDRESSABLE_BYTES = 1 << 47
 
 
-def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool) -> Answered:
+def answer(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool) -> Answered:
     """Execute a Run.
 
     Args:
         engine: runs the programs.
         session: the session with the arrays and programs.
         run: the message.
-        lane: the exchange of attachments and callbacks with the client.
+        channel: the exchange of attachments and callbacks with the client.
         draining: whether to refuse calls, because the daemon is stopping.
 
     Raises:
@@ -39,42 +39,42 @@ def answer(engine: Engine, session: Session, run: Run, lane: Lane, draining: boo
     """
     done = Done(run.number)
     # A separate function, so that no local variable refers to the block: otherwise it could not be returned.
-    _do(engine, session, run, lane, draining, done)
+    _do(engine, session, run, channel, draining, done)
     for handle in run.wait:
         _wait(session, handle, done)
     attachments: list[HostArray] = []
     done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.block:
         engine.release_host_buffers()
-        done.back = lane.lent.release_arguments(run.block)
+        done.back = channel.lent.release_arguments(run.block)
     into = run.into or (run.block if done.back else 0)
-    if into and attachments and lane.lent.fill(into, attachments):
+    if into and attachments and channel.lent.fill(into, attachments):
         done.shared, attachments = True, []
     return Answered(_encode(done), attachments)
 
 
-def _do(engine: Engine, session: Session, run: Run, lane: Lane, draining: bool, done: Done) -> None:
-    no_room = None if run.block else _no_room(session, run)
-    take: Take = lane.attachments_of(run.block) if no_room is None else lane.skip
+def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool, done: Done) -> None:
+    over_budget = None if run.block else _over_budget(session, run)
+    read: ReadAttachment = channel.attachments_of(run.block) if over_budget is None else channel.skip
     # Read all attachments first, so that an error leaves none on the socket.
-    calls = [_Call(session, call, take) for call in run.calls]
-    puts = [(put, _data(put.value, put.spec, take)) for put in run.puts]
+    calls = [_Call(session, call, read) for call in run.calls]
+    puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
     ran: list[tuple[Program, float]] = []
     with engine.counters.lock:  # inlined, because every call would pay for a function
         engine.counters.calls += len(calls)
     try:
         for call in calls:
-            call.run(engine, draining, done, ran, lane.ask, no_room)
+            call.run(engine, draining, done, ran, channel.call_client, over_budget)
     finally:
         if ran:
             engine.counters.add_run(session, ran)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:
-        _put(engine, session, put, data, done, no_room)
+        _put(engine, session, put, data, done, over_budget)
 
 
-def _no_room(session: Session, run: Run) -> Failed | None:
+def _over_budget(session: Session, run: Run) -> Failed | None:
     """Return the failure of a Run whose attachments exceed the memory budget of arrays; None if they fit."""
     values = [*(value for call in run.calls for value in call.arguments), *(put.value for put in run.puts)]
     nbytes = sum(value.nbytes for value in values if isinstance(value, Attached))
@@ -83,7 +83,9 @@ def _no_room(session: Session, run: Run) -> Failed | None:
     dropped = [*run.drop, *(handle for call in run.calls for handle in call.drop)]
     nbytes -= sum(getattr(session.arrays.get(handle), "nbytes", 0) for handle in dropped)
     what = (
-        f"{labels.of_spec(run.puts[0].spec)}, which a program sends," if len(run.puts) == 1 else "what a program sends"
+        f"the array {labels.of_spec(run.puts[0].spec)} sent by a program"
+        if len(run.puts) == 1
+        else "the arrays sent by a program"
     )
     try:
         session.budget.recount(max(nbytes, 0), what)
@@ -92,12 +94,12 @@ def _no_room(session: Session, run: Run) -> Failed | None:
     return None
 
 
-def _data(value: int | bytes | Attached, spec: Spec, take: Take) -> int | Data | None:
+def _data(value: int | bytes | Attached, spec: Spec, read: ReadAttachment) -> int | Data | None:
     if not isinstance(value, Attached):
         return value
     if value.nbytes != nbytes_of(spec) or not 0 <= value.nbytes < _ADDRESSABLE_BYTES:
         raise ProtocolError(f"an attachment of {value.nbytes:,} bytes is not {spec.dtype}{list(spec.shape)}")
-    return take(value.nbytes)
+    return read(value.nbytes)
 
 
 class _Call:
@@ -105,7 +107,7 @@ class _Call:
 
     __slots__ = ("arguments", "call", "lost", "program", "session")
 
-    def __init__(self, session: Session, call: Call, take: Take) -> None:
+    def __init__(self, session: Session, call: Call, read: ReadAttachment) -> None:
         self.session, self.call = session, call
         self.lost: Failed | None = None
         try:
@@ -113,16 +115,16 @@ class _Call:
         except IndexError as error:
             raise ProtocolError(f"this session has no executable {call.executable}") from error
         except DaemonLost as error:
-            self._lose(error, take)
+            self._mark_lost(error, read)
             return
         specs = self.program.specs
         if len(specs) != len(call.arguments):
             raise ProtocolError(f"{len(call.arguments)} leaves for a program that takes {len(specs)}")
         self.arguments: list[Any] = [  # handles, and data
-            _data(value, specs[n], take) if type(value) is Attached else value for n, value in enumerate(call.arguments)
+            _data(value, specs[n], read) if type(value) is Attached else value for n, value in enumerate(call.arguments)
         ]
 
-    def _lose(self, error: DaemonLost, take: Take) -> None:
+    def _mark_lost(self, error: DaemonLost, read: ReadAttachment) -> None:
         """Record that the program was lost with the previous daemon.
 
         The first result then holds this failure; the other results do not exist.
@@ -130,7 +132,7 @@ class _Call:
         self.lost = Failed(failure_of(error))
         for value in self.call.arguments:
             if type(value) is Attached:
-                take(value.nbytes)  # to reach the data that follows it
+                read(value.nbytes)  # to reach the data that follows it
 
     def run(
         self,
@@ -138,8 +140,8 @@ class _Call:
         draining: bool,
         done: Done,
         ran: list[tuple[Program, float]],
-        ask: Ask | None = None,
-        no_room: Failed | None = None,
+        call_client: CallClient | None = None,
+        over_budget: Failed | None = None,
     ) -> None:
         """Run the call. If it fails, its results, and all results computed from them, raise the same exception."""
         session, call = self.session, self.call
@@ -152,22 +154,22 @@ class _Call:
         program = self.program
         try:
             if draining:
-                raise DaemonDraining("the daemon is stopping and takes no new calls")
-            if no_room is not None and None in self.arguments:
-                raise no_room
+                raise DaemonDraining("the daemon is stopping and accepts no new calls")
+            if over_budget is not None and None in self.arguments:
+                raise over_budget
             budget = session.budget
             budget.left -= program.nbytes
             if budget.left < 0 < program.nbytes:
-                self._find_room()
+                self._check_budget()
             if program.donated:  # a Run of an earlier connection may still read the donated arrays
                 session.settle()
             leaves = [
-                session.array(value) if type(value) is int else land(value)
-                for value, land in zip(self.arguments, program.landings, strict=True)
+                session.array(value) if type(value) is int else decode(value)
+                for value, decode in zip(self.arguments, program.decoders, strict=True)
             ]
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
-            results = engine.run(program, leaves, ran, ask)
+            results = engine.run(program, leaves, ran, call_client)
         # A user's callback may raise SystemExit, which the client must receive.
         except BaseException as error:
             note_failure(session, call, program, error, done)
@@ -176,7 +178,7 @@ class _Call:
             # As in JAX, a donated array stays valid if the program could not use it.
             done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
 
-    def _find_room(self) -> None:
+    def _check_budget(self) -> None:
         """Raise ArrayBudgetExceeded if the budget has no room for the results, less the donated arrays."""
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
@@ -188,7 +190,7 @@ def run_one(
     engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
 ) -> None:
     """Run a call without attachments."""
-    _Call(session, call, _nothing).run(engine, draining, done, ran)
+    _Call(session, call, _no_attachment).run(engine, draining, done, ran)
 
 
 def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
@@ -199,20 +201,20 @@ def note_failure(session: Session, call: Call, program: Program, error: BaseExce
     session.keep(call.results, [failed] * len(program.results))
 
 
-def _nothing(nbytes: int) -> HostArray:
+def _no_attachment(nbytes: int) -> HostArray:
     raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
 
 
 def _put(
-    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, no_room: Failed | None = None
+    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, over_budget: Failed | None = None
 ) -> None:
     try:
-        if no_room is not None and data is None:
-            raise no_room
+        if over_budget is not None and data is None:
+            raise over_budget
         source: Any = session.array(data) if isinstance(data, int) else data
         # Do not compute the size from the spec, which may be invalid.
         nbytes = len(source) if isinstance(source, bytes) else source.nbytes
-        session.budget.take(nbytes, f"{labels.of_spec(put.spec)}, which a program sends,", put.is_spare)
+        session.budget.take(nbytes, f"the array {labels.of_spec(put.spec)} sent by a program", put.is_spare)
         array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
         session.keep(put.handle, [array])
     except Failed as error:

@@ -18,12 +18,12 @@ from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.encoding import decoded, encoded
 from jitclient.wire.messages import FAILED, OK, PROTOCOL
 from jitserver import __version__
-from jitserver.daemon.arrays.absent import Failed
 from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
-from jitserver.daemon.naming import Naming
+from jitserver.daemon.named_array_requests import NamedArrayRequests
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context
@@ -83,8 +83,8 @@ class JitService(Service):  # type: ignore[misc]
         self.counters = counters
         self.in_progress = InProgress()
         self.sessions = Sessions()
-        self.naming = Naming(engine, self.sessions)
-        self.sessions.budget = ArrayBudget(array_bytes, self.naming.holdings, self.sessions.end_longest_missed)
+        self.named_arrays = NamedArrayRequests(engine, self.sessions)
+        self.sessions.budget = ArrayBudget(array_bytes, self.named_arrays.holdings, self.sessions.end_longest_absent)
         self.pool = pool
         self.address = ""
         self.connections: set[DaemonConnection] = set()
@@ -105,17 +105,17 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(edited=True)
         self.engine.start_thread()
         if hello.program:
-            connection.leave_machine()
+            connection.mark_remote()
         resumed = self.sessions.resume(hello.token, connection.pid)
         if resumed is None and connection.is_surplus:
-            raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has as many connections as it may have")
+            raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has reached its limit of connections")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.session.program = hello.program
         connection.order = connection.session.order(hello.client)
         begun, before = connection.order.take_over(connection)
         if isinstance(before, DaemonConnection):
-            before.hang_up()
-        connection.slot = self.engine.journal.here.slot  # of this thread, which serves the connection
+            before.shut_down()
+        connection.slot = self.engine.journal.thread_state.slot  # of this thread, which serves the connection
         return messages.Welcome(
             protocol=PROTOCOL,
             version=__version__,
@@ -135,7 +135,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(None)
     def exposed_goodbye(self, connection: DaemonConnection, _: None) -> None:
-        self.sessions.part(_session(connection))
+        self.sessions.goodbye(_session(connection))
 
     @verb(messages.Report)
     def exposed_report(self, connection: DaemonConnection, report: messages.Report) -> None:
@@ -148,7 +148,7 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        found = self.engine.programs.find(lookup, connection.say)
+        found = self.engine.programs.find(lookup, connection.report_phase)
         if isinstance(found, Hit):
             return messages.Found(self._prepared(session, found.entry, found.level))
         return messages.Found(names=found or ())
@@ -165,9 +165,9 @@ class JitService(Service):  # type: ignore[misc]
         key = self.engine.key_of(request.lookup)
         with (
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
-            self.in_progress.asked(key.text, request, connection.pid, connection.say) as say,
+            self.in_progress.recording(key.text, request, connection.pid, connection.report_phase) as report_phase,
         ):
-            entry, made = self.engine.programs.prepare(key, request, payload, say)
+            entry, made = self.engine.programs.prepare(key, request, payload, report_phase)
         return self._prepared(session, entry, "made" if made else "memory")
 
     @verb(messages.Lookup)
@@ -213,20 +213,20 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
         self._check_packages(find.packages)
         self._check_open()
-        return self.naming.find(_session(connection), find)
+        return self.named_arrays.find(_session(connection), find)
 
     @verb(named_arrays.Keep)
     def exposed_keep(self, connection: DaemonConnection, keep: named_arrays.Keep) -> None:
         self._check_open()
-        self.naming.keep(_session(connection), keep)
+        self.named_arrays.keep(_session(connection), keep)
 
     @verb(named_arrays.Forget)
     def exposed_forget(self, connection: DaemonConnection, forget: named_arrays.Forget) -> list[named_arrays.KeptInfo]:
-        return self.naming.forget(forget.name)
+        return self.named_arrays.forget(forget.name)
 
     @verb(None)
     def exposed_arrays(self, connection: DaemonConnection, _: None) -> named_arrays.Holdings:
-        return self.naming.holdings()
+        return self.named_arrays.holdings()
 
     # ---- introspection
 
@@ -262,8 +262,8 @@ class JitService(Service):  # type: ignore[misc]
             lent_bytes=self.pool.lent_bytes,
             entries=len(self.engine.cache.memory),
             classes=context.class_count(),
-            names=len(self.naming.named),
-            lost_names=tuple(name for name, tree in self.naming.named.all().items() if tree.why_lost),
+            names=len(self.named_arrays.trees),
+            lost_names=tuple(name for name, tree in self.named_arrays.trees.all().items() if tree.why_lost),
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )
@@ -275,7 +275,7 @@ class JitService(Service):  # type: ignore[misc]
     @verb(introspection.Show)
     def exposed_show(self, connection: DaemonConnection, request: introspection.Show) -> messages.Inspected | None:
         self._check_open()
-        return self.engine.show(request.key, request.what, connection.say)
+        return self.engine.show(request.key, request.what, connection.report_phase)
 
     @verb(explaining.Explain)
     def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:
@@ -322,14 +322,16 @@ class JitService(Service):  # type: ignore[misc]
         packages = context.packages()
         changed = packages.replaced(names) or (packages.edited() if edited else [])
         if changed:
-            reason = f"the daemon restarts, because the installed {', '.join(changed)} changed since it was loaded"
+            reason = (
+                f"the daemon restarts, because installed packages changed since it loaded them ({', '.join(changed)})"
+            )
             log.warning("%s", reason)
             self._restart()
             raise DaemonDraining(reason)
 
     def _check_open(self) -> None:
         if self.draining:
-            raise DaemonDraining("the daemon is stopping and takes no new calls")
+            raise DaemonDraining("the daemon is stopping and accepts no new calls")
 
 
 def _session(connection: DaemonConnection) -> Session:

@@ -9,43 +9,43 @@ from jitclient.errors import DaemonUnavailable, ProtocolError
 from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
 
 
-class Room:
+class UploadLimit:
     """Limit on the total bytes of all captures that a daemon is receiving or making programs from. Thread-safe."""
 
-    def __init__(self, most: int = 2 * MOST_CAPTURE_BYTES) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int = 2 * MOST_CAPTURE_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._taken = 0
+        self._reserved = 0
 
-    def take(self, nbytes: int) -> None:
+    def reserve(self, nbytes: int) -> None:
         """Reserve bytes.
 
         Raises:
             DaemonUnavailable: the limit is reached now.
         """
         with self._lock:
-            if self._taken + nbytes > self._most:
+            if self._reserved + nbytes > self._max_bytes:
                 raise DaemonUnavailable(
-                    f"the daemon has {self._taken:,} bytes of captures from its clients to make programs of, and takes "
-                    "no more at a time"
+                    f"the daemon is processing {self._reserved:,} bytes of captures from its clients, and accepts no "
+                    "more at the same time"
                 )
-            self._taken += nbytes
+            self._reserved += nbytes
 
-    def give_back(self, nbytes: int) -> None:
+    def release(self, nbytes: int) -> None:
         """Release reserved bytes to the limit."""
         with self._lock:
-            self._taken -= nbytes
+            self._reserved -= nbytes
 
 
-_room = Room()
+_upload_limit = UploadLimit()
 
 
 class Incoming:
-    """The upload of one connection: one capture at a time, of at most `most` bytes."""
+    """The upload of one connection: one capture at a time, of at most `max_bytes` bytes."""
 
-    def __init__(self, most: int = MOST_CAPTURE_BYTES, room: Room = _room) -> None:
-        self._room = room
-        self._most = most
+    def __init__(self, max_bytes: int = MOST_CAPTURE_BYTES, limit: UploadLimit = _upload_limit) -> None:
+        self._upload_limit = limit
+        self._max_bytes = max_bytes
         self._key = ""
         self._parts: list[bytes] = []
         self._nbytes = 0
@@ -61,11 +61,11 @@ class Incoming:
             self.discard()
             self._key = upload.capture_key
         if upload.capture_key != self._key or upload.start != self._nbytes:
-            raise ProtocolError("a part of a capture came out of order")
-        if upload.start + len(upload.part) > self._most:
+            raise ProtocolError("the parts of a capture arrived out of order")
+        if upload.start + len(upload.part) > self._max_bytes:
             self.discard()
-            raise ProtocolError(f"the capture is larger than {self._most:,} bytes")
-        self._room.take(len(upload.part))
+            raise ProtocolError(f"the capture is larger than {self._max_bytes:,} bytes")
+        self._upload_limit.reserve(len(upload.part))
         self._parts.append(upload.part)
         self._nbytes += len(upload.part)
 
@@ -87,5 +87,5 @@ class Incoming:
 
     def discard(self) -> None:
         """Discard the received parts."""
-        self._room.give_back(self._nbytes)
+        self._upload_limit.release(self._nbytes)
         self._parts, self._nbytes = [], 0

@@ -22,25 +22,25 @@ from jitclient.wire.array_transport import HostArray, host_form
 from jitclient.wire.messages import Slot
 from jitserver.programs import executables
 
-Ask = Callable[[int, Slot, Sequence[HostArray]], Sequence[HostArray]]
+CallClient = Callable[[int, Slot, Sequence[HostArray]], Sequence[HostArray]]
 """Function that calls a slot's function in the client of a run: number, slot and arguments -> results."""
 
 Function = Callable[..., tuple[Any, ...]]
 
-_MOST_IDLE = 4
+_MAX_IDLE = 4
 """Maximum number of executables of a program that are kept for further runs."""
 
 _EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedIOEffect"})
 """JAX's effect types of callbacks, by class name, because they have no public names."""
 
 
-def refuse_others(jaxpr: Any) -> None:
+def check_effects(jaxpr: Any) -> None:
     """Raise CaptureError if a program has effects other than callbacks, which must happen in the client's process."""
     others = sorted(str(effect) for effect in jaxpr.effects if type(effect).__name__ not in _EFFECTS)
     if others:
-        raise CaptureError(f"its program has side effects ({', '.join(others)}), which must happen in this process")
+        raise CaptureError(f"the program has side effects ({', '.join(others)}), which must happen in this process")
     if looks_at_shardings(jaxpr):
-        raise CaptureError("its program tells this process of shardings (jax.debug.inspect_array_sharding)")
+        raise CaptureError("the program reports shardings to this process (jax.debug.inspect_array_sharding)")
 
 
 def slot_of(function: Function) -> Slot:
@@ -56,7 +56,7 @@ def slot_of(function: Function) -> Slot:
     if "callback_without_token" in holds:
         return Slot(slot_of(holds["callback_without_token"]).results, takes_token=True)
     if "result_avals" not in holds:
-        raise CaptureError(f"its callback {getattr(function, '__qualname__', function)} is of an unknown kind")
+        raise CaptureError(f"the callback {getattr(function, '__qualname__', function)} is of an unknown kind")
     return Slot(tuple(map(spec_of_aval, holds["result_avals"])))
 
 
@@ -77,21 +77,21 @@ class Executables:
         self._lowered = lowered
         self._serialized = bytes(serialized)
         self._lock = threading.Lock()
-        self._first = self._made()
+        self._first = self._new_executable()
         self._idle = [self._first]
 
-    def run(self, ask: Ask, *leaves: Any, is_spread: bool = False) -> Any:
+    def run(self, call_client: CallClient, *leaves: Any, is_multi_device: bool = False) -> Any:
         """Run the program, and return the results after they are computed and all callbacks have returned.
 
-        An exception in a callback aborts the program, unless the program `is_spread` over several devices. Such a
+        An exception in a callback aborts the program, unless the program `is_multi_device`. Such a
         program continues with zeros as the callback's results, and the exception is raised afterwards: other devices
         would wait for the aborted one until XLA kills the process.
         """
         with self._lock:
             one = self._idle.pop() if self._idle else None
-        one = one or self._another()
-        here, failed = one.here, list[BaseException]()
-        here.ask, here.failed = ask, failed if is_spread else None
+        one = one or self._copy_executable()
+        state, failed = one.state, list[BaseException]()
+        state.call_client, state.failed = call_client, failed if is_multi_device else None
         try:
             results = jax.block_until_ready(one.compiled(*leaves))
             jax.effects_barrier()
@@ -99,9 +99,9 @@ class Executables:
                 raise RuntimeError(f"a callback failed: {failed[0]}") from failed[0]
             return results
         finally:
-            here.ask = here.failed = None
+            state.call_client = state.failed = None
             with self._lock:
-                if len(self._idle) < _MOST_IDLE:
+                if len(self._idle) < _MAX_IDLE:
                     self._idle.append(one)
 
     def to_bytes(self) -> bytes:
@@ -119,45 +119,45 @@ class Executables:
         """Return an attribute of the first executable, which is a `jax.stages.Compiled`."""
         return getattr(self._first.compiled, name)
 
-    def _another(self) -> "_Executable":
-        # JAX cannot serialize every executable; in that case, `_made` compiles the program once more.
+    def _copy_executable(self) -> "_Executable":
+        # JAX cannot serialize every executable; in that case, `_new_executable` compiles the program once more.
         with contextlib.suppress(Exception):
             self.to_bytes()
-        return self._made()
+        return self._new_executable()
 
-    def _made(self) -> "_Executable":
-        here = _Here()
-        calls = [_Calls(here, number, slot) for number, slot in enumerate(self._slots)]
+    def _new_executable(self) -> "_Executable":
+        state = _RunState()
+        calls = [_Callback(state, number, slot) for number, slot in enumerate(self._slots)]
         if self._serialized:
-            return _Executable(executables.from_bytes(self._serialized, calls), here)
+            return _Executable(executables.from_bytes(self._serialized, calls), state)
         compile_arguments(self._lowered)["host_callbacks"] = calls
-        return _Executable(self._lowered.compile(), here)
+        return _Executable(self._lowered.compile(), state)
 
 
 @dataclasses.dataclass
-class _Here:
+class _RunState:
     """The state of one executable's run that its callbacks need.
 
     Attributes:
-        ask: calls the client of the run; None between runs.
+        call_client: calls the client of the run; None between runs.
         failed: collects exceptions of callbacks, if the program continues after them; None if an exception aborts it.
     """
 
-    ask: Ask | None = None
+    call_client: CallClient | None = None
     failed: list[BaseException] | None = None
 
 
 class _Executable(NamedTuple):
     compiled: jax.stages.Compiled
     # Its callbacks refer to this object only: XLA would keep objects that refer to the executable alive for ever.
-    here: _Here
+    state: _RunState
 
 
-class _Calls:
+class _Callback:
     """The function that XLA calls for a slot of one executable."""
 
-    def __init__(self, here: _Here, number: int, slot: Slot) -> None:
-        self._here = here
+    def __init__(self, state: _RunState, number: int, slot: Slot) -> None:
+        self._state = state
         self._number = number
         self._slot = slot
         self._forms = list(map(host_form, slot.results))
@@ -167,23 +167,23 @@ class _Calls:
         return int, ()
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
-        ask, failed = self._here.ask, self._here.failed
-        if ask is None:
-            raise RuntimeError("a callback came after the end of its run")
+        call_client, failed = self._state.call_client, self._state.failed
+        if call_client is None:
+            raise RuntimeError("a callback was called after its run had finished")
         token = arguments[:1] if self._slot.takes_token else ()
         try:
             if failed:
                 raise failed[0]
-            return (*token, *self._asked(ask, arguments[len(token) :]))
+            return (*token, *self._results_of_client(call_client, arguments[len(token) :]))
         except BaseException as error:
             if failed is None:
                 raise
             failed.append(error)
             return (*token, *[np.zeros(*form) for form in self._forms])
 
-    def _asked(self, ask: Ask, arguments: Sequence[Any]) -> Sequence[HostArray]:
-        results = ask(self._number, self._slot, arguments)
+    def _results_of_client(self, call_client: CallClient, arguments: Sequence[Any]) -> Sequence[HostArray]:
+        results = call_client(self._number, self._slot, arguments)
         # Check shapes and dtypes, because XLA would otherwise read beyond the arrays' memory.
         if [(result.shape, result.dtype) for result in results] != self._forms:
-            raise TypeError("a client's callback returned arrays of another shape or type")
+            raise TypeError("the client's callback returned arrays of an unexpected shape or dtype")
         return results

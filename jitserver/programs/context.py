@@ -108,8 +108,8 @@ def start_backend() -> None:
     except (AssertionError, RuntimeError) as error:
         platforms, why = os.environ.get("JAX_PLATFORMS", ""), f" ({error})" if str(error) else ""
         raise SettingsError(
-            f"JAX finds no device of JAX_PLATFORMS={platforms}{why}: install its plugin (for NVIDIA GPUs, pip install "
-            "'jitserver[cuda13]'), or unset JAX_PLATFORMS"
+            f"JAX finds no device of JAX_PLATFORMS={platforms}{why}. Install its plugin (for NVIDIA GPUs, pip "
+            "install 'jitserver[cuda13]'), or unset JAX_PLATFORMS."
         ) from error
 
 
@@ -122,7 +122,7 @@ def start_thread() -> None:
     try:
         jax.device_put(0)
     except (RuntimeError, MemoryError) as error:
-        raise DaemonUnavailable(f"JAX does not work in the daemon (pid {os.getpid()}) now: {error}") from error
+        raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) cannot use JAX at the moment: {error}") from error
 
 
 @functools.cache

@@ -12,14 +12,14 @@ from jitclient.capture.ambient import world
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Inspected
 from jitserver.programs import context, inspection, keys
-from jitserver.programs.callbacks import Ask
+from jitserver.programs.callbacks import CallClient
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.devices.alone import alone, in_callbacks
-from jitserver.programs.program import Program, Say
+from jitserver.programs.devices.serial import recording_callbacks, run_serially
+from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.programs import RUNNING, Programs, request_of
 from jitserver.programs.traces import output
-from jitserver.programs.traces.readers import monotonic
+from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.explain import compare_with_nearest
 from jitserver.store.journal import Journal
 from jitserver.store.tiers import Tiers
@@ -40,7 +40,7 @@ class Engine:
         self.cache = cache
         self.journal = journal or Journal()
         self.programs = Programs(counters, cache, self.journal)
-        self._here = self.journal.here
+        self._thread_state = self.journal.thread_state
         world.watch()
         output.watch()
         context.start_backend()  # now, rather than during the first call
@@ -50,7 +50,11 @@ class Engine:
     # ---- calls and arrays
 
     def run(
-        self, built: Program, arguments: Sequence[Any], ran: list[tuple[Program, float]], ask: Ask | None = None
+        self,
+        built: Program,
+        arguments: Sequence[Any],
+        ran: list[tuple[Program, float]],
+        call_client: CallClient | None = None,
     ) -> Any:
         """Run a program on resident and received arrays.
 
@@ -58,19 +62,19 @@ class Engine:
             built: the program.
             arguments: its arguments.
             ran: a list to which the program and its duration in seconds are appended, for `Counters.add_run`.
-            ask: calls a function of the client, for the program's callbacks.
+            call_client: calls a function of the client, for the program's callbacks.
 
         Returns:
             The results of the executable.
         """
         run = built.run
         if built.slots:
-            assert ask is not None
-            ask = in_callbacks(ask) if built.is_spread else ask
-            run = functools.partial(run.run, ask, is_spread=built.is_spread)
-        if built.is_spread:
-            run = functools.partial(alone, run)
-        slot = self._here.slot
+            assert call_client is not None
+            call_client = recording_callbacks(call_client) if built.is_multi_device else call_client
+            run = functools.partial(run.run, call_client, is_multi_device=built.is_multi_device)
+        if built.is_multi_device:
+            run = functools.partial(run_serially, run)
+        slot = self._thread_state.slot
         # Write to the slot directly: `Journal.recording` would cost another function call.
         slot[:] = built.mark
         start = monotonic()
@@ -101,21 +105,21 @@ class Engine:
 
     # ---- introspection
 
-    def show(self, key: str, what: str, say: Say) -> Inspected | None:
+    def show(self, key: str, what: str, report_phase: ReportPhase) -> Inspected | None:
         """Return a view of a cached program (see inspection.py).
 
         Returns:
             The view; None if the program is not cached, or the view needs the program's capture and that is not cached.
         """
         if what not in inspection.TRACED:
-            entry = self.programs.entry_of(key, say)
+            entry = self.programs.entry_of(key, report_phase)
             return None if entry is None else inspection.inspected(entry.program, what)
         stored = self.cache.stored(key)
         capture = self.cache.store.blob(stored.capture) if stored is not None else None
         if stored is None or capture is None:
             return None
         self.counters.add(captures_loaded=1, traces=1)
-        return inspection.traced_again(request_of(stored), bytes(capture), what)
+        return inspection.retraced(request_of(stored), bytes(capture), what)
 
     def explain(self, request: Explain) -> Explained:
         """Return whether a program exists, and how it differs from the most similar one."""

@@ -51,7 +51,7 @@ def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]
 def _check_count(unloaded: Any, callbacks: Sequence[Callable[..., Any]]) -> None:
     count = len(getattr(unloaded, "host_callbacks", callbacks))
     if count != len(callbacks):
-        raise ValueError(f"it calls {count} functions, not {len(callbacks)}")
+        raise ValueError(f"the executable calls {count} functions, expected {len(callbacks)}")
 
 
 _Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)

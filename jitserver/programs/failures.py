@@ -6,8 +6,8 @@ from jitclient.capture.load import Loaded
 from jitclient.errors import CaptureError
 from jitclient.wire.messages import Failure
 
-_DEEPEST_CAUSE = 5
-_MOST_TEXT = 100_000
+_MAX_CAUSES = 5
+_MAX_TEXT = 100_000
 
 
 class TraceFailed(Exception):  # noqa: N818
@@ -41,7 +41,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 
         text=text,
         arguments=_arguments(error, text, ref),
         notes=tuple(text_of(note) for note in getattr(error, "__notes__", ())),
-        cause=failure_of(cause, loaded, depth + 1) if cause is not None and depth < _DEEPEST_CAUSE else None,
+        cause=failure_of(cause, loaded, depth + 1) if cause is not None and depth < _MAX_CAUSES else None,
         attributes=_attributes(error, ref),
     )
 
@@ -49,14 +49,14 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 
 def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, bytes], ...]:
     """Return the names and encoded values of an exception's attributes, without those that cannot be serialized."""
     sent: list[tuple[str, bytes]] = []
-    room = _MOST_TEXT
+    left = _MAX_TEXT
     for name, value in dict_of(error).items():
         try:
             pair = text_of(name), values.encode(value, ref)
-            room -= len(pair[1])
+            left -= len(pair[1])
         except (CaptureError, UnicodeEncodeError, RecursionError):
             continue
-        if name != "__notes__" and room >= 0:
+        if name != "__notes__" and left >= 0:
             sent.append(pair)
     return tuple(sent)
 
@@ -64,7 +64,7 @@ def _attributes(error: BaseException, ref: values.Ref) -> tuple[tuple[str, bytes
 def _arguments(error: BaseException, text: str, ref: values.Ref) -> bytes:
     try:
         arguments = values.encode(error.args, ref)
-        if len(arguments) <= _MOST_TEXT:
+        if len(arguments) <= _MAX_TEXT:
             return arguments
     except (CaptureError, UnicodeEncodeError, RecursionError):
         pass
@@ -77,5 +77,5 @@ def text_of(thing: object) -> str:
         text = str(thing)
     except Exception as error:
         text = f"<{type(thing).__name__}, whose text raises {type(error).__name__}>"
-    text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
     return text.encode("utf-8", "backslashreplace").decode()

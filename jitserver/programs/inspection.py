@@ -67,7 +67,7 @@ def inspected(program: Program, what: str) -> Inspected:
     raise ProtocolError(f"a program has no view {what!r:.40}")
 
 
-def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
+def retraced(request: Prepare, payload: bytes, what: str) -> Inspected:
     """Return the "jaxpr" or "stablehlo" of a program by tracing its capture again.
 
     Raises:
@@ -84,4 +84,4 @@ def traced_again(request: Prepare, payload: bytes, what: str) -> Inspected:
     except BaseException as error:
         raise CaptureError(f"{request.name} cannot be traced again: {error!r}") from error
     finally:
-        context.packages().meet_loaded()
+        context.packages().record_loaded()

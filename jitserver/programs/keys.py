@@ -12,7 +12,7 @@ from jitclient.wire.messages import Lookup, Manifest
 from jitserver.programs import context
 from jitserver.store.entry import KeyComponents
 
-_TOLD_HERE = ("packages", "process")
+_DAEMON_ROWS = ("packages", "process")
 """Components that only the daemon knows: mappings from names to texts."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -73,8 +73,8 @@ def components_of(key: CallKey, parts: bytes) -> KeyComponents:
         key: the call key.
         parts: the client's descriptions of its components.
     """
-    told = decode_parts(parts)
-    for row in _TOLD_HERE:
+    described = decode_parts(parts)
+    for row in _DAEMON_ROWS:
         held = decoded(key.rows[row], dict[str, str])
-        told += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return KeyComponents({row: digest(part) for row, part in key.rows.items()}, encode_parts(told))
+        described += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
+    return KeyComponents({row: digest(part) for row, part in key.rows.items()}, encode_parts(described))

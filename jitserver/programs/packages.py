@@ -15,7 +15,7 @@ from jitclient.core.digests import digest
 
 Stamp = tuple[int, ...] | None
 
-_ENDINGS_OF_OTHERS = (".pyc", ".so", ".a", ".h", ".hpp", ".pyi", ".pyx", ".pxd")
+_UNCHECKED_SUFFIXES = (".pyc", ".so", ".a", ".h", ".hpp", ".pyi", ".pyx", ".pxd")
 """Endings of files that are compiled or never imported.
 
 Such files are not checked, because each check takes microseconds per file at each start of a program.
@@ -46,9 +46,9 @@ class PackageFiles:
 
         The RECORD contains a digest of each file. Only files edited since the installation are read.
         """
-        folder = str(distribution.locate_file(""))
+        directory = str(distribution.locate_file(""))
         files = _stamped(
-            os.path.join(folder, each) for each in recorded(distribution) if not each.endswith(_ENDINGS_OF_OTHERS)
+            os.path.join(directory, each) for each in recorded(distribution) if not each.endswith(_UNCHECKED_SUFFIXES)
         )
         written = max((stamp[0] for file, stamp in files.items() if stamp and file.endswith("/RECORD")), default=0)
         edited = [file for file, stamp in files.items() if stamp and stamp[0] > written]
@@ -59,9 +59,11 @@ class PackageFiles:
     def of_import(cls, name: str) -> "PackageFiles":
         """Return the source files of a package or module that belongs to no distribution."""
         spec = find_source(name) if package_of(name) is not None else None
-        folders = (spec.submodule_search_locations if spec else None) or ()
+        directories = (spec.submodule_search_locations if spec else None) or ()
         alone = [spec.origin] if spec and spec.has_location and spec.origin else []
-        files = _stamped([*alone, *sorted(str(file) for folder in folders for file in Path(folder).rglob("*.py"))])
+        files = _stamped(
+            [*alone, *sorted(str(file) for directory in directories for file in Path(directory).rglob("*.py"))]
+        )
         return cls(name, _digest(files), {}, files)
 
     def were_replaced(self) -> bool:
@@ -106,7 +108,7 @@ def _digest(files: Iterable[str], record: bytes = b"") -> str:
     return digest(b"".join(b"%d:" % len(part) + part for part in parts), 6).hex()
 
 
-OURS = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
+CORE_PACKAGES = ("jitserver", "jax", "jaxlib", "numpy", "ml_dtypes", "cloudpickle")
 """Packages that all programs depend on."""
 
 
@@ -116,24 +118,24 @@ class Packages:
     def __init__(self) -> None:
         # The lock also keeps several threads from doing the same slow work at once.
         self._lock = threading.RLock()
-        self._met: dict[str, tuple[str, PackageFiles]] = {}
+        self._records: dict[str, tuple[str, PackageFiles]] = {}
         self._required: dict[str, tuple[str, ...]] = {}  # by package: its distributions and their requirements
         self._installed: dict[str, importlib.metadata.Distribution] = {}
         self._seen: set[str] = set()  # top-level names in sys.modules
-        self._loaded: set[str] = set(OURS)
+        self._loaded: set[str] = set(CORE_PACKAGES)
         self._distributions: dict[str, list[str]] = {}
-        self.meet_loaded()
-        for name in OURS:
-            self._met[name] = _meet(self._distributions.get(name, [name]), name)
+        self.record_loaded()
+        for name in CORE_PACKAGES:
+            self._records[name] = _find_record(self._distributions.get(name, [name]), name)
 
     def version(self, name: str) -> str:
         """Return the version of the distribution that provides an import."""
         with self._lock:
-            if name not in self._met:
+            if name not in self._records:
                 if name not in self._distributions:
                     self._distributions = _providers()
-                self._met[name] = _meet(self._distributions.get(name, [name]), name)
-            return self._met[name][0]
+                self._records[name] = _find_record(self._distributions.get(name, [name]), name)
+            return self._records[name][0]
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
         """Return the versions of packages and of all their requirements, which may affect the packages' results.
@@ -143,9 +145,9 @@ class Packages:
         found = dict.fromkeys(names)
         for name in found:
             self.version(name)
-        behind = sorted({each for name in found for each in self._behind(name)})
-        met = {each: self._met[each] for each in (*found, *behind)}
-        return {each: f"{version} ({files.content})" for each, (version, files) in met.items()}
+        required = sorted({each for name in found for each in self._requirements_of(name)})
+        records = {each: self._records[each] for each in (*found, *required)}
+        return {each: f"{version} ({files.content})" for each, (version, files) in records.items()}
 
     def installed(self) -> dict[str, str]:
         """Return the versions of all distributions now in this environment; for loaded ones, the loaded versions."""
@@ -153,7 +155,7 @@ class Packages:
         now = dict(reversed(found))  # of two with the same name, Python imports the first
         return now | {each: self.version(name) for name in self._loaded for each in self._distributions.get(name, ())}
 
-    def _behind(self, name: str) -> tuple[str, ...]:
+    def _requirements_of(self, name: str) -> tuple[str, ...]:
         """Return the distributions of a package and their direct and indirect requirements."""
         with self._lock:
             if name not in self._required:
@@ -170,10 +172,10 @@ class Packages:
             if each in installed and each not in found:
                 found[each] = None
                 todo += _requirements(installed[each])
-                self._met.setdefault(each, _met(installed[each]))
+                self._records.setdefault(each, _record_of(installed[each]))
         self._required[name] = tuple(found)
 
-    def meet_loaded(self) -> None:
+    def record_loaded(self) -> None:
         """Record the packages that were imported since the last call, including packages that no lookup names."""
         with self._lock:
             new = {name.partition(".")[0] for name in list(sys.modules)} - self._seen
@@ -193,9 +195,9 @@ class Packages:
             names: packages to check in addition to the loaded ones.
         """
         named = list(names)
-        behind = {each for name in named for each in self._required.get(name, ())}
-        wanted = sorted(self._loaded.union(named, behind))
-        return [name for name in wanted if name in self._met and self._met[name][1].were_replaced()]
+        required = {each for name in named for each in self._required.get(name, ())}
+        wanted = sorted(self._loaded.union(named, required))
+        return [name for name in wanted if name in self._records and self._records[name][1].were_replaced()]
 
     def edited(self) -> list[str]:
         """Return the packages with a file that changed since this daemon first saw them.
@@ -203,8 +205,8 @@ class Packages:
         The check reads the status of each file, which takes milliseconds.
         """
         with self._lock:
-            met = {files.name: files for _, files in self._met.values()}
-        return [name for name, files in met.items() if files.were_edited()]
+            records = {files.name: files for _, files in self._records.values()}
+        return [name for name, files in records.items() if files.were_edited()]
 
 
 def _providers() -> dict[str, list[str]]:
@@ -235,14 +237,14 @@ def _imports(distribution: importlib.metadata.Distribution) -> Iterator[str]:
             yield name
 
 
-def _meet(distributions: Iterable[str], name: str) -> tuple[str, PackageFiles]:
+def _find_record(distributions: Iterable[str], name: str) -> tuple[str, PackageFiles]:
     for found in distributions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return _met(importlib.metadata.distribution(found))
+            return _record_of(importlib.metadata.distribution(found))
     return str(getattr(sys.modules.get(name), "__version__", "unknown")), PackageFiles.of_import(name)
 
 
-def _met(distribution: importlib.metadata.Distribution) -> tuple[str, PackageFiles]:
+def _record_of(distribution: importlib.metadata.Distribution) -> tuple[str, PackageFiles]:
     return distribution.version, PackageFiles.of_distribution(distribution, _name(distribution))
 
 

@@ -35,17 +35,17 @@ def lowered(
 
     The tree of results, which these shardings follow, is known only after the trace.
     """
-    told = signature.shardings
-    if told is None or told.outputs is None:
+    requested = signature.shardings
+    if requested is None or requested.outputs is None:
         return traced.lower()
     function = core.jaxpr_as_fun(traced.jaxpr)
 
-    def again(*leaves: Any) -> Any:
+    def retraced(*leaves: Any) -> Any:
         return function(*leaves)
 
-    again.__name__ = name
-    outputs = device_options.of_results(told.outputs, out_tree, deref)
-    placed = jitted(again, signature, {**options, "out_shardings": outputs})
+    retraced.__name__ = name
+    outputs = device_options.of_results(requested.outputs, out_tree, deref)
+    placed = jitted(retraced, signature, {**options, "out_shardings": outputs})
     return placed.lower(*map(abstract, signature.leaves))
 
 

@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 _SHARE = 0.5
 """Share of the memory for programs that prewarming may fill; the rest is for new programs."""
 
-_MOST_SECONDS = 1.0
-_ALL_SECONDS = 10.0
+_MAX_SECONDS = 1.0
+_MAX_TOTAL_SECONDS = 10.0
 # Limit on arguments, results and temporaries: allocating them takes time, however quick the calls were.
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 
-_UNSURE = re.compile(
+_UNPREDICTABLE = re.compile(
     r' (?:while\((?!.*"known_trip_count":\{"n":)'
     r"|(?:conditional|custom-call|infeed|outfeed|send|recv|reduce-scatter|(?:ragged-)?all-[a-z-]+|collective-[a-z-]+)"
     r"(?:-start)?\()"
@@ -41,30 +41,31 @@ A loop that depends on values might never finish.
 """
 
 
-def prewarm(engine: Engine, goes_on: Callable[[], bool]) -> list[str]:
+def prewarm(engine: Engine, may_continue: Callable[[], bool]) -> list[str]:
     """Load programs from disk until the share is full.
 
     A client that requests such a program meanwhile does not wait: its own thread loads the program.
 
     Args:
         engine: the engine that gets the programs.
-        goes_on: called before each program. Waits until loading would delay no client, and returns whether to load it.
+        may_continue: called before each program. Waits until loading would delay no client, and returns whether to
+            load it.
 
     Returns:
         The keys of the loaded programs, the most valuable first.
     """
     memory, now, keys = engine.cache.memory, time.time(), list[str]()
     for info in sorted(engine.cache.store.infos(), key=lambda info: -eviction_score(info, now)):
-        if memory.nbytes > memory.max_bytes * _SHARE or not goes_on():
+        if memory.nbytes > memory.max_bytes * _SHARE or not may_continue():
             break
         if engine.programs.warm(info.key):
             keys.append(info.key)
-    log.info("%d programs loaded from the disk", len(keys))
+    log.info("prewarming: loaded %d programs from the disk", len(keys))
     return keys
 
 
 def dry_run(
-    engine: Engine, keys: Iterable[str], may_begin: Callable[[], bool], find_room: Callable[[int, str], None]
+    engine: Engine, keys: Iterable[str], may_begin: Callable[[], bool], reserve_memory: Callable[[int, str], None]
 ) -> None:
     """Run the programs that are certainly quick and free of side effects, one after another.
 
@@ -75,9 +76,10 @@ def dry_run(
         engine: the engine that has the programs in memory.
         keys: the keys of the programs, the most important first.
         may_begin: returns whether a run would delay no client; called before each run.
-        find_room: raises an exception if the memory budget lacks this number of bytes; the text names their purpose.
+        reserve_memory: raises an exception if the memory budget lacks this number of bytes; the text names their
+            purpose.
     """
-    suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _ALL_SECONDS - _MOST_SECONDS
+    suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _MAX_TOTAL_SECONDS - _MAX_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
     if context.export_platform() != "cpu" or not engine.journal.is_persistent:
         return
@@ -94,18 +96,18 @@ def dry_run(
         if not may_begin() or time.monotonic() > deadline:
             return
         try:
-            if _UNSURE.search(entry.program.run.as_text()):
+            if _UNPREDICTABLE.search(entry.program.run.as_text()):
                 continue
             nbytes = _nbytes(entry.program)
-            if nbytes > _MOST_BYTES:
+            if nbytes > _MAX_BYTES:
                 continue
-            find_room(nbytes, f"a dry run of {entry.info.label}")
+            reserve_memory(nbytes, f"a dry run of {entry.info.label}")
             if not may_begin():  # reading the text of a large program takes a while
                 return
             with engine.journal.recording(DRY_RUN, key, entry.info.label):
                 _run_on_zeros(entry.program)
         except Exception as error:
-            log.info("no dry run of %s: %s", entry.info.label, error)
+            log.info("dry runs: skipped %s (%s)", entry.info.label, error)
         else:
             engine.counters.add(dry_runs=1)
 
@@ -119,7 +121,7 @@ def _may_be_run(entry: Entry) -> bool:
     program: Program = entry.program
     is_placed = any(spec.sharding for spec in (*program.specs, *program.results))
     in_order = not (program.calls or program.may_raise or program.suspect or is_placed)
-    return in_order and 0 < entry.info.slowest <= _MOST_SECONDS
+    return in_order and 0 < entry.info.slowest <= _MAX_SECONDS
 
 
 def _nbytes(program: Program) -> int:
@@ -129,7 +131,7 @@ def _nbytes(program: Program) -> int:
 
 def _run_on_zeros(program: Program) -> None:
     with context.entered(program.settings):
-        zeros = [land(bytes(nbytes_of(spec))) for spec, land in zip(program.specs, program.landings, strict=True)]
+        zeros = [decode(bytes(nbytes_of(spec))) for spec, decode in zip(program.specs, program.decoders, strict=True)]
         for position in program.donated:
             zeros[position] = device_arrays.on_device(zeros[position])
         jax.block_until_ready(program.run(*zeros))

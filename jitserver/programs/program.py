@@ -28,8 +28,8 @@ from jitserver.programs.devices import device_arrays
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
 
-Say = Callable[[str], None]
-_NONE = Evidence()
+ReportPhase = Callable[[str], None]
+_NO_EVIDENCE = Evidence()
 Deref = values.Deref
 
 _JITTED = type(jax.jit(lambda: None))
@@ -62,26 +62,26 @@ class Program:
     mark: bytes = EMPTY_SLOT  # slot content of the crash journal while the program runs
     suspect: str = ""  # call key, as long as the program has strikes for running
     evidence: bytes = b""  # digest of the trace's evidence, if the client compares it
-    asked: bytes = b""  # digest of the lookup that the program answers
-    trace: Evidence = _NONE  # the whole evidence, until a client has compared it
+    lookup_digest: bytes = b""  # digest of the lookup that the program answers
+    trace: Evidence = _NO_EVIDENCE  # the whole evidence, until a client has compared it
     order_free: Callable[[], bytes] = bytes  # computes the digest of the evidence without its order, until then
     agreed_order_free: bytes = b""  # that digest, if the client's trace had a different order
 
     direct: Any = None
     """The C++ function to which `run` passes the leaves; None before the first run, and if there is none."""
 
-    is_spread: bool = False  # over several devices
+    is_multi_device: bool = False  # over several devices
 
     plain: tuple[tuple[tuple[int, ...], Any, int], ...] | None = None
     """Shape, dtype and bytes of each argument, if calls are plain: see `jitserver/daemon/plain_runs.py`."""
 
     def __post_init__(self) -> None:
         # Functions that make the leaves from received bytes.
-        self.landings = tuple(map(device_arrays.landing, self.specs))
+        self.decoders = tuple(map(device_arrays.decoder, self.specs))
         self.nbytes = sum(map(_nbytes, self.results))
-        self.is_spread = any(map(device_arrays.is_spread, (*self.specs, *self.results)))
-        unlike = self.donated or self.settings or self.may_raise or self.suspect
-        if not unlike and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
+        self.is_multi_device = any(map(device_arrays.is_multi_device, (*self.specs, *self.results)))
+        is_special = self.donated or self.settings or self.may_raise or self.suspect
+        if not is_special and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
     def unload(self, reload: Callable[[], "Program"]) -> None:
@@ -99,9 +99,9 @@ class Program:
 
     def forget_trace(self) -> None:
         """Free the data that is needed only for a comparison with another trace."""
-        self.trace, self.order_free = _NONE, bytes
+        self.trace, self.order_free = _NO_EVIDENCE, bytes
 
-    def note_direct(self) -> None:
+    def set_direct(self) -> None:
         """Set `direct` after a run, from a private attribute of `Compiled` that may be missing."""
         run = self.run  # read once: another thread may replace it
         found = getattr(run, "_call", None) if isinstance(run, jax.stages.Compiled) else None
@@ -132,14 +132,16 @@ def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
         return load(payload, lookup.locations)
 
 
-def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, compared: bool = True) -> Program:
+def from_capture(
+    loaded: Loaded, signature: Signature, name: str, report_phase: ReportPhase, compared: bool = True
+) -> Program:
     """Trace and compile a captured function.
 
     Args:
         loaded: the capture.
         signature: the signature for which the function is traced.
         name: the name of the function.
-        say: reports the current phase.
+        report_phase: reports the current phase.
         compared: whether to keep the evidence of the trace.
 
     Raises:
@@ -147,7 +149,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, comp
         BaseException: the user's function raised it during the trace.
     """
     over_leaves = _over_leaves(loaded, signature, name)
-    built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, compared)
+    built = _build(over_leaves.function, signature, report_phase, loaded, lambda: over_leaves.out_tree, compared)
     made = Made(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
@@ -164,10 +166,10 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
     try:
         return made.to_bytes()
     except CaptureError as error:
-        raise CaptureError(f"it calls back a function that only its trace has: {error}") from error
+        raise CaptureError(f"the program calls back a function that the client cannot rebuild: {error}") from error
 
 
-def from_client(program: bytes, traced: Traced, signature: Signature, name: str, say: Say) -> Program:
+def from_client(program: bytes, traced: Traced, signature: Signature, name: str, report_phase: ReportPhase) -> Program:
     """Compile a program that a client traced.
 
     The client describes the results, because the program's text has no weak types.
@@ -181,7 +183,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
         return exported.call(*leaves)
 
     function.__name__ = name
-    built = _build(function, signature, say)
+    built = _build(function, signature, report_phase)
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match the client's description")
     built.results, built.tree = traced.results, traced.tree
@@ -223,19 +225,19 @@ def _lowered(
     function: Callable[..., Any],
     signature: Signature,
     deref: Deref,
-    say: Say,
+    report_phase: ReportPhase,
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
 ) -> tuple[Any, Any]:
     """Return the traced and the lowered stage of a function."""
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
-    with lock.traces.taken(), _timed(seconds, "trace", say, "tracing"), ambient.refused():
+    with lock.traces.taken(), _timed(seconds, "trace", report_phase, "tracing"), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
         refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
-    callbacks.refuse_others(traced.jaxpr)
+    callbacks.check_effects(traced.jaxpr)
     refuse_unknown(traced.jaxpr, jax.default_backend())
-    with _timed(seconds, "lower", say, "lowering"):
+    with _timed(seconds, "lower", report_phase, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered
 
@@ -243,7 +245,7 @@ def _lowered(
 def _build(
     function: Callable[..., Any],
     signature: Signature,
-    say: Say,
+    report_phase: ReportPhase,
     loaded: Loaded | None = None,
     out_tree: Callable[[], Any] = lambda: None,
     compared: bool = False,
@@ -252,18 +254,18 @@ def _build(
     deref = values.nothing if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
     with context.entered(settings), output.withheld():
-        traced, lowered = _lowered(function, signature, deref, say, out_tree, seconds)
-        evidence = _NONE
+        traced, lowered = _lowered(function, signature, deref, report_phase, out_tree, seconds)
+        evidence = _NO_EVIDENCE
         without_order: Callable[[], bytes] = bytes
         if compared and loaded is not None:
             evidence = evidence_of(traced, lowered, loaded.index_of)
             without_order = functools.partial(order_free, traced, loaded.index_of)
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
-        with _timed(seconds, "compile", say, "compiling"):
-            found_before = xla_cache.found_here()
+        with _timed(seconds, "compile", report_phase, "compiling"):
+            found_before = xla_cache.hits_of_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
-            is_found = xla_cache.found_here() != found_before
+            is_found = xla_cache.hits_of_thread() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,
@@ -292,8 +294,8 @@ def _nbytes(spec: Spec) -> int:
 
 
 @contextlib.contextmanager
-def _timed(seconds: dict[str, float], label: str, say: Say, phase: str) -> Iterator[None]:
-    say(phase)
+def _timed(seconds: dict[str, float], label: str, report_phase: ReportPhase, phase: str) -> Iterator[None]:
+    report_phase(phase)
     start = time.perf_counter()
     yield
     seconds[label] = time.perf_counter() - start

@@ -19,7 +19,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
 from jitserver.programs.inspection import info_of
 from jitserver.programs.keys import CallKey
-from jitserver.programs.program import Program, Say
+from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import Busy
 from jitserver.store.entry import Entry, KeyComponents, Stored
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 RUNNING = "running"
 _LOADING, _STORING = "loading", "storing"
 # Strikes for storing or loading an executable after which the daemon does not try again.
-_MOST_ON_DISK = 2
+_MAX_DISK_STRIKES = 2
 _MAX_REFUSALS = 10_000
 _MAX_CANDIDATES = 32
 _MAX_CANDIDATE_BYTES = 256 << 20  # of captures
@@ -80,24 +80,24 @@ class Programs:
         self._restoring: SingleFlight[Entry | None] = SingleFlight(cache.memory.get)
         self._refusals: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, and the name of the function
 
-    def find(self, lookup: Lookup, say: Say) -> Hit | tuple[tuple[str, ...], ...] | None:
+    def find(self, lookup: Lookup, report_phase: ReportPhase) -> Hit | tuple[tuple[str, ...], ...] | None:
         """Return the program of a lookup if it is cached, or the lists of names whose state the client must send first.
 
         Raises:
             CaptureError: the function is traced in each process, because an earlier trace showed that it must be.
             CrashesDaemon: the program has too many strikes.
         """
-        base, asked = keys.call_key(lookup), _asked(lookup)
-        lists, told = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
-        if not all(names in told for names in lists if names):
+        base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
+        lists, sent = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
+        if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
-        for one in [*(told[names] for names in lists if names), Manifest()]:
+        for one in [*(sent[names] for names in lists if names), Manifest()]:
             key = base.under(one)
             refusal = self._refusals.get(key.text)
             if refusal is not None:
                 raise refusal[0].with_traceback(None)
             self._refuse_crashing(key.text)
-            hit = self._hit(key, asked, say)
+            hit = self._hit(key, lookup_digest, report_phase)
             if hit is not None:
                 return hit
         return None
@@ -105,16 +105,16 @@ class Programs:
     def key_of(self, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...]:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
-        lists, told = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
-        if not all(names in told for names in lists if names):
+        lists, sent = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
+        if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
         for names in filter(None, lists):
-            key = base.under(told[names])
+            key = base.under(sent[names])
             if self.cache.get(key.text) is not None or key.text in self._refusals:
                 return key
         return base
 
-    def prepare(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+    def prepare(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> tuple[Entry, bool]:
         """Return the program of a request, and whether this call made it.
 
         Other clients that request the same program meanwhile wait for it. Without a manifest, the program is a
@@ -124,7 +124,7 @@ class Programs:
             key: the call key of the request's lookup.
             request: the request.
             payload: the capture, or the program that the client traced.
-            say: reports the current phase.
+            report_phase: reports the current phase.
 
         Raises:
             CaptureError: the capture cannot be loaded.
@@ -133,25 +133,27 @@ class Programs:
         """
         self._refuse_crashing(key.text)
         if request.manifest is None:
-            entry, made = self._candidate_of(key, request, payload, say)
+            entry, made = self._candidate_of(key, request, payload, report_phase)
         else:
             key = key.under(request.manifest)
-            entry, made = self._once.get(key.text, lambda: self._make(key, request, payload, say))
-            _check_asked(entry, request.lookup)
+            entry, made = self._once.get(key.text, lambda: self._make(key, request, payload, report_phase))
+            _check_lookup(entry, request.lookup)
         if not made:
             self._count_hit(entry)
         return entry, made
 
-    def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
+    def _candidate_of(
+        self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase
+    ) -> tuple[Entry, bool]:
         settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
         if settled is not None and not request.anew:
-            _check_asked(settled, request.lookup)
+            _check_lookup(settled, request.lookup)
             return settled, False
         with self._lock:
             self._waiting[key.text] += 1
         try:
-            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload, say))
-            _check_asked(entry, request.lookup)
+            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload, report_phase))
+            _check_lookup(entry, request.lookup)
             return entry, made
         except BaseException:
             self._settled(key.text)
@@ -195,7 +197,7 @@ class Programs:
         there = self.cache.memory.get(key.text)
         # Made for another client that also missed, or restored from a session before a restart.
         if there is not None:
-            _check_asked(there, settled.lookup)
+            _check_lookup(there, settled.lookup)
             candidate.entry.info.key = key.text
             return
         self._agreed.update(zip(settled.manifest.names, settled.state, strict=False))
@@ -206,8 +208,8 @@ class Programs:
             entry = self._entry(info_of(base.text, request, entry.program), entry.program)
         self._keep(key, entry, request, candidate.payload)
 
-    def _make_candidate(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> Entry:
-        built = self._build(key, request, payload, say)
+    def _make_candidate(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Entry:
+        built = self._build(key, request, payload, report_phase)
         entry = self._entry(info_of(key.text, request, built), built)
         with self._lock:
             self._candidates[key.text] = _Candidate(entry, request, payload)
@@ -250,10 +252,10 @@ class Programs:
         with self._lock:
             self._names[base] = {*self._names[base], names}
 
-    def _hit(self, key: CallKey, asked: bytes, say: Say) -> Hit | None:
+    def _hit(self, key: CallKey, lookup_digest: bytes, report_phase: ReportPhase) -> Hit | None:
         level = "disk" if self.cache.memory.get(key.text) is None else "memory"
-        entry = self._restored(key, say)
-        if entry is None or entry.program.asked != asked:
+        entry = self._restored(key, report_phase)
+        if entry is None or entry.program.lookup_digest != lookup_digest:
             return None
         self._count_hit(entry)
         return Hit(entry, level)
@@ -263,7 +265,7 @@ class Programs:
         for oldest in list(self._refusals)[:-_MAX_REFUSALS]:
             self._refusals.pop(oldest, None)
 
-    def entry_of(self, key: str, say: Say = lambda _: None) -> Entry | None:
+    def entry_of(self, key: str, report_phase: ReportPhase = lambda _: None) -> Entry | None:
         """Return the entry of a program by call key.
 
         A program made under other versions is looked up, or made, for the current versions.
@@ -275,7 +277,7 @@ class Programs:
         request = request_of(stored)
         now = _key_of(request)
         self._refuse_crashing(now.text)
-        return self._restored(now, say) or self._made_again(now, stored, request, say)
+        return self._restored(now, report_phase) or self._made_again(now, stored, request, report_phase)
 
     def warm(self, key: str) -> bool:
         """Load a program from disk, unless it was made under other versions or has strikes.
@@ -303,25 +305,25 @@ class Programs:
         if refusal:
             raise CrashesDaemon(refusal)
 
-    def _make(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> Entry:
-        built = self._build(key, request, payload, say)
+    def _make(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Entry:
+        built = self._build(key, request, payload, report_phase)
         return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
 
-    def _build(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> Program:
+    def _build(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Program:
         self.counters.add(misses=1)
         lookup = request.lookup
         label = labels.of_call(request.name, lookup.signature.leaves)
         with self.journal.recording("unpacking", key.text, label) as next_phase:
 
-            def say_on(phase: str) -> None:
+            def report_next(phase: str) -> None:
                 next_phase(phase)
-                say(phase)
+                report_phase(phase)
 
             if request.traced is not None:
-                built = program.from_client(payload, request.traced, lookup.signature, request.name, say_on)
+                built = program.from_client(payload, request.traced, lookup.signature, request.name, report_next)
             else:
-                built = self._trace(request, payload, say_on)
-        built.asked = _asked(lookup)
+                built = self._trace(request, payload, report_next)
+        built.lookup_digest = _digest_of(lookup)
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         return built
 
@@ -341,7 +343,7 @@ class Programs:
     # ---- programs on the disk
 
     def _executable_of(self, entry: Entry) -> bytes:
-        if self.journal.strikes.count(entry.key, _STORING) >= _MOST_ON_DISK:
+        if self.journal.strikes.count(entry.key, _STORING) >= _MAX_DISK_STRIKES:
             return b""
         try:
             with self.journal.recording(_STORING, entry.key, entry.info.label):
@@ -370,26 +372,26 @@ class Programs:
         entry = self.entry_of(key)
         if entry is None:
             raise ProgramLost(
-                f"program {key[:12]} was evicted from memory, and is not on the disk any more: call it again"
+                f"program {key[:12]} was evicted from memory, and is no longer on the disk. Call it again."
             )
         built: Program = entry.program
         return built
 
-    def _restored(self, key: CallKey, say: Say) -> Entry | None:
-        return self._restoring.get(key.text, lambda: self._restore(key, say))[0]
+    def _restored(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
+        return self._restoring.get(key.text, lambda: self._restore(key, report_phase))[0]
 
-    def _restore(self, key: CallKey, say: Say) -> Entry | None:
+    def _restore(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
         stored = self.cache.store.get(key.text)
         if stored is None:
             return None
         executable = self.cache.store.blob(stored.executable)
-        if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MOST_ON_DISK:
-            say(_LOADING)
+        if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES:
+            report_phase(_LOADING)
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
             except Exception:
-                log.warning("cannot load the executable of %s; it is compiled again", stored.info.label, exc_info=True)
+                log.warning("%s: cannot load its executable. It is compiled again.", stored.info.label, exc_info=True)
                 self.cache.store.quarantine(stored)
             else:
                 self.counters.add(restores=1)
@@ -398,35 +400,39 @@ class Programs:
                     self.cache.memory.remove([key.text])
                 return entry
         try:
-            return self._made_again(key, stored, request_of(stored), say)
+            return self._made_again(key, stored, request_of(stored), report_phase)
         except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
             return None
 
-    def _made_again(self, key: CallKey, stored: Stored, request: Prepare, say: Say) -> Entry | None:
+    def _made_again(self, key: CallKey, stored: Stored, request: Prepare, report_phase: ReportPhase) -> Entry | None:
         capture = self.cache.store.blob(stored.capture)
         if capture is None:
             return None
         compared = serialization.evidence_in(stored.facts)
-        entry, made = self._once.get(key.text, lambda: self._make_same(key, request, bytes(capture), say, compared))
+        entry, made = self._once.get(
+            key.text, lambda: self._make_equal(key, request, bytes(capture), report_phase, compared)
+        )
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
         return entry
 
-    def _make_same(self, key: CallKey, request: Prepare, payload: bytes, say: Say, evidence: bytes) -> Entry:
+    def _make_equal(
+        self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase, evidence: bytes
+    ) -> Entry:
         """Make a program again that was compared with a client's trace; its evidence must be the same.
 
         Raises:
             CaptureError: the new trace gives a different program.
         """
-        built = self._build(key, request, payload, say)
+        built = self._build(key, request, payload, report_phase)
         if built.evidence != evidence:
-            raise CaptureError("another trace of it gives another program")
+            raise CaptureError(f"tracing {request.name} again gives a different program")
         built.forget_trace()
         return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
 
-    def _trace(self, request: Prepare, payload: bytes, say: Say) -> Program:
+    def _trace(self, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Program:
         lookup = request.lookup
         for last in (False, True):
             start = time.perf_counter()
@@ -436,13 +442,15 @@ class Programs:
             load_seconds = time.perf_counter() - start
             self.counters.add(traces=1)
             try:
-                built = program.from_capture(loaded, lookup.signature, request.name, say, not lookup.unverified)
+                built = program.from_capture(
+                    loaded, lookup.signature, request.name, report_phase, not lookup.unverified
+                )
             except BaseException as error:
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # another thread may have changed the generator
                 raise TraceFailed(error, loaded, is_final=_is_final(error)) from error
             finally:
-                context.packages().meet_loaded()
+                context.packages().record_loaded()
             built.seconds = {"load": load_seconds, **built.seconds}
             return built
         raise AssertionError("unreachable")
@@ -482,7 +490,7 @@ def _is_final(error: BaseException) -> bool:
     return isinstance(error, (JitserverError, MemoryError))
 
 
-def _asked(lookup: Lookup) -> bytes:
+def _digest_of(lookup: Lookup) -> bytes:
     """Return a digest of everything that a client sends about a program.
 
     A program is used only if this digest is equal, too: a mistake in the call key must not return one function's
@@ -491,9 +499,9 @@ def _asked(lookup: Lookup) -> bytes:
     return digest(_encode(msgspec.structs.replace(lookup, locations=b"", manifests=())))
 
 
-def _check_asked(entry: Entry, lookup: Lookup) -> None:
-    if entry.program.asked != _asked(lookup):
-        raise CaptureError("another function has the same call key")
+def _check_lookup(entry: Entry, lookup: Lookup) -> None:
+    if entry.program.lookup_digest != _digest_of(lookup):
+        raise CaptureError("a different function has the same call key")
 
 
 def _key_of(request: Prepare) -> CallKey:

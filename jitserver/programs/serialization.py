@@ -25,7 +25,7 @@ class Facts(Message):
     callbacks: bytes = b""
     has_effects: bool = False
     evidence: bytes = b""
-    asked: bytes = b""
+    lookup_digest: bytes = b""
     agreed_order_free: bytes = b""
 
 
@@ -52,7 +52,7 @@ def executable_of(program: Program) -> bytes:
         Exception: JAX cannot serialize the executable, or XLA did not compile it in this process.
     """
     if program.is_found:
-        raise ValueError("its executable was loaded, and can be serialized only where it was compiled")
+        raise ValueError("the executable was loaded from disk, and only the process that compiled it can serialize it")
     return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
 
 
@@ -62,12 +62,12 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     Raises:
         Exception: the bytes are not a program that can run here.
     """
-    told = unpacked(facts, Facts)
-    run = Executables(told.slots, serialized=executable) if told.slots else executables.from_bytes(executable)
-    same = {name: getattr(told, name) for name in Facts.__struct_fields__ if name != "settings"}
+    decoded = unpacked(facts, Facts)
+    run = Executables(decoded.slots, serialized=executable) if decoded.slots else executables.from_bytes(executable)
+    same = {name: getattr(decoded, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(
         run=run,
-        settings=tuple((name, values.decode(value, values.nothing)) for name, value in told.settings),
+        settings=tuple((name, values.decode(value, values.nothing)) for name, value in decoded.settings),
         is_found=True,
         **same,
     )

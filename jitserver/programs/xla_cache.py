@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-LEAST_SECONDS = 0.3
+MIN_SECONDS = 0.3
 """Minimum seconds of a compilation that JAX's cache stores.
 
 All programs are in the daemon's cache already, so JAX's cache is for compilations that are worth finding by text alone.
@@ -16,31 +16,31 @@ All programs are in the daemon's cache already, so JAX's cache is for compilatio
 _FOUND = "/jax/compilation_cache/cache_hits"
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     found = 0
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
-def keep_in(folder: Path, least_seconds: float = LEAST_SECONDS) -> None:
-    """Configure JAX to cache compilations that take at least `least_seconds` seconds in a directory."""
+def use_directory(directory: Path, min_seconds: float = MIN_SECONDS) -> None:
+    """Configure JAX to cache compilations that take at least `min_seconds` seconds in a directory."""
     # Ignore errors: JAX tries again when it needs the directory, and warns on failure.
     with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    if os.fsencode(folder).decode(errors="replace") != str(folder):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    if os.fsencode(directory).decode(errors="replace") != str(directory):
         # XLA accepts only paths that survive this round trip.
         return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", min_seconds)
 
     def listener(event: str, **_: object) -> None:
         if event == _FOUND:
-            _here.found += 1
+            _thread_state.found += 1
 
     jax.monitoring.register_event_listener(listener)
 
 
-def found_here() -> int:
+def hits_of_thread() -> int:
     """Return the number of compilations that this thread has found in the cache."""
-    return _here.found
+    return _thread_state.found

@@ -29,4 +29,4 @@ def _keep() -> None:
 
     # Without a cache, the operations are compiled each time.
     with contextlib.suppress(OSError, SettingsError):
-        xla_cache.keep_in(directories.xla_cache_directory(directories.environment_directory()), least_seconds=0.0)
+        xla_cache.use_directory(directories.xla_cache_directory(directories.environment_directory()), min_seconds=0.0)

@@ -48,7 +48,7 @@ class Journal:
     """The current activity of each thread of this daemon. Without a file, the record does not survive a crash.
 
     Attributes:
-        here: `here.slot` is the slot of the current thread.
+        thread_state: `thread_state.slot` is the slot of the current thread.
         is_persistent: whether the record survives a crash.
         strikes: the strikes from earlier crashes.
     """
@@ -58,7 +58,7 @@ class Journal:
     ) -> None:
         self.strikes = strikes or Strikes()
         slots = memory if memory is not None else memoryview(b"")
-        self.here = _Here(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
+        self.thread_state = _ThreadState(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
         self._path = path
         self.is_persistent = path is not None
 
@@ -109,7 +109,7 @@ class Journal:
             ...     next_phase("compiling")
             ...     compiled = traced.compile()
         """
-        slot = self.here.slot
+        slot = self.thread_state.slot
         before = bytes(slot)
 
         def next_phase(following: str) -> None:
@@ -126,7 +126,7 @@ class Journal:
             self.strikes.forgive(key, phase)
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The slot of the current thread, which the thread owns until it exits."""
 
     def __init__(self, memory: memoryview, free: list[int]) -> None:

@@ -134,17 +134,19 @@ def test_over_the_budget_a_call_says_who_holds_what_and_leaves_nothing(own: Any,
         mine = jitclient.device_put(np.ones(4 * MIB, np.float32))
         twice = jitclient.jit(lambda x: x * 2)
         before = json.loads(cli("arrays", "ls", "--json", env=own.env).stdout)
-        who = r"It holds 7 MiB: pid \d+ \(.*\) 4 MiB in 1 array; kept as 'three' 3 MiB in 1 array\."
+        who = r"The daemon holds 7 MiB: pid \d+ \(.*\) 4 MiB in 1 array; kept as 'three' 3 MiB in 1 array\."
         made = twice(kept)
         after = made + 1
         for handle in (made, after):
             with pytest.raises(
-                jitclient.ArrayBudgetExceeded, match=rf"takes 3 MiB more .* of 8 MiB for arrays\. {who}"
+                jitclient.ArrayBudgetExceeded, match=rf"no room for 3 MiB .* of 8 MiB for arrays\. {who}"
             ):
                 np.asarray(handle)
         with pytest.raises(jitclient.ArrayBudgetExceeded, match=who):
             jitclient.keep("of a call that failed", {"x": after})
-        with pytest.raises(jitclient.ArrayBudgetExceeded, match=r"f32\[524288\], which a program sends, takes 2 MiB"):
+        with pytest.raises(
+            jitclient.ArrayBudgetExceeded, match=r"the array f32\[524288\] sent by a program: no room for 2 M"
+        ):
             jitclient.device_put(np.ones(2 * MIB, np.float32))
         with pytest.raises(jitclient.ArrayBudgetExceeded, match="2 MiB"):
             jitclient.keep("two", np.ones(2 * MIB, np.float32))

@@ -47,7 +47,7 @@ PROGRAM = """
     now = daemon(None)
     print(json.dumps({"wrong": wrong, **most, "traces": now.traces, "restores": now.restores}))
 """
-MOST_PROGRAMS = 100
+MAX_PROGRAMS = 100
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_two_thousand_functions_of_one_client(
     short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any]
 ) -> None:
     address = f"unix:{short_path}/d.sock"
-    with new_daemon(address, "--program-memory", str(MOST_PROGRAMS)) as daemon:
+    with new_daemon(address, "--program-memory", str(MAX_PROGRAMS)) as daemon:
         before = len(re.findall("\n", Path(f"/proc/{daemon.pid}/maps").read_text()))
         found = run_script(PROGRAM, "2000", env={"JITSERVER_ADDRESS": address})
     assert found["wrong"] == []

@@ -198,7 +198,7 @@ def test_what_is_not_ours_is_named_and_left_alone(short_path: Path, run_script: 
     env = {"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1", "JITSERVER_FALLBACK": "local"}
     value, [warning] = run_script(LOCALLY, env=env)
     assert value == 2
-    assert f"no daemon can serve at {address}: " in warning
+    assert f"a daemon cannot listen at {address}: " in warning
     assert why in warning
     assert str(precious) in warning
     assert "\n" not in warning
@@ -268,7 +268,7 @@ def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch
 
     address = Address(short_path / "d.sock")
     monkeypatch.setattr(place.os, "write", full)
-    with place._take_lock(address):
+    with place._acquire_lock(address):
         assert address.is_held()
         here, there = socket.socketpair()
         with here, there:

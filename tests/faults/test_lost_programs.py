@@ -37,7 +37,7 @@ QUEUED = """
     try:
         np.asarray(f(resident))
     except errors.ProgramLost as error:
-        assert "call it again" in str(error)
+        assert "Call it again" in str(error)
         print("lost")
 """
 

@@ -598,12 +598,12 @@ def test_what_is_kept_and_cannot_be_read_says_why_until_it_is_kept_again(
         for _ in range(2):
             with client_of(daemon.address):
                 assert jitclient.kept("whole").tolist() == [0, 1, 2]
-                with pytest.raises(errors.ArrayLost, match=r"'gone' are lost: .*not those that were written"):
+                with pytest.raises(errors.ArrayLost, match=r"'gone' are lost: .*wrong checksum"):
                     jitclient.kept("gone")
             assert (daemon.counts().names, daemon.counts().lost_names) == (1, ("gone",))
             restart(daemon)
         assert "lost: 'gone'" in cli("status", env=env).stdout
-        assert "not those that were written" in cli("arrays", "ls", env=env).stdout
+        assert "wrong checksum" in cli("arrays", "ls", env=env).stdout
         with client_of(daemon.address):
             assert jitclient.keep("gone", lambda: np.arange(2)).tolist() == [0, 1]
             assert jitclient.kept("gone").tolist() == [0, 1]

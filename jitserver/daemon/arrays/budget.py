@@ -9,8 +9,8 @@ from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.named_arrays import Holdings
 from jitserver.system import memory_limits
 
-_MOST_HOLDERS = 8
-_LONGEST = 60
+_MAX_HOLDERS = 8
+_MAX_PROGRAM_TEXT = 60
 
 
 class ArrayBudget:
@@ -26,19 +26,19 @@ class ArrayBudget:
 
     def __init__(
         self,
-        most: int | None = None,
+        limit: int | None = None,
         holdings: Callable[[], Holdings] | None = None,
         free_some: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create the budget.
 
         Args:
-            most: the limit in bytes; None: no limit.
+            limit: the limit in bytes; None: no limit.
             holdings: counts the arrays.
             free_some: frees arrays of an absent client; returns False if there are none to free.
         """
-        self.most = most
-        self.left = sys.maxsize if most is None else most
+        self.limit = limit
+        self.left = sys.maxsize if limit is None else limit
         self._holdings = holdings
         self._free_some = free_some
 
@@ -48,7 +48,7 @@ class ArrayBudget:
         Raises:
             ArrayBudgetExceeded: the bytes do not fit.
         """
-        kept_free = self.most * 3 // 4 if is_spare and self.most is not None else 0
+        kept_free = self.limit * 3 // 4 if is_spare and self.limit is not None else 0
         self.left -= nbytes
         if self.left < kept_free and nbytes:
             self.recount(nbytes, what, kept_free)
@@ -59,16 +59,16 @@ class ArrayBudget:
         Raises:
             ArrayBudgetExceeded: the bytes do not fit.
         """
-        if self.most is None or self._holdings is None:
+        if self.limit is None or self._holdings is None:
             self.left = sys.maxsize
             return
         while True:
             held = self._holdings()
-            self.left = self.most - held.nbytes
+            self.left = self.limit - held.nbytes
             if nbytes <= max(self.left - kept_free, 0):
                 break
             if kept_free or not self._free_some():
-                raise ArrayBudgetExceeded(_refusal(nbytes, what, self.most, held))
+                raise ArrayBudgetExceeded(_refusal(nbytes, what, self.limit, held))
         self.left -= nbytes
 
 
@@ -82,11 +82,11 @@ def array_share(devices: Iterable[DeviceInfo]) -> int:
     return sum(limits) * 9 // 10 if limits else memory_limits.memory_bytes() // 2
 
 
-def _refusal(nbytes: int, what: str, most: int, held: Holdings) -> str:
+def _refusal(nbytes: int, what: str, limit: int, held: Holdings) -> str:
     return (
-        f"{what} takes {size(nbytes)} more of the daemon's memory budget of {size(most)} for arrays. "
-        f"It holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}. "
-        "Free arrays (`del`, end a program, `jitserver arrays rm NAME`), or give the daemon a larger budget "
+        f"{what}: no room for {size(nbytes)} in the daemon's memory budget of {size(limit)} for arrays. "
+        f"The daemon holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}. "
+        "Free arrays (`del`, stop a program, `jitserver arrays rm NAME`), or give the daemon a larger budget "
         "(`jitserver serve --array-memory MIB`)"
     )
 
@@ -94,9 +94,9 @@ def _refusal(nbytes: int, what: str, most: int, held: Holdings) -> str:
 def _holders(held: Holdings) -> Iterator[str]:
     """Yield the descriptions of the largest holders of arrays, the largest first."""
     found = [(kept.nbytes, kept.arrays, f"kept as {kept.name!r}") for kept in held.kept]
-    found += [(one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_LONGEST}})") for one in held.sessions]
+    found += [(one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_MAX_PROGRAM_TEXT}})") for one in held.sessions]
     found = sorted((holder for holder in found if holder[0]), reverse=True)
-    for nbytes, arrays, who in found[:_MOST_HOLDERS]:
+    for nbytes, arrays, who in found[:_MAX_HOLDERS]:
         yield f"{who} {size(nbytes)} in {arrays} array{'' if arrays == 1 else 's'}"
-    if len(found) > _MOST_HOLDERS:
-        yield f"{len(found) - _MOST_HOLDERS} more"
+    if len(found) > _MAX_HOLDERS:
+        yield f"{len(found) - _MAX_HOLDERS} more"

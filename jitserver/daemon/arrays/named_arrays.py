@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jitclient.wire.messages import Spec
-from jitserver.daemon.arrays.absent import Failed, OnDisk
+from jitserver.daemon.arrays.placeholders import Failed, OnDisk
 
 log = logging.getLogger(__name__)
 

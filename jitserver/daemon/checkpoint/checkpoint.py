@@ -9,8 +9,8 @@ from typing import Any
 from jitclient.errors import ArrayLost, SettingsError
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
-from jitserver.daemon.arrays.absent import Failed
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.saving import Saving
 from jitserver.daemon.checkpoint.store import ArrayStore
@@ -50,7 +50,7 @@ class Checkpoint:
                 continue
             session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
             if session.presence.is_orphaned():
-                log.info("the session of process %d is not restored: the process has ended", session.pid)
+                log.info("checkpoint: skipped the session of process %d, which has exited", session.pid)
                 session.end()
             else:
                 sessions.restore(session)
@@ -64,10 +64,10 @@ class Checkpoint:
         try:
             # An existing file may get another reference, so it must not be removed meanwhile.
             with self._manifests.lock:
-                self._manifests.make_folders()
+                self._manifests.make_directories()
                 saving.run(deadline)
         except (SettingsError, OSError) as error:
-            log.warning("all arrays are lost, as the checkpoint cannot be written: %s", error)
+            log.warning("checkpoint: cannot be written (%s). All arrays are lost.", error)
 
     def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
         """Return a `Saving` of all names and sessions, which owns their arrays.
@@ -106,7 +106,7 @@ class Saved:
         found: dict[int, Any] = {}
         for stored, handles in zip(self._manifest.arrays, self._manifest.handles, strict=True):
             found |= dict.fromkeys(handles, self._loaded(stored))
-        log.info("loaded %d arrays in %.2f s", len(found), time.monotonic() - begun)
+        log.info("checkpoint: loaded %d arrays in %.2f s", len(found), time.monotonic() - begun)
         return found
 
     def discard(self) -> None:
@@ -120,7 +120,7 @@ class Saved:
             return self._store.load(stored)
         # The file is damaged or missing, or the device or the memory is insufficient.
         except Exception as error:
-            log.warning("an array of the previous daemon is lost: %s", error)
+            log.warning("checkpoint: cannot restore an array (%s)", error)
             lost = ArrayLost(f"the daemon restarted, and could not restore this array: {error}")
             lost.__cause__ = error
             return Failed(failure_of(lost))

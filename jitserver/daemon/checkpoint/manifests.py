@@ -22,8 +22,8 @@ from jitserver.store.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
 
-_OF_NAME = "name-"
-_LONGEST = 200
+_NAME_PREFIX = "name-"
+_MAX_NAME = 200
 
 
 class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -80,16 +80,16 @@ class Manifests:
         self.lock = threading.RLock()
         self.lost: dict[bytes, str] = {}
         self.lost_names: dict[str, str] = {}
-        self._folder = root / "manifests"
+        self._directory = root / "manifests"
         self._found: dict[Path, Manifest] = {}
-        self.make_folders()
-        for path in sorted(self._folder.iterdir()):
+        self.make_directories()
+        for path in sorted(self._directory.iterdir()):
             self._read(path)
         self.sweep()
 
-    def make_folders(self) -> None:
+    def make_directories(self) -> None:
         """Create the directories that do not exist."""
-        for path in (self.arrays.parent, self.arrays, self._folder):
+        for path in (self.arrays.parent, self.arrays, self._directory):
             private_folder(path)
 
     def all(self) -> list[Manifest]:
@@ -137,17 +137,17 @@ class Manifests:
     def _read(self, path: Path) -> None:
         try:
             if path.name.startswith("."):
-                raise Corrupt("it was not written completely")
+                raise Corrupt("the manifest is incomplete")
             if path.stat().st_uid != os.getuid():
-                raise Corrupt("it belongs to another user")
+                raise Corrupt("the manifest belongs to another user")
             if not path.stat().st_size:
-                raise Corrupt("there was no room for it on the disk")
+                raise Corrupt("the disk was full when it was written")
             self._found[path] = unpacked(files.read(path), Manifest)
         except (Corrupt, OSError) as error:
-            log.warning("the manifest %s is lost: %s", path, error)
+            log.warning("checkpoint: cannot restore the manifest %s (%s)", path, error)
             why = f"the daemon restarted, and its checkpoint is damaged: {error}"
-            if path.name.startswith(_OF_NAME):
-                self.lost_names[unquote(path.name.removeprefix(_OF_NAME))] = why
+            if path.name.startswith(_NAME_PREFIX):
+                self.lost_names[unquote(path.name.removeprefix(_NAME_PREFIX))] = why
             else:
                 with contextlib.suppress(ValueError):  # a digest, in place of a long name
                     self.lost[bytes.fromhex(path.name)] = why
@@ -159,13 +159,13 @@ class Manifests:
     def _path(self, manifest: Manifest) -> Path:
         owner = manifest.owner
         if isinstance(owner, State):
-            return self._folder / owner.token.hex()
+            return self._directory / owner.token.hex()
         # Keep the name readable, to report which tree is lost if the file is damaged.
         name = quote(owner.name, safe="")
-        return self._folder / (f"{_OF_NAME}{name}" if len(name) <= _LONGEST else f"long-{_digest(owner.name)}")
+        return self._directory / (f"{_NAME_PREFIX}{name}" if len(name) <= _MAX_NAME else f"long-{_digest(owner.name)}")
 
 
-def folder_of(address: str) -> Path:
+def directory_of(address: str) -> Path:
     """Return the directory for the daemons at an address, created if necessary."""
     return private_folder(private_folder(directories.environment_directory() / "checkpoint") / _digest(address))
 
@@ -173,7 +173,7 @@ def folder_of(address: str) -> Path:
 def forget_sessions(address: str) -> None:
     """Remove the saved sessions of an address at which no daemon runs."""
     with contextlib.suppress(SettingsError, OSError):
-        manifests = Manifests(folder_of(address))
+        manifests = Manifests(directory_of(address))
         for manifest in manifests.all():
             if isinstance(manifest.owner, State):
                 manifests.discard(manifest)

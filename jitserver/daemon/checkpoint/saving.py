@@ -12,8 +12,8 @@ import msgspec
 
 from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
-from jitserver.daemon.arrays.absent import Failed
 from jitserver.daemon.arrays.named_arrays import TreeState
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import State
@@ -48,9 +48,9 @@ class Saving:
             if isinstance(manifest.owner, TreeState):
                 # Written first, for the next daemon to find if this one does not finish.
                 with contextlib.suppress(OSError):
-                    self._manifests.write(_without_arrays(manifest.owner, "the daemon ended while it saved them"))
+                    self._manifests.write(_without_arrays(manifest.owner, "the daemon died while it saved the arrays"))
         self._find_written()
-        for number in sorted(self._left, key=lambda number: _turn(self._left[number])):
+        for number in sorted(self._left, key=lambda number: _write_order(self._left[number])):
             self._done[number] = self._write(self._left.pop(number), deadline)
             if isinstance(self._done[number], StoredArray):
                 self._written.append(number)
@@ -74,7 +74,7 @@ class Saving:
         except TimeoutError:
             return _lost("had no time left to write this array to the disk")
         except OSError as error:
-            return _no_room(error)
+            return _disk_full(error)
         except Exception as error:  # its computation may have failed for any reason
             return failure_of(error)
 
@@ -82,14 +82,16 @@ class Saving:
         while failed := self._try_manifests():
             error = failed[-1][1]
             if not self._written:
-                log.warning("%d sessions or named trees are lost, as they cannot be written: %s", len(failed), error)
+                log.warning(
+                    "checkpoint: cannot save %d sessions or named trees (%s). They are lost.", len(failed), error
+                )
                 for manifest, _ in failed:
                     self._manifests.note_lost(manifest)
                 return
             number = self._written.pop()  # removing the largest array makes room for the manifests
             self._store.remove(self._done[number])
-            self._done[number] = _no_room(error)
-        log.info("saved %d sessions and named trees for the next daemon", len(self._drafts))
+            self._done[number] = _disk_full(error)
+        log.info("checkpoint: saved %d sessions and named trees", len(self._drafts))
 
     def _try_manifests(self) -> list[tuple[Manifest, OSError]]:
         failed = []
@@ -110,7 +112,7 @@ def _without_arrays(tree: TreeState, why: str) -> Manifest:
     return Manifest(msgspec.structs.replace(tree, why_lost=tree.why_lost or why), [], [])
 
 
-def _turn(value: Any) -> tuple[bool, int]:
+def _write_order(value: Any) -> tuple[bool, int]:
     if isinstance(value, Failed) or value.is_deleted():
         return False, 0
     try:
@@ -120,7 +122,7 @@ def _turn(value: Any) -> tuple[bool, int]:
         return True, value.nbytes
 
 
-def _no_room(error: OSError) -> Failure:
+def _disk_full(error: OSError) -> Failure:
     return _lost(f"could not write this array to the disk: {error}")
 
 

@@ -14,14 +14,14 @@ from jitserver.daemon.checkpoint.manifests import StoredArray
 from jitserver.programs.devices import device_arrays
 from jitserver.store.files import Corrupt
 
-_STEP_BYTES = 16 << 20
+_CHUNK_BYTES = 16 << 20
 
 
 class ArrayStore:
     """A directory of array files. Thread-safe."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._lock = threading.Lock()
         self._loaded: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
@@ -34,13 +34,13 @@ class ArrayStore:
         """
         data, checksum = device_arrays.to_bytes(array, deadline), 0
         spec = device_arrays.spec_of(array)
-        path = self._folder / secrets.token_hex(12)
+        path = self._directory / secrets.token_hex(12)
         try:
-            with open(path, "xb", opener=_private) as file:
-                for begin in range(0, len(data), _STEP_BYTES):
+            with open(path, "xb", opener=_open_private) as file:
+                for begin in range(0, len(data), _CHUNK_BYTES):
                     if time.monotonic() > deadline:
                         raise TimeoutError("no time left")
-                    part = data[begin : begin + _STEP_BYTES]
+                    part = data[begin : begin + _CHUNK_BYTES]
                     file.write(part)
                     checksum = zlib.crc32(part, checksum)
         except BaseException:
@@ -69,19 +69,19 @@ class ArrayStore:
 
     def remove(self, stored: StoredArray) -> None:
         """Remove the file of an array."""
-        (self._folder / stored.file).unlink(missing_ok=True)
+        (self._directory / stored.file).unlink(missing_ok=True)
 
     def _read(self, stored: StoredArray) -> Any:
         raw = allocate(nbytes_of(stored.spec))
-        with open(self._folder / stored.file, "rb") as file:
+        with open(self._directory / stored.file, "rb") as file:
             stat = os.fstat(file.fileno())
             if stat.st_uid != os.getuid():
                 raise Corrupt("the file belongs to another user")
             file.readinto(raw.data)
         if stat.st_size != raw.nbytes or zlib.crc32(raw.data) != stored.checksum:
-            raise Corrupt(f"the bytes of {stored.spec.dtype}{list(stored.spec.shape)} are not those that were written")
+            raise Corrupt(f"the file of {stored.spec.dtype}{list(stored.spec.shape)} is damaged (wrong checksum)")
         return raw
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

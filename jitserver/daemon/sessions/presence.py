@@ -12,7 +12,7 @@ LINGER_SECONDS = 60.0
 LINGER_REMOTELY_SECONDS = 86_400.0
 """The same limit for a client on another machine, which may be asleep or without network."""
 
-SPARED_SECONDS = 600.0
+MIN_ABSENCE_SECONDS = 600.0
 """Seconds without a connection after which such a session may be closed early, if its memory is needed."""
 
 _POLL_SECONDS = 0.2
@@ -33,13 +33,13 @@ class Presence:
         self._connected: list[int] = []
         self._expected: list[Watch] = []  # processes connected before a restart that have not yet reconnected
         # Time at which the last connection broke, if no thread waits for the next one.
-        self._missed_since: float | None = None
-        self._parted = False
+        self._absent_since: float | None = None
+        self._said_goodbye = False
         self._frozen = False
         self._changed = threading.Condition()
 
     @classmethod
-    def again(cls, client: Process, others: Iterable[Process], attached: int) -> "Presence":
+    def restored(cls, client: Process, others: Iterable[Process], attached: int) -> "Presence":
         """Return the presence of a session that another daemon began.
 
         The session waits for its client as long as the client lives, because an idle client does not notice the
@@ -50,7 +50,7 @@ class Presence:
         presence._client = Watch.restored(client)
         presence._expected = [Watch.restored(process) for process in others]
         if not client.born and not presence._client.has_exited():
-            presence._missed_since = monotonic()
+            presence._absent_since = monotonic()
         return presence
 
     def attach(self, pid: int) -> int:
@@ -63,7 +63,7 @@ class Presence:
             if self.ended:
                 return 0
             self._connected.append(pid)
-            self._missed_since = None
+            self._absent_since = None
             for watch in [watch for watch in self._expected if watch.pid == pid]:
                 self._expected.remove(watch)
                 watch.close()
@@ -83,38 +83,38 @@ class Presence:
         deadline = monotonic() + LINGER_SECONDS
         with self._changed:
             self._connected.remove(pid)
-            if not (self.pid or self._connected or self._parted or self.ended):
-                self._missed_since = monotonic()
+            if not (self.pid or self._connected or self._said_goodbye or self.ended):
+                self._absent_since = monotonic()
                 return True
             attached = self._attached
             while not self._connected and self._attached == attached and not self._frozen:
                 left = deadline - monotonic()
-                if self.ended or self._parted or left <= 0 or self._client.has_exited():
+                if self.ended or self._said_goodbye or left <= 0 or self._client.has_exited():
                     self.ended = True  # a client that returns now is too late
                     return False
                 self._changed.wait(min(left, _POLL_SECONDS))
             return True
 
-    def missed(self) -> float:
+    def absent_seconds(self) -> float:
         """Return the seconds since the last connection broke of a client that may still return; otherwise 0."""
-        since = self._missed_since
+        since = self._absent_since
         return 0.0 if since is None else monotonic() - since
 
-    def give_up(self, spared: float) -> bool:
-        """Mark the session as over if its client has been absent for longer than `spared` seconds.
+    def expire(self, min_seconds: float) -> bool:
+        """Mark the session as over if its client has been absent for longer than `min_seconds` seconds.
 
         Returns:
             Whether the session is over.
         """
         with self._changed:
-            if self.missed() > spared:
+            if self.absent_seconds() > min_seconds:
                 self.ended = True
             return self.ended
 
-    def part(self) -> bool:
+    def goodbye(self) -> bool:
         """Record the client's goodbye; return True if no other process is connected."""
         with self._changed:
-            self._parted = True
+            self._said_goodbye = True
             self._changed.notify_all()
             return len(self._connected) <= 1
 
@@ -125,7 +125,7 @@ class Presence:
     def is_orphaned(self) -> bool:
         """Return whether the client is dead, or absent for too long, and no other process is connected or expected."""
         with self._changed:
-            if self.missed() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
+            if self.absent_seconds() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
                 return True
             others = any(pid != self.pid for pid in self._connected)
             return self._client.has_exited() and not others and all(watch.has_exited() for watch in self._expected)
@@ -148,5 +148,5 @@ class Presence:
     def named(self) -> tuple[Process, tuple[Process, ...]]:
         """Return the client and the other processes in a form by which the next daemon can identify them."""
         with self._changed:
-            client = Process(self.pid, "parted") if self._parted else process_with_id(self.pid)
+            client = Process(self.pid, "parted") if self._said_goodbye else process_with_id(self.pid)
             return client, tuple(process_with_id(watch.pid) for watch in self._expected)

@@ -6,7 +6,7 @@ import threading
 import time
 
 from jitserver.daemon.arrays.budget import ArrayBudget
-from jitserver.daemon.sessions.presence import SPARED_SECONDS
+from jitserver.daemon.sessions.presence import MIN_ABSENCE_SECONDS
 from jitserver.daemon.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -51,33 +51,33 @@ class Sessions:
     def leave(self, session: Session, pid: int) -> None:
         """Handle a broken connection of a session: close the session unless its client reconnects in time."""
         if not session.presence.detach(pid) and not session.ended:
-            log.info("the session of %s ends: its client did not reconnect", session.client)
+            log.info("closed the session of %s (its client did not reconnect)", session.client)
             self.end(session)
 
-    def part(self, session: Session) -> None:
+    def goodbye(self, session: Session) -> None:
         """Handle the client's goodbye: close the session if no other process is connected."""
-        if session.presence.part():
+        if session.presence.goodbye():
             self.end(session)
 
     def end_orphans(self) -> None:
         """Close the sessions whose clients died, even during a call, or have been absent for too long."""
         for session in self.all():
             if session.presence.is_orphaned():
-                self._end_missed(session, "longer than the daemon waits")
+                self._end_absent(session, "longer than the daemon waits")
 
-    def end_longest_missed(self) -> bool:
+    def end_longest_absent(self) -> bool:
         """Close the session whose client has been absent longest, to free its arrays; return False if there is none."""
-        missed = max((session for session in self.all() if session.arrays), key=_missed, default=None)
-        if missed is None or not missed.presence.give_up(SPARED_SECONDS):
+        absent = max((session for session in self.all() if session.arrays), key=_absent_seconds, default=None)
+        if absent is None or not absent.presence.expire(MIN_ABSENCE_SECONDS):
             return False
-        self._end_missed(missed, "and other programs needed the memory")
+        self._end_absent(absent, "and other programs needed the memory")
         return True
 
-    def _end_missed(self, session: Session, why: str) -> None:
-        if hours := _missed(session) / 3600:
+    def _end_absent(self, session: Session, why: str) -> None:
+        if hours := _absent_seconds(session) / 3600:
             why = f"this program was not connected for {hours:.1f} h, {why}: `jitclient.keep` keeps arrays for longer"
             self.lost[session.token] = why
-        log.info("the session of %s ends: %s", session.client, why if hours else "its client has ended")
+        log.info("closed the session of %s (%s)", session.client, why if hours else "its client has exited")
         self.end(session)
 
     def end(self, session: Session) -> None:
@@ -108,5 +108,5 @@ class Sessions:
             return list(self.by_token.values())
 
 
-def _missed(session: Session) -> float:
-    return session.presence.missed()
+def _absent_seconds(session: Session) -> float:
+    return session.presence.absent_seconds()

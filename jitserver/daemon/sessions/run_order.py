@@ -21,7 +21,7 @@ class Order:
         self.waiting = 0
         self._begun = begun
         self._frozen = False
-        self._carrier: object = None
+        self._current_connection: object = None
         # By connection: its thread, and the sequence number of its Run.
         self.running: dict[object, tuple[int, int]] = {}
 
@@ -32,13 +32,13 @@ class Order:
             The number of the last begun Run, and the previous connection.
         """
         with self._lock:
-            before, self._carrier = self._carrier, connection
+            before, self._current_connection = self._current_connection, connection
             return self._begun, before
 
     def begin(self, connection: object, number: int) -> bool:
         """Begin a Run; return False if another connection has taken over, or will, and may get the same Run."""
         with self._lock:
-            if connection is not self._carrier or self._frozen:
+            if connection is not self._current_connection or self._frozen:
                 return False
             self._begun = number
             self.running[connection] = threading.get_ident(), next(_numbers)
@@ -57,14 +57,14 @@ class Order:
         """
         self.running.pop(connection, None)
         if self.waiting:
-            self.tell()
+            self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the threads that wait in `settle`."""
         with self._lock:
             self._changed.notify_all()
 
-    def began(self, thread: int) -> int | None:
+    def run_number_of(self, thread: int) -> int | None:
         """Return the sequence number of a thread's current Run; None if it has none.
 
         The numbers rise with each Run of any client.
@@ -74,7 +74,7 @@ class Order:
     def has_older(self, number: float) -> bool:
         """Return whether an earlier connection is still executing a Run that began before `number`."""
         running = list(self.running.items())
-        return any(connection is not self._carrier and begun < number for connection, (_, begun) in running)
+        return any(connection is not self._current_connection and begun < number for connection, (_, begun) in running)
 
     def settle(self, number: float) -> None:
         """Wait until `has_older` is false. Threads wait only for older Runs, so there is no deadlock."""
@@ -86,10 +86,10 @@ class Order:
                 self.waiting -= 1
 
 
-def began_here(orders: Iterable[Order]) -> float:
+def current_run_number(orders: Iterable[Order]) -> float:
     """Return the sequence number of this thread's current Run; infinity if the thread has none."""
     here = threading.get_ident()
-    return next((number for number in (order.began(here) for order in orders) if number is not None), math.inf)
+    return next((number for number in (order.run_number_of(here) for order in orders) if number is not None), math.inf)
 
 
 _numbers = itertools.count()

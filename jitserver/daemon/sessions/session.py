@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from jitclient.errors import ArrayLost, DaemonLost
-from jitserver.daemon.arrays.absent import Failed, OnDisk
 from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.arrays.placeholders import Failed, OnDisk
 from jitserver.daemon.sessions.presence import Presence
-from jitserver.daemon.sessions.run_order import Order, began_here
+from jitserver.daemon.sessions.run_order import Order, current_run_number
 from jitserver.store.entry import Entry
 from jitserver.system.process_watch import Process
 
@@ -52,7 +52,7 @@ class Session:
         self.budget = budget
         self.arrays: dict[int, Any] = {}
         self._orders: dict[bytes, Order] = {}
-        self.unwanted: set[int] = set()
+        self.pending_drops: set[int] = set()
         """Handles that were dropped while a Run of an earlier connection may still read or make their arrays."""
         # Programs by number; after a restart, call keys until the programs are called.
         self.executables: list[Entry | str] = []
@@ -138,17 +138,17 @@ class Session:
             first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
             with self._lock:
-                self.unwanted.update([handle for handle in handles if handle < first])
+                self.pending_drops.update([handle for handle in handles if handle < first])
             handles = [handle for handle in handles if handle >= first]
         for handle in handles:
             self.arrays.pop(handle, None)
 
-    def forget_unwanted(self) -> None:
+    def free_pending_drops(self) -> None:
         """Free dropped arrays that no active Run needs any more. Call this method at the end of a Run."""
         if not self.is_unsettled():
             with self._lock:
-                unwanted, self.unwanted = self.unwanted, set()
-            self.forget(unwanted)
+                pending_drops, self.pending_drops = self.pending_drops, set()
+            self.forget(pending_drops)
 
     def keep(self, first: int, results: Iterable[Any]) -> None:
         """Store the results of a call under consecutive handles."""
@@ -183,13 +183,13 @@ class Session:
     def is_unsettled(self) -> bool:
         """Return whether an earlier connection is executing a Run that began before the Run of this thread."""
         orders = list(self._orders.values())
-        here = began_here(orders)
+        here = current_run_number(orders)
         return any(order.has_older(here) for order in orders)
 
     def settle(self) -> None:
         """Wait until no earlier connection is executing a Run that began before the Run of this thread."""
         orders = list(self._orders.values())
-        here = began_here(orders)
+        here = current_run_number(orders)
         for order in orders:
             order.settle(here)
 
@@ -235,7 +235,7 @@ class Session:
         """Return the state of a frozen session for the next daemon, and its arrays, which the session gives up."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
-            for handle in self.unwanted:  # a Run that needed them did not finish in time
+            for handle in self.pending_drops:  # a Run that needed them did not finish in time
                 arrays.pop(handle, None)
             client, others = self.presence.named()
             state = State(
@@ -253,7 +253,7 @@ class Session:
         """Return a session of the previous daemon, whose arrays are still on disk."""
         session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid
-        session.presence = Presence.again(state.client, state.others, state.attached)
+        session.presence = Presence.restored(state.client, state.others, state.attached)
         session.attached = state.attached
         session._orders = {client: Order(begun) for client, begun in state.begun.items()}
         session.executables = list(state.programs)

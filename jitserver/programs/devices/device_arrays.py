@@ -17,7 +17,7 @@ from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.wire.array_transport import HostArray, is_key, raw_bytes, shaped, unpack
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
-from jitserver.programs.devices.alone import alone
+from jitserver.programs.devices.serial import run_serially
 
 try:
     from jaxlib import _jax
@@ -26,7 +26,7 @@ try:
 except (ImportError, AttributeError):
     _collect = gc.collect  # makes JAX collect, too
 
-Landing = Callable[[bytes | HostArray], Any]
+Decoder = Callable[[bytes | HostArray], Any]
 
 release_host_buffers = _collect
 """Function that makes JAX release host memory that it has read; otherwise, JAX does so at its next call."""
@@ -42,7 +42,7 @@ def is_plain(spec: Spec) -> bool:
     return not (is_key(spec) or spec.dtype in WIDE or spec.sharding or spec.dtype == "float0")
 
 
-def is_spread(spec: Spec) -> bool:
+def is_multi_device(spec: Spec) -> bool:
     """Return whether an array with this spec is on several devices."""
     mesh = None if spec.sharding is None else spec.sharding.mesh
     return mesh is not None and len(mesh.devices) > 1
@@ -77,7 +77,7 @@ def is_ready(array: jax.Array) -> bool:
 # ---- to a device
 
 
-def landing(spec: Spec) -> Landing:
+def decoder(spec: Spec) -> Decoder:
     """Return a function that makes the argument of a program from received bytes."""
     if spec.dtype in WIDE:
         return functools.partial(_wide, spec=spec)
@@ -103,7 +103,7 @@ def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) ->
         [device] = shardings.to_jax(default).device_set
         with jax.default_device(device):
             return put(data, spec)
-    array: jax.Array = jax.device_put(landing(spec)(data), spec.sharding and shardings.to_jax(spec.sharding))
+    array: jax.Array = jax.device_put(decoder(spec)(data), spec.sharding and shardings.to_jax(spec.sharding))
     return array
 
 
@@ -119,7 +119,7 @@ def from_bytes(raw: HostArray, spec: Spec, committed: bool) -> jax.Array:
 
 def moved(array: jax.Array, spec: Spec) -> jax.Array:
     """Return the array with the sharding of a spec. If both arrays share memory, mark both as shared."""
-    found: jax.Array = alone(jax.device_put, array, shardings.to_jax(spec.sharding))
+    found: jax.Array = run_serially(jax.device_put, array, shardings.to_jax(spec.sharding))
     if _buffers(found) & _buffers(array):
         share(found)
         share(array)

@@ -18,9 +18,9 @@ FROM_CALL = 64
 
 The allocation costs as much as tens of calls save.
 """
-MOST_BYTES = 1 << 17
+MAX_BYTES = 1 << 17
 """Maximum bytes of one program's arguments."""
-MOST_PROGRAMS = 32
+MAX_PROGRAMS = 32
 """Maximum number of programs with scratch memory per connection, so at most 4 MiB. The oldest is evicted."""
 
 Run = Callable[..., Any]
@@ -43,7 +43,7 @@ class Scratch:
         def run_first(*leaves: HostArray) -> Any:
             arrays, memory = _aliased(leaves)
             results = run(*(arrays or leaves))
-            if arrays and results and _apart(arrays, results):
+            if arrays and results and _are_disjoint(arrays, results):
                 self.arrays, self.memory = arrays, memory
             return results
 
@@ -58,7 +58,7 @@ class Scratches(dict[int, Scratch]):
     """The scratch memory of one connection, by the numbers of its session's programs."""
 
     def __missing__(self, executable: int) -> Scratch:
-        if len(self) >= MOST_PROGRAMS:
+        if len(self) >= MAX_PROGRAMS:
             del self[next(iter(self))]
         scratch = self[executable] = Scratch()
         return scratch
@@ -67,7 +67,7 @@ class Scratches(dict[int, Scratch]):
 def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryview]]:
     """Return arrays of these values and the memory that they share; empty lists if JAX would copy the values."""
     ends = list(itertools.accumulate([-(-leaf.nbytes // ALIGNMENT) * ALIGNMENT for leaf in leaves], initial=0))
-    if not 0 < ends[-1] <= MOST_BYTES or jax.default_backend() != "cpu":
+    if not 0 < ends[-1] <= MAX_BYTES or jax.default_backend() != "cpu":
         return [], []
     whole = allocate(ends[-1])
     raws = [whole[start : start + leaf.nbytes] for start, leaf in zip(ends, leaves, strict=False)]
@@ -80,7 +80,7 @@ def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryv
     return arrays, [raw.data for raw in raws]
 
 
-def _apart(arrays: Sequence[jax.Array], results: Sequence[jax.Array]) -> bool:
+def _are_disjoint(arrays: Sequence[jax.Array], results: Sequence[jax.Array]) -> bool:
     """Return whether no result shares the arguments' memory. The compiler decides this, so it holds for all calls."""
     start, end = arrays[0].unsafe_buffer_pointer(), arrays[-1].unsafe_buffer_pointer() + arrays[-1].nbytes
     return not any(start <= result.unsafe_buffer_pointer() < end for result in results)

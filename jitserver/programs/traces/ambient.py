@@ -2,7 +2,7 @@
 
 Reads by user code itself raise an exception in its private namespace. This module detects all others: exceptions that
 user code caught, files that installed code opened (`jitclient/capture/ambient/world.py`), changes of the global
-generators of `random` and `numpy.random`, and reads noted by `readers.py`.
+generators of `random` and `numpy.random`, and reads noted by `ambient_reads.py`.
 """
 
 import contextlib

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TextIO
 
-from jitserver.programs.traces.stand_ins import put
+from jitserver.programs.traces.stand_ins import replace
 
-_OWN_CACHE = "persistent compilation cache entry"
+_DISK_WARNING = "persistent compilation cache entry"
 """Text in JAX's warnings about a failing disk, which do not concern clients."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     is_withheld = False
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 class _Stream(io.TextIOBase):
@@ -32,7 +32,7 @@ class _Stream(io.TextIOBase):
         self._real = real
 
     def write(self, text: str) -> int:
-        return len(text) if _here.is_withheld else self._real.write(text)
+        return len(text) if _thread_state.is_withheld else self._real.write(text)
 
     def flush(self) -> None:
         self._real.flush()
@@ -44,23 +44,23 @@ class _Stream(io.TextIOBase):
 def watch() -> None:
     """Replace the standard streams, and the function that shows warnings. Call this function once per process."""
     for name in ("stdout", "stderr"):
-        put(sys, name, _Stream)
-    put(warnings, "showwarning", lambda show: functools.partial(_show, show))
+        replace(sys, name, _Stream)
+    replace(warnings, "showwarning", lambda show: functools.partial(_show, show))
 
 
 def _show(show: Callable[..., None], message: Warning | str, *rest: Any) -> None:
-    if not _here.is_withheld or _OWN_CACHE in str(message):
+    if not _thread_state.is_withheld or _DISK_WARNING in str(message):
         with _withheld(False):  # the warning is written to the replaced stream
             show(message, *rest)
 
 
 @contextmanager
 def _withheld(is_withheld: bool) -> Iterator[None]:
-    before, _here.is_withheld = _here.is_withheld, is_withheld
+    before, _thread_state.is_withheld = _thread_state.is_withheld, is_withheld
     try:
         yield
     finally:
-        _here.is_withheld = before
+        _thread_state.is_withheld = before
 
 
 def withheld() -> AbstractContextManager[None]:

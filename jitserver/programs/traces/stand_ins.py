@@ -2,8 +2,8 @@
 
 Python offers no other way to observe these functions, or to find out on whose thread they are called:
 
-- `readers.py`: functions of `time`, `os`, `uuid`, `random` and `logging` that read ambient input. Audit hooks report
-  files and sockets, but not clocks, environment variables and random bytes.
+- `ambient_reads.py`: functions of `time`, `os`, `uuid`, `random` and `logging` that read ambient input. Audit hooks
+  report files and sockets, but not clocks, environment variables and random bytes.
 - `output.py`: the standard streams, and `warnings.showwarning`.
 
 Each stand-in first reports the call, or checks whether the thread's output is withheld, and then behaves as the
@@ -17,7 +17,7 @@ from typing import Any
 from jitclient.capture.ambient.inputs import reads
 
 
-def put(owner: Any, name: str, stand_in_for: Callable[[Any], Any]) -> None:
+def replace(owner: Any, name: str, stand_in_for: Callable[[Any], Any]) -> None:
     """Replace an attribute of a module or class by `stand_in_for(attribute)`."""
     setattr(owner, name, stand_in_for(getattr(owner, name)))
 
@@ -29,15 +29,15 @@ class StandIn:
     built-in function that it replaces, it does not become a method when a class holds it.
     """
 
-    def __init__(self, real: Any, module: str, tell: Callable[..., None]) -> None:
+    def __init__(self, real: Any, module: str, report: Callable[..., None]) -> None:
         self._real = real
-        self._tell = tell
+        self._report = report
         functools.update_wrapper(self, real)
         self.__module__ = module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if reads.noted is not None:
-            self._tell(*args)
+            self._report(*args)
         return self._real(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -53,13 +53,13 @@ class StandIn:
         return str(self._real.__name__)
 
 
-def telling(method: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
+def reporting_method(method: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:
     """Return a stand-in for a method of a class, which reports an ambient read before it calls the real method."""
 
     @functools.wraps(method)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         if reads.noted is not None:
-            tell(*args)
+            report(*args)
         return method(*args, **kwargs)
 
     return stand_in

@@ -26,7 +26,7 @@ def test_dry_runs_begin_only_without_clients_and_before_shutdown(monkeypatch: py
     assert may_begin()
     session, _ = sessions.begin(os.getpid())
     assert not may_begin()
-    session.presence.part()
+    session.presence.goodbye()
     sessions.leave(session, os.getpid())
     assert may_begin()
     sessions.begin(os.getpid())[0].presence._connected.clear()  # it waits for its client

@@ -24,7 +24,7 @@ USES = """
         jitclient.connect(daemon.address)
         found = jitclient.jit(lambda x: x + 1)(np.arange(2)).tolist()
         begun = daemon.log.read_text().count(f"(pid {daemon.pid})")
-    serves_here = "jitserver.daemon" in sys.modules
+    serves_here = "jitserver.daemon.daemon" in sys.modules
     print(json.dumps([found, begun, daemon.process.returncode, os.listdir(FOLDER), serves_here]))
 """
 
@@ -61,6 +61,6 @@ def test_it_ends_with_a_block_that_raises() -> None:
 @pytest.mark.slow
 def test_one_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.1)
-    with pytest.raises(DaemonSilent, match="did not end"), jitserver.run_daemon() as daemon:
+    with pytest.raises(DaemonSilent, match="did not exit"), jitserver.run_daemon() as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
     assert daemon.process.returncode == -signal.SIGKILL

@@ -13,9 +13,9 @@ REQUEST = Prepare(
 def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
     in_progress, said = InProgress(), []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(in_progress.asked("a", REQUEST, 1, said.append))
-        say = stack.enter_context(in_progress.asked("a", REQUEST, 2, said.append))
-        stack.enter_context(in_progress.asked("b", REQUEST, 3, said.append))
+        stack.enter_context(in_progress.recording("a", REQUEST, 1, said.append))
+        say = stack.enter_context(in_progress.recording("a", REQUEST, 2, said.append))
+        stack.enter_context(in_progress.recording("b", REQUEST, 3, said.append))
         say("tracing")
         say("compiling")
         first, second = in_progress.now()
@@ -27,7 +27,7 @@ def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
 
 def test_requests_that_ended_or_failed_are_removed() -> None:
     in_progress = InProgress()
-    with contextlib.suppress(ZeroDivisionError), in_progress.asked("a", REQUEST, 1, print):
+    with contextlib.suppress(ZeroDivisionError), in_progress.recording("a", REQUEST, 1, print):
         assert len(in_progress.now()) == 1
         raise ZeroDivisionError
     assert in_progress.now() == []

@@ -34,7 +34,7 @@ def test_a_page_has_the_entries_after_a_key_in_order() -> None:
 
 
 def test_a_page_fits_into_a_message_but_has_one_entry_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(introspection, "_MOST_BYTES", 2000)
+    monkeypatch.setattr(introspection, "_MAX_BYTES", 2000)
     found = [info(number) for number in range(10)]
     first = introspection.listed(found, "")
     assert first.more

@@ -156,7 +156,7 @@ def test_a_connection_that_is_passed_to_it_is_served(serving: Any, until: Any) -
 def test_after_stop_accepting_only_open_connections_are_served(
     serving: Any, address: Address, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_module, "_END_SECONDS", 60)
+    monkeypatch.setattr(listener_module, "_EXIT_SECONDS", 60)
     listener = serving()
     with address.connect(60) as inside:
         until(lambda: listener.clients, "the connection to be taken")
@@ -176,17 +176,17 @@ def test_it_stops_also_if_a_client_connects_at_the_same_moment(serving: Any, add
 
         def __init__(self, signal: socket.socket) -> None:
             self.send, self.close = self._send, signal.close
-            self._signal = signal
+            self._wake_sender = signal
 
         def _send(self, data: bytes) -> int:
             with contextlib.suppress(DaemonUnavailable):  # the other thread may have ended without it
                 address.connect(60).close()
-            assert listener._accepts_no_more.wait(60)
-            return self._signal.send(data)
+            assert listener._stopped.wait(60)
+            return self._wake_sender.send(data)
 
-    listener._signal = Late(listener._signal)
+    listener._wake_sender = Late(listener._wake_sender)
     listener.stop_accepting()
-    assert listener._signals.fileno() == -1
+    assert listener._wake_receiver.fileno() == -1
 
 
 def test_a_peer_without_a_hello_is_disconnected(

@@ -120,9 +120,9 @@ class Daemon:
     def generally(self, run: Run) -> tuple[bytes, list[bytes]]:
         self.number += 1
         run = msgspec.structs.replace(run, number=self.number)
-        lane: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, ask=None)
+        channel: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, call_client=None)
         assert self.order.begin(self, run.number)
-        told = runs.answer(self.service.engine, self.session, run, lane, draining=False)
+        told = runs.answer(self.service.engine, self.session, run, channel, draining=False)
         self.order.end(self)
         return told.message, [array.tobytes() for array in told.attachments]
 
@@ -178,7 +178,7 @@ UNLIKE: dict[str, Any] = {
     "the second call": lambda d: Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [ONES, ONES], 2)]),
     "no new calls": lambda d: setattr(d.service, "refuses_calls", True) or Run([Call(DOUBLE, [ONES], 1)]),
     "a Run of a connection before": lambda d: at_an_older_run(d) or Run([Call(DOUBLE, [ONES], 1)]),
-    "what nobody wants": lambda d: d.session.unwanted.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
+    "what nobody wants": lambda d: d.session.pending_drops.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
     "an end": lambda d: d.session.end() or Run([Call(DOUBLE, [ONES], 1)]),
     "another carrier": lambda d: (d.order.take_over(object()) and None) or Run([Call(DOUBLE, [ONES], 1)]),
     "a freeze": lambda d: (d.order.freeze() and None) or Run([Call(DOUBLE, [ONES], 1)]),
@@ -264,7 +264,7 @@ def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
 def test_nor_where_jax_has_something_else_under_that_name(engine: Engine, compiled: Any, other: Any) -> None:
     made = program(compiled, [F3], [F3])
     compiled._call = other
-    made.note_direct()
+    made.set_direct()
     assert made.direct is None
 
 
@@ -275,14 +275,14 @@ def test_who_waits_for_a_run_of_before_is_told(engine: Engine) -> None:
     )
     daemon.order.waiting = 1
     told: list[int] = []
-    daemon.order.tell = lambda: told.append(1)  # type: ignore[method-assign]
+    daemon.order.notify = lambda: told.append(1)  # type: ignore[method-assign]
     assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
     assert (waited, told, daemon.order.running) == ([1], [1], {})
 
 
 @pytest.mark.parametrize("raises", [False, True])
 def test_the_journal_knows_what_runs(engine: Engine, raises: bool) -> None:
-    slot, seen = engine.journal.here.slot, list[bytes]()
+    slot, seen = engine.journal.thread_state.slot, list[bytes]()
 
     def run(x: Any) -> Any:
         seen.append(bytes(slot))
@@ -351,13 +351,13 @@ def test_what_was_dropped_is_free_before_the_next_call(engine: Engine) -> None:
 
 def test_what_nobody_wants_is_freed_at_the_end(engine: Engine) -> None:
     def run(x: Any) -> Any:
-        daemon.session.unwanted.add(1)  # as another connection of the client does
+        daemon.session.pending_drops.add(1)  # as another connection of the client does
         return [jnp.asarray(x)]
 
     daemon = Daemon(engine, made=[program(run, [F3], [F3])])
     assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
     assert daemon.session.arrays == {}
-    assert daemon.session.unwanted == set()
+    assert daemon.session.pending_drops == set()
 
 
 def test_a_connection_is_busy_until_its_answer_is_sent() -> None:

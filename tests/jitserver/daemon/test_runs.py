@@ -15,7 +15,7 @@ from jitclient.wire.named_arrays import Holdings
 from jitclient.wire.shared_memory import received
 from jitserver.daemon import runs
 from jitserver.daemon.arrays.budget import ArrayBudget
-from jitserver.daemon.lane import Lane
+from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
@@ -70,7 +70,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
     engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
-    answered = runs.answer(engine, session, run_message, Lane(None, lent, print), False)  # type: ignore[arg-type]
+    answered = runs.answer(engine, session, run_message, RunChannel(None, lent, print), False)  # type: ignore[arg-type]
 
     done = msgspec.msgpack.decode(answered.message, type=Done)
     assert done.back == done.shared == (not is_kept)

@@ -62,7 +62,7 @@ class Client:
         self.engine = engine_on(folder)
         self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda: None)
         self._connection: Any = SimpleNamespace(
-            session=Session(0, ArrayBudget()), pid=0, is_surplus=False, incoming=Incoming(), say=lambda _: None
+            session=Session(0, ArrayBudget()), pid=0, is_surplus=False, incoming=Incoming(), report_phase=lambda _: None
         )
         self.keys = 0
         made = keys.CallKey

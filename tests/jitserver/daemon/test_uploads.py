@@ -5,7 +5,7 @@ import pytest
 from jitclient.core.digests import digest
 from jitclient.errors import DaemonUnavailable, ProtocolError
 from jitclient.wire.messages import Upload
-from jitserver.daemon.uploads import Incoming, Room
+from jitserver.daemon.uploads import Incoming, UploadLimit
 
 
 def test_the_parts_make_the_payload_once() -> None:
@@ -20,7 +20,7 @@ def test_the_parts_make_the_payload_once() -> None:
 
 
 def test_a_capture_that_is_too_large_is_refused_and_discarded() -> None:
-    incoming = Incoming(most=10)
+    incoming = Incoming(max_bytes=10)
     incoming.add(Upload("key", 0, bytes(8)))
     with pytest.raises(ProtocolError, match="larger than 10 bytes"):
         incoming.add(Upload("key", 8, bytes(3)))
@@ -28,13 +28,13 @@ def test_a_capture_that_is_too_large_is_refused_and_discarded() -> None:
         incoming.add(Upload("key", 8, bytes(1)))
 
 
-def test_the_uploads_of_all_connections_share_a_room() -> None:
-    room = Room(10)
-    one, two = Incoming(room=room), Incoming(room=room)
+def test_the_uploads_of_all_connections_share_a_limit() -> None:
+    limit = UploadLimit(10)
+    one, two = Incoming(limit=limit), Incoming(limit=limit)
     key = digest(bytes(8)).hex()
 
     def refuses() -> None:
-        with pytest.raises(DaemonUnavailable, match="has 8 bytes of captures"):
+        with pytest.raises(DaemonUnavailable, match="processing 8 bytes of captures"):
             two.add(Upload(key, 0, bytes(8)))
 
     def made() -> None:
@@ -50,7 +50,7 @@ def test_the_uploads_of_all_connections_share_a_room() -> None:
 
 
 def test_a_refused_upload_leaves_its_room() -> None:
-    incoming = Incoming(most=10, room=Room(10))
+    incoming = Incoming(max_bytes=10, limit=UploadLimit(10))
     for _ in range(3):
         incoming.add(Upload("key", 0, bytes(8)))
         with pytest.raises(ProtocolError, match="larger than"):

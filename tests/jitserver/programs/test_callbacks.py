@@ -83,9 +83,9 @@ def test_a_failed_callback_does_not_stop_one_device_of_several(asking_twice: Exe
         raise EOFError("the client is gone")
 
     with pytest.raises(RuntimeError, match="the client is gone"):
-        asking_twice.run(ask, X, is_spread=True)
+        asking_twice.run(ask, X, is_multi_device=True)
     assert asked == [X.tolist()]
-    right = asking_twice.run(lambda number, slot, arguments: [np.asarray(arguments[0])], X, is_spread=True)
+    right = asking_twice.run(lambda number, slot, arguments: [np.asarray(arguments[0])], X, is_multi_device=True)
     assert np.asarray(right).tolist() == (X + 2).tolist()
 
 
@@ -118,7 +118,7 @@ def test_each_run_asks_its_own_client_though_one_waits_for_the_other(is_loaded: 
 
 
 def test_runs_that_follow_each_other_share_an_executable(asking: Executables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_another", lambda: pytest.fail("it was made again"))
+    monkeypatch.setattr(asking, "_copy_executable", lambda: pytest.fail("it was made again"))
     for scale in (2, 3):
         result = asking.run(lambda number, slot, arguments, scale=scale: [np.asarray(arguments[0]) * scale], X)
         assert np.asarray(result).tolist() == (X * scale + 1).tolist()
@@ -146,13 +146,13 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_results_of_another_form_never_reach_the_program(asking: Executables, what: str) -> None:
-    with pytest.raises(jax.errors.JaxRuntimeError, match="another shape or type"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="unexpected shape or dtype"):
         asking.run(lambda *_: WRONG[what], X)
 
 
 def test_no_client_is_asked_after_its_run(asking: Executables) -> None:
     asking.run(lambda number, slot, arguments: [np.asarray(arguments[0])], X)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="after the end of its run"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="after its run had finished"):
         jax.block_until_ready(asking._first.compiled(X))
 
 
@@ -161,18 +161,18 @@ def test_an_executable_with_another_number_of_callbacks_is_refused_before_it_run
     slots, program = lowered(asks_twice, X)
     assert len(slots) == 2
     serialized = Executables(slots, program).to_bytes()
-    with pytest.raises(ValueError, match=f"it calls 2 functions, not {count}"):
+    with pytest.raises(ValueError, match=f"the executable calls 2 functions, expected {count}"):
         Executables(slots[:1] * count, serialized=serialized)
 
 
 def test_an_executable_without_callbacks_is_refused_where_some_are_expected() -> None:
     serialized = executables.to_bytes(jax.jit(lambda x: x + 1).lower(X).compile())
-    with pytest.raises(ValueError, match="it calls 0 functions, not 1"):
+    with pytest.raises(ValueError, match="the executable calls 0 functions, expected 1"):
         Executables((Slot((F3,)),), serialized=serialized)
 
 
 def test_an_executable_with_callbacks_is_refused_where_none_is_expected() -> None:
     slots, program = lowered(asks, X)
     serialized = Executables(slots, program).to_bytes()
-    with pytest.raises(ValueError, match="it calls 1 functions, not 0"):
+    with pytest.raises(ValueError, match="the executable calls 1 functions, expected 0"):
         executables.from_bytes(serialized)

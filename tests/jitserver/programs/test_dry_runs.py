@@ -68,7 +68,7 @@ class Daemon:
         given = {"donated": (), "settings": (), "may_raise": False, **facts}
         with context.entered(given["settings"]):
             traced = jax.jit(function, donate_argnums=given["donated"]).trace(*map(abstract, specs))
-            run = Run(traced.lower().compile(), self.engine.journal.here.slot)
+            run = Run(traced.lower().compile(), self.engine.journal.thread_state.slot)
         program = Program(
             run=run,
             tree=b"",
@@ -85,10 +85,10 @@ class Daemon:
         self,
         *keys: str,
         may_begin: Callable[[], bool] = lambda: True,
-        find_room: Callable[[int, str], None] = lambda nbytes, what: None,
+        reserve_memory: Callable[[int, str], None] = lambda nbytes, what: None,
     ) -> int:
         """Makes the dry runs; returns their number."""
-        dry_run(self.engine, keys or (KEY,), may_begin, find_room)
+        dry_run(self.engine, keys or (KEY,), may_begin, reserve_memory)
         return self.engine.counters.dry_runs
 
 
@@ -123,7 +123,7 @@ def test_a_program_that_always_does_the_same_work_is_run_once(daemon: Daemon, ki
     assert len(given) == len(specs)
     assert not any(leaf.any() for leaf in given)
     assert run.noted == [Work(DRY_RUN, KEY, "f(f32[8])")]
-    assert daemon.engine.journal.here.slot[0] == 0
+    assert daemon.engine.journal.thread_state.slot[0] == 0
     assert daemon.engine.counters.calls == 0
 
 
@@ -188,20 +188,20 @@ def test_an_evicted_program_is_skipped(daemon: Daemon) -> None:
 def test_a_program_is_run_if_its_memory_is_free(daemon: Daemon) -> None:
     asked: list[tuple[int, str]] = []
 
-    def find_room(nbytes: int, what: str) -> None:
+    def reserve_memory(nbytes: int, what: str) -> None:
         asked.append((nbytes, what))
         if nbytes >= 1000:
             raise ArrayBudgetExceeded("there is no room")
 
     large = daemon.has(lambda x: jnp.stack([x] * 100), F8)
     small = daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
-    assert daemon.dry_runs(KEY, OTHERS[0], find_room=find_room) == 1
+    assert daemon.dry_runs(KEY, OTHERS[0], reserve_memory=reserve_memory) == 1
     assert (len(large.given), len(small.given)) == (0, 1)
     assert asked == [(32 + 3200, "a dry run of f(f32[8])"), (64, "a dry run of f(f32[8])")]
 
 
 def test_a_program_with_large_arguments_is_not_run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prewarm, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(prewarm, "_MAX_BYTES", 1000)
     large = daemon.has(lambda x: jnp.stack([x] * 100), F8)
     small = daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
     assert daemon.dry_runs(KEY, OTHERS[0]) == 1
@@ -215,7 +215,7 @@ def test_a_dry_run_that_raises_does_not_stop_the_others(daemon: Daemon) -> None:
     daemon.has(lambda x: x + 1, F8).then = fails
     daemon.has(lambda x: x + 1, F8, key=OTHERS[0])
     assert daemon.dry_runs(KEY, OTHERS[0]) == 1
-    assert daemon.engine.journal.here.slot[0] == 0
+    assert daemon.engine.journal.thread_state.slot[0] == 0
 
 
 @pytest.mark.parametrize("when", ["before", "while its text is read"])

@@ -85,7 +85,7 @@ from pathlib import Path
 packages = Packages()
 install(Path({str(tmp_path)!r}), "1.0", 2)
 import {LIBRARY}
-packages.meet_loaded()
+packages.record_loaded()
 print(packages.replaced(), packages.version("{LIBRARY}"))
 install(Path({str(tmp_path)!r}), "1.1", 3)
 print(packages.replaced(), packages.version("{LIBRARY}"))

@@ -89,7 +89,7 @@ def test_one_key_for_two_functions_gives_neither_the_others_program(run_script: 
     found = [programs.find(lookup, str) is not None, programs.find(other.lookup, str)]
     print(json.dumps([*found, waiting, settled, settling]))
     """
-    same = "another function has the same call key"
+    same = "a different function has the same call key"
     assert run_script(program) == [True, None, same, same, same]
 
 

@@ -12,5 +12,5 @@ from jitserver.programs import xla_cache
 def test_a_folder_that_xla_cannot_name_is_not_used(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(jax.config, "update", lambda *setting: told.append(setting))
-    xla_cache.keep_in(short_path / os.fsdecode(b"\xff"))
+    xla_cache.use_directory(short_path / os.fsdecode(b"\xff"))
     assert told == []

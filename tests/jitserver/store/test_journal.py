@@ -131,7 +131,7 @@ def test_a_phase_that_had_ended_gets_no_strike(dies: Any, tmp_path: Path) -> Non
                         raise error
             except ValueError:
                 pass
-        slot = journal.here.slot
+        slot = journal.thread_state.slot
         slot[:] = mark("running", "c" * 32, "h()")
         slot[0] = 0
         die()

@@ -90,10 +90,10 @@ def test_the_error_lists_the_holders_the_largest_first() -> None:
     with pytest.raises(ArrayBudgetExceeded) as caught:
         budget.recount(20 * MIB, "step(f32[8])")
     text = str(caught.value)
-    assert text.startswith("step(f32[8]) takes 20 MiB more of the daemon's memory budget of 100 MiB for arrays.")
+    assert text.startswith("step(f32[8]): no room for 20 MiB in the daemon's memory budget of 100 MiB for arrays.")
     assert (
-        "It holds 90 MiB: pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays; kept as 'data' 30 MiB in 12 arrays; "
-        in text
+        "The daemon holds 90 MiB: "
+        "pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays; kept as 'data' 30 MiB in 12 arrays; " in text
     )
     assert "pid 8 (python other.py) 10 MiB in 1 array. " in text
     assert "empty" not in text

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.sessions.session import Session
 
 from .conftest import Daemon
@@ -69,7 +69,7 @@ def found(daemon: Daemon, sessions: list[Session]) -> list[bool]:
     """Which of the name and the sessions exist; asserts that they are correct, and the disk is empty afterwards."""
     assert {path.name for path in daemon.files("arrays")} == daemon.checkpoint._manifests._named()
     there, shared = [daemon.names() == ["data"]], set()
-    assert daemon.lost() in ({}, {"data": "the daemon ended while it saved them"})
+    assert daemon.lost() in ({}, {"data": "the daemon died while it saved the arrays"})
     if there[0]:
         x, y = daemon.leaves("data")
         assert (x.tolist(), y.tolist()) == (list(range(10)), [0, 0, 0])

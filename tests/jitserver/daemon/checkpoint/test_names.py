@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from jitserver.daemon import array_usage
-from jitserver.daemon.arrays.absent import Failed
 from jitserver.daemon.arrays.named_arrays import NamedTree
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices import device_arrays
@@ -249,7 +249,7 @@ def test_a_damaged_shared_array_is_lost_to_both(shared: Shared) -> None:
     tree = shared.daemon.kept.all()["data"]
     assert not shared.daemon.kept.load("data", tree)
     assert tree.arrays == (), "others may be counting them"
-    assert "not those that were written" in shared.daemon.lost()["data"]
+    assert "wrong checksum" in shared.daemon.lost()["data"]
     assert shared.daemon.is_empty()
 
 

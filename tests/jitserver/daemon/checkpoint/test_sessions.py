@@ -17,7 +17,7 @@ import pytest
 
 from jitclient.capture.codec import values
 from jitclient.errors import DaemonLost
-from jitserver.daemon.arrays.absent import Failed
+from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint import manifests
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import Session
@@ -239,7 +239,7 @@ def test_if_nothing_can_be_written_all_is_lost_with_a_warning(
     full_after(10)
     following = daemon.restart()
     assert following.resume(session.token) is None
-    assert "cannot be written: [Errno 28]" in caplog.text
+    assert "cannot save 1 sessions or named trees ([Errno 28]" in caplog.text
     assert following.is_empty()
 
 
@@ -257,7 +257,7 @@ def test_if_the_folder_cannot_be_made_all_is_lost_with_a_warning(
     (root / "arrays").rmdir()
     (root / "arrays").write_text("in the way")
     daemon.leave()
-    assert "all arrays are lost, as the checkpoint cannot be written" in caplog.text
+    assert "checkpoint: cannot be written" in caplog.text
 
 
 def says(session: Session, handle: int, *words: str) -> None:
@@ -306,7 +306,7 @@ def test_every_flipped_bit_is_detected(daemon: Daemon) -> None:
                 continue
             assert back is not None
             [hit] = [handle for handle in (1, 2) if type(back.arrays[handle]) is Failed]
-            says(back, hit, "not those that were written")
+            says(back, hit, "wrong checksum")
 
 
 def test_only_the_array_whose_file_is_missing_is_lost(daemon: Daemon) -> None:
@@ -374,7 +374,7 @@ def test_a_session_whose_client_said_goodbye_waits_for_the_child_only(
 ) -> None:
     session = daemon.begin({})
     assert daemon.sessions.resume(session.token, client.pid) is not None
-    daemon.sessions.part(session)
+    daemon.sessions.goodbye(session)
     following = daemon.restart()
     following.sessions.end_orphans()
     assert len(following.sessions.all()) == 1
@@ -416,7 +416,7 @@ def test_a_stopped_daemon_saves_no_sessions(daemon: Daemon) -> None:
 
 
 def test_each_address_has_its_own_private_folder() -> None:
-    one, other = Daemon(manifests.folder_of("unix:/one.sock")), Daemon(manifests.folder_of("unix:/other.sock"))
+    one, other = Daemon(manifests.directory_of("unix:/one.sock")), Daemon(manifests.directory_of("unix:/other.sock"))
     assert one.root != other.root
     assert one.root.stat().st_mode & 0o077 == 0
     shared = jnp.arange(3)

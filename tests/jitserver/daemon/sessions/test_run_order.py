@@ -33,7 +33,7 @@ class OldRun:
         assert self._may_end.wait(60)
         self.session.keep(self.old + 1, ["made late"])
         self.order.end("old")
-        self.session.forget_unwanted()
+        self.session.free_pending_drops()
 
     def end(self) -> None:
         self._may_end.set()
@@ -46,7 +46,7 @@ class OldRun:
         assert self.order.begin("new", 2)
         self.session.forget(handles)
         self.order.end("new")
-        self.session.forget_unwanted()
+        self.session.free_pending_drops()
 
 
 @pytest.fixture

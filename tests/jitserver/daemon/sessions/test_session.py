@@ -13,7 +13,7 @@ from jitserver.daemon.sessions import presence
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 
-from ...descriptors import open_descriptors
+from ....descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -114,24 +114,24 @@ def test_memory_that_is_needed_is_taken_from_the_client_that_is_away_longest(clo
     saved = missed(sessions, handles=0)  # its arrays are on the disk
     long = missed(sessions)
     clock.now += 500
-    assert not sessions.end_longest_missed(), "their networks may come back"
+    assert not sessions.end_longest_absent(), "their networks may come back"
     clock.now += 60
-    assert sessions.end_longest_missed()
+    assert sessions.end_longest_absent()
     assert sessions.all() == [here, saved, long]
     assert "and other programs needed the memory" in sessions.lost[longest.token]
     assert sessions.resume(longest.token, 0) is None
-    assert not sessions.end_longest_missed()
+    assert not sessions.end_longest_absent()
     clock.now += 60
-    assert sessions.end_longest_missed()
+    assert sessions.end_longest_absent()
     assert sessions.all() == [here, saved]
-    assert not sessions.end_longest_missed()
+    assert not sessions.end_longest_absent()
 
 
 def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
     assert sessions.resume(session.token, client.pid) is not None  # a forked child
-    sessions.part(session)
+    sessions.goodbye(session)
     sessions.leave(session, os.getpid())
     assert sessions.all() == [session]
     sessions.leave(session, client.pid)

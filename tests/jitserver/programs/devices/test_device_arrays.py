@@ -19,7 +19,7 @@ def argument(dtype: str) -> tuple[Any, "weakref.ref[Any]"]:
     raw = allocate(120_000 * dtype_named(dtype).itemsize)
     raw[:] = 0
     whole = np.frombuffer(memoryview(raw).toreadonly(), np.uint8)
-    return device_arrays.landing(Spec(SHAPE, dtype))(whole[:]), weakref.ref(whole)
+    return device_arrays.decoder(Spec(SHAPE, dtype))(whole[:]), weakref.ref(whole)
 
 
 @pytest.mark.parametrize("way", ["jaxlib's", "without it"])

@@ -11,7 +11,7 @@ import pytest
 
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 from jitserver.programs.devices import scratch
-from jitserver.programs.devices.scratch import MOST_BYTES, MOST_PROGRAMS, Scratch, Scratches
+from jitserver.programs.devices.scratch import MAX_BYTES, MAX_PROGRAMS, Scratch, Scratches
 
 ONES = np.ones(64, np.float32)
 
@@ -97,7 +97,7 @@ def test_no_scratch_memory_for_a_failed_call() -> None:
     assert made.arrays == []
 
 
-@pytest.mark.parametrize(("nbytes", "count"), [(MOST_BYTES // 2, 2), (MOST_BYTES // 2 + 1, 0), (0, 0)])
+@pytest.mark.parametrize(("nbytes", "count"), [(MAX_BYTES // 2, 2), (MAX_BYTES // 2 + 1, 0), (0, 0)])
 def test_scratch_memory_has_a_limit(nbytes: int, count: int) -> None:
     made, _ = after_first(doubled, *[np.ones(nbytes, np.int8)] * 2)
     assert len(made.arrays) == count
@@ -107,7 +107,7 @@ def test_the_number_of_programs_has_a_limit() -> None:
     made = Scratches()
     first = made[0]
     assert made[0] is first
-    for number in range(MOST_PROGRAMS + 1):
+    for number in range(MAX_PROGRAMS + 1):
         made[number].calls += 1
-    assert list(made) == list(range(1, MOST_PROGRAMS + 1))
+    assert list(made) == list(range(1, MAX_PROGRAMS + 1))
     assert made[0] is not first

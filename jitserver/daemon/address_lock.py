@@ -16,12 +16,12 @@ from jitserver.system import sd_notify
 log = logging.getLogger(__name__)
 
 # Maximum size of a lock file in bytes; a process id takes less, even in a file that was damaged.
-_LONGEST_LOCK = 100
+_MAX_LOCK_BYTES = 100
 # Time that a new daemon waits for another one that is draining.
 _LOCK_SECONDS = 60.0
 
 
-class Place:
+class HeldAddress:
     """An address that is held until this process exits, or until `release`. A socket opened by systemd needs no lock.
 
     Attributes:
@@ -39,7 +39,7 @@ class Place:
         self._inherited = sd_notify.inherited_socket()
         self.is_ours = self._inherited is None
         self.address = address if self._inherited is None else Address(Path(self._inherited.getsockname()))
-        self._lock = _take_lock(address) if self.is_ours else None
+        self._lock = _acquire_lock(address) if self.is_ours else None
         self._file: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
@@ -53,7 +53,7 @@ class Place:
         try:
             listener = self.address.listen()
         except OSError as error:
-            raise SettingsError(f"no daemon can serve at {self.address}: {error}") from error
+            raise SettingsError(f"a daemon cannot listen at {self.address}: {error}") from error
         self._file = self.address.path.lstat()
         return listener
 
@@ -68,15 +68,17 @@ class Place:
         if self._lock is None:
             return None
         if not _is(os.fstat(self._lock.fileno()), self.address.lock_path):
-            log.warning("%s was removed or replaced", self.address.lock_path)
-            lock = _locked(self.address)
+            log.warning(
+                "the lock file %s was removed or replaced. The daemon creates it again.", self.address.lock_path
+            )
+            lock = _try_lock(self.address)
             if lock is None:
                 raise AddressTaken(f"another daemon has taken {self.address}")
             self._lock.close()
             self._lock = lock
         if os.path.lexists(self.address.path):
             return None
-        log.warning("%s was removed: listening there again", self.address.path)
+        log.warning("the socket %s was removed. The daemon creates it again.", self.address.path)
         return self.listen()
 
     def is_replaced(self) -> bool:
@@ -84,7 +86,7 @@ class Place:
         path = self.address.path
         return self._file is not None and os.path.lexists(path) and not _is(self._file, path)
 
-    def close_door(self) -> None:
+    def remove_socket(self) -> None:
         """Remove the socket's file, unless it belongs to another process."""
         if self._file is not None and _is(self._file, self.address.path):
             self.address.path.unlink(missing_ok=True)
@@ -103,7 +105,7 @@ def _is(file: os.stat_result, path: Path) -> bool:
         return False
 
 
-def _take_lock(address: Address) -> IO[str]:
+def _acquire_lock(address: Address) -> IO[str]:
     """Lock the address until this process exits, however it exits.
 
     Raises:
@@ -112,7 +114,7 @@ def _take_lock(address: Address) -> IO[str]:
     """
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
-        lock = _locked(address)
+        lock = _try_lock(address)
         if lock is not None:
             return lock
         with contextlib.suppress(DaemonUnavailable, DaemonSilent):
@@ -123,7 +125,7 @@ def _take_lock(address: Address) -> IO[str]:
         time.sleep(0.05)
 
 
-def _locked(address: Address) -> IO[str] | None:
+def _try_lock(address: Address) -> IO[str] | None:
     """Return the lock file, locked, with this process's id; None if another daemon has locked it.
 
     Raises:
@@ -133,15 +135,15 @@ def _locked(address: Address) -> IO[str] | None:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = open_lock(address.lock_path)
     except OSError as error:
-        raise SettingsError(f"no daemon can serve at {address}: {error}") from error
+        raise SettingsError(f"a daemon cannot listen at {address}: {error}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
         return None
-    if os.fstat(lock.fileno()).st_size > _LONGEST_LOCK:
+    if os.fstat(lock.fileno()).st_size > _MAX_LOCK_BYTES:
         lock.close()
-        raise SettingsError(f"no daemon can serve at {address}: {address.lock_path} is not the lock of one")
+        raise SettingsError(f"a daemon cannot listen at {address}: {address.lock_path} is not a lock file of a daemon")
     with contextlib.suppress(OSError):  # on a full disk, the lock is still held
         os.ftruncate(lock.fileno(), 0)
         os.write(lock.fileno(), f"{os.getpid()}\n".encode())

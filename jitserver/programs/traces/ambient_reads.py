@@ -24,16 +24,16 @@ from typing import Any
 
 from jitclient.capture.ambient.inputs import MARKS, message_of, note_read, reads, unnoted
 from jitclient.capture.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
-from jitserver.programs.traces.stand_ins import StandIn, put, telling
+from jitserver.programs.traces.stand_ins import StandIn, replace, reporting_method
 
 monotonic = time.monotonic
 """The real clock, without the stand-in's overhead: a call reads the time more than once."""
 
-What = Callable[..., str]
+Describe = Callable[..., str]
 """Function that returns a read's description from the reading function's arguments; empty if nothing is read."""
 
 
-def replace_known() -> None:
+def install() -> None:
     """Install the stand-ins.
 
     Call this function once per process, before importing packages that may keep references to the real functions.
@@ -41,14 +41,14 @@ def replace_known() -> None:
     for module, names, what in _KNOWN:
         for name in names.split():
             if hasattr(module, name):  # not every system has all functions
-                tell = functools.partial(_note, functools.partial(what, f"{module.__name__}.{name}"))
-                put(module, name, functools.partial(StandIn, module=module.__name__, tell=tell))
-    put(random, "_urandom", lambda _: os.urandom)
+                report = functools.partial(_note, functools.partial(what, f"{module.__name__}.{name}"))
+                replace(module, name, functools.partial(StandIn, module=module.__name__, report=report))
+    replace(random, "_urandom", lambda _: os.urandom)
     for owner, name, what in _METHODS:
-        put(owner, name, functools.partial(telling, tell=functools.partial(_note, what)))
+        replace(owner, name, functools.partial(reporting_method, report=functools.partial(_note, what)))
 
 
-def _note(what: What, *args: Any) -> None:
+def _note(what: Describe, *args: Any) -> None:
     if reads.noted:
         return  # one read is enough
     with unnoted():  # finding out what is read also reads
@@ -65,11 +65,11 @@ def _reader() -> str:
         package = module.partition(".")[0]
         if frame.f_builtins is not vars(builtins):
             reader = _THE_FUNCTION  # captured code has its own builtins
-        elif package in sys.stdlib_module_names or module in _BETWEEN:
+        elif package in sys.stdlib_module_names or module in _SKIPPED_MODULES:
             continue
         else:
-            reader = "" if package in _OWN or module in MARKS else package
-        return "" if not reader or is_below(_OF_NO_CONSEQUENCE) else reader
+            reader = "" if package in _INTERNAL_PACKAGES or module in MARKS else package
+        return "" if not reader or is_below(_HARMLESS) else reader
     return ""
 
 
@@ -98,8 +98,8 @@ def _of_variables(environment: Any) -> str:
     return "os.environ"
 
 
-def _for_the_function(name: str) -> What:
-    """Return a `What` for reads that packages need only for messages: they matter only in the function itself."""
+def _for_the_function(name: str) -> Describe:
+    """Return a `Describe` for reads that packages need only for messages: they matter only in the function itself."""
     return lambda *args: name if _reader() == _THE_FUNCTION else ""
 
 
@@ -107,7 +107,7 @@ def _unseeded(generator: Any, seed: Any = None, *args: Any) -> str:
     return "a random generator without a seed" if seed is None else ""
 
 
-_KNOWN: tuple[tuple[ModuleType, str, What], ...] = (
+_KNOWN: tuple[tuple[ModuleType, str, Describe], ...] = (
     (time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns", _always),
     (time, "thread_time thread_time_ns clock_gettime clock_gettime_ns", _always),
     (time, "localtime gmtime ctime strftime", _unless_given),
@@ -116,7 +116,7 @@ _KNOWN: tuple[tuple[ModuleType, str, What], ...] = (
     (os, "stat lstat access readlink statvfs", _of_path),
     (uuid, "uuid1", _always),
 )
-_METHODS: tuple[tuple[type, str, What], ...] = (
+_METHODS: tuple[tuple[type, str, Describe], ...] = (
     (os._Environ, "__getitem__", _of_variable),
     (os._Environ, "__iter__", _of_variables),
     (os._Environ, "__len__", _of_variables),
@@ -126,13 +126,13 @@ _METHODS: tuple[tuple[type, str, What], ...] = (
     (logging.Logger, "isEnabledFor", _for_the_function("the level of a logger")),
 )
 _THE_FUNCTION = "the function itself"
-_BETWEEN = frozenset({__name__, StandIn.__module__})
+_SKIPPED_MODULES = frozenset({__name__, StandIn.__module__})
 
-_OF_NO_CONSEQUENCE = IMPORTS_AND_QUOTES | {
+_HARMLESS = IMPORTS_AND_QUOTES | {
     "absl.logging",
     "jax._src.compilation_cache",  # whichever package reads its files
     "logging",
     "traceback",
     "warnings",
 }
-_OWN = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})
+_INTERNAL_PACKAGES = frozenset({"jax", "jaxlib", "jitclient", "jitserver", "ml_dtypes", "msgspec", "numpy", "rpyc"})

@@ -154,8 +154,8 @@ def test_what_does_not_matter_is_traced_once(reports: list[dict[str, Any]], use:
 
 def test_stand_ins_pass_for_what_they_stand_for() -> None:
     script = """
-from jitserver.programs.traces import readers
-readers.replace_known()
+from jitserver.programs.traces import ambient_reads
+ambient_reads.install()
 import copy, os, pickle, sys, time
 from jitclient.capture.ambient.inputs import ambient_name
 assert "jax" not in sys.modules, "too late"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jitclient.errors import SessionBusy
-from jitserver.programs.devices import alone
+from jitserver.programs.devices import serial
 
 PATIENCE = "_PATIENCE_SECONDS"
 
@@ -20,8 +20,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def run_for(client: object, run: Callable[[], Any], *ask: Callable[[], Any]) -> Any:
     """What a thread of the daemon does for a client: run a program, perhaps with a callback."""
-    alone.work_for(client)
-    return alone.alone(run, *map(alone.in_callbacks, ask))
+    serial.set_client(client)
+    return serial.run_serially(run, *map(serial.recording_callbacks, ask))
 
 
 def calls_back(ask: Callable[[], Any]) -> Any:
@@ -31,7 +31,7 @@ def calls_back(ask: Callable[[], Any]) -> Any:
 def test_a_callback_that_waits_for_its_own_turn_is_told(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alone, PATIENCE, 0.01)
+    monkeypatch.setattr(serial, PATIENCE, 0.01)
     client = object()
     with pytest.raises(SessionBusy, match="waits for a callback of this process"):
         run_for(client, calls_back, lambda: threads.submit(run_for, client, lambda: 1).result(60))
@@ -45,7 +45,7 @@ class TakenFor:
         self.steps = list(steps)
 
     def acquire(self, timeout: float) -> bool:
-        assert timeout == getattr(alone, PATIENCE)
+        assert timeout == getattr(serial, PATIENCE)
         if self.steps:
             self.steps.pop(0)()
             return False
@@ -59,7 +59,7 @@ def test_another_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def other() -> int:
         lock = TakenFor(*[lambda: None] * 5)
         with monkeypatch.context() as patch:
-            patch.setattr(alone, "_one_at_a_time", lock)
+            patch.setattr(serial, "_device_lock", lock)
             found: int = run_for(object(), lambda: 3)
         assert not lock.steps
         return found
@@ -69,12 +69,12 @@ def test_another_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_with_many_callbacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     client = object()
-    monkeypatch.setattr(alone, "_callbacks", running := dict[object, object]())
+    monkeypatch.setattr(serial, "_callbacks", running := dict[object, object]())
 
     def next_callback() -> None:
         running.clear()
         running[object()] = client
 
-    monkeypatch.setattr(alone, "_one_at_a_time", lock := TakenFor(*[next_callback] * 5))
+    monkeypatch.setattr(serial, "_device_lock", lock := TakenFor(*[next_callback] * 5))
     assert run_for(client, lambda: 4) == 4
     assert not lock.steps

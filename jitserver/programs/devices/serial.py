@@ -5,7 +5,7 @@ the CPU, because XLA has one thread for each device and a program needs all of t
 aborts the process.
 
 A program therefore occupies the devices while it waits for a callback. A callback that in turn waits for such a program
-would wait indefinitely; `alone` detects this case.
+would wait indefinitely; `run_serially` detects this case.
 """
 
 import contextlib
@@ -20,26 +20,26 @@ from jitclient.errors import SessionBusy
 _PATIENCE_SECONDS = 10.0
 """Seconds after which a callback is suspected of waiting for a program of its own client."""
 
-_one_at_a_time = threading.Lock()
+_device_lock = threading.Lock()
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     client: object = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 # Callbacks for which the running program waits: a unique token -> the client.
 _callbacks: dict[object, object] = {}
 
 
-def work_for(client: object) -> None:
+def set_client(client: object) -> None:
     """Set the client whose requests this thread carries out."""
-    _here.client = client
+    _thread_state.client = client
 
 
-def alone(run: Callable[..., Any], *arguments: Any) -> Any:
+def run_serially(run: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a function that computes on several devices.
 
     Raises:
@@ -51,33 +51,33 @@ def alone(run: Callable[..., Any], *arguments: Any) -> Any:
         return jax.block_until_ready(results) if jax.default_backend() == "cpu" else results
 
 
-def in_callbacks(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `ask` wrapped so that the callbacks in progress, and their client, are recorded."""
-    client = _here.client
+def recording_callbacks(call_client: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call_client` wrapped so that the callbacks in progress, and their client, are recorded."""
+    client = _thread_state.client
 
-    def noted(*arguments: Any) -> Any:
+    def recorded(*arguments: Any) -> Any:
         callback = object()
         _callbacks[callback] = client
         try:
-            return ask(*arguments)
+            return call_client(*arguments)
         finally:
             del _callbacks[callback]
 
-    return noted
+    return recorded
 
 
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
-    client, seen = _here.client, set[object]()
-    while not _one_at_a_time.acquire(timeout=_PATIENCE_SECONDS):
+    client, seen = _thread_state.client, set[object]()
+    while not _device_lock.acquire(timeout=_PATIENCE_SECONDS):
         own = {callback for callback, asked in list(_callbacks.items()) if asked is client}
         if own & seen:
             raise SessionBusy(
                 "a program over several devices was called while another one waits for a callback of this process, "
-                "which seems to wait for this call: such a callback cannot compute on several devices"
+                "which seems to wait for this call. Such a callback cannot compute on several devices."
             )
         seen = own
     try:
         yield
     finally:
-        _one_at_a_time.release()
+        _device_lock.release()

@@ -15,17 +15,17 @@ from jitserver.programs.engine import Engine
 log = logging.getLogger(__name__)
 
 # A difference beyond this number of seconds means that the clock was set.
-_SET_SECONDS = 60.0
+_CLOCK_CHANGE_SECONDS = 60.0
 
 
-class Naming:
+class NamedArrayRequests:
     """The daemon's named arrays, and the handlers of requests about them."""
 
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
-        self.named = NamedArrays()
+        self.trees = NamedArrays()
         self._engine = engine
         self._sessions = sessions
-        self._ahead = _ahead()
+        self._clock_offset = _clock_offset()
 
     def find(self, session: Session, find: Find) -> Found | None:
         """Give a session handles on the tree under a name, if its key matches.
@@ -33,7 +33,7 @@ class Naming:
         Raises:
             ArrayLost: the request accepts any key, and the tree is lost.
         """
-        kept = self.named
+        kept = self.trees
         found = kept.get(find.name) if find.key is None else kept.find(find.name, self._key(find), find.ttl)
         if found is None:
             return None
@@ -57,11 +57,11 @@ class Naming:
             raise ProtocolError("the arrays to keep do not match their specs")
         for array in arrays:
             self._engine.share(array.block_until_ready())  # raises if the array could not be computed
-        self.named.put(keep.name, NamedTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
+        self.trees.put(keep.name, NamedTree(self._key(keep), keep.specs, keep.tree, keep.label, arrays, keep.ttl))
 
     def forget(self, name: str) -> list[KeptInfo]:
         """Remove a name, and return the description of its tree in a list; an empty list if there is none."""
-        gone = self.named.forget(name)
+        gone = self.trees.forget(name)
         self._sessions.last_change = time.monotonic()  # the idle time starts now
         return [] if gone is None else [array_usage.info(self._engine, name, gone)]
 
@@ -70,17 +70,17 @@ class Naming:
 
         Changes of the system clock do not count as elapsed time.
         """
-        before, self._ahead = self._ahead, _ahead()
-        if abs(self._ahead - before) > _SET_SECONDS:
-            log.info("the clock was set by %.0f s", self._ahead - before)
-            self.named.shift(self._ahead - before)
-        for name in self.named.expire(lambda tree: array_usage.is_held(tree, self._sessions.all())):
-            log.info("the arrays kept as %r are freed: they were not used within their time to live", name)
+        before, self._clock_offset = self._clock_offset, _clock_offset()
+        if abs(self._clock_offset - before) > _CLOCK_CHANGE_SECONDS:
+            log.info("named arrays: the system clock was set by %.0f s", self._clock_offset - before)
+            self.trees.shift(self._clock_offset - before)
+        for name in self.trees.expire(lambda tree: array_usage.is_held(tree, self._sessions.all())):
+            log.info("named arrays: freed %r, which was not used within its time to live", name)
             self._sessions.last_change = time.monotonic()
 
     def holdings(self) -> Holdings:
         """Return the holders of the arrays on this daemon."""
-        found = array_usage.usage(self._engine, self.named, self._sessions.all(), self._sessions.budget.most)
+        found = array_usage.usage(self._engine, self.trees, self._sessions.all(), self._sessions.budget.limit)
         found.disk_nbytes = self._engine.cache.store.other_bytes()
         return found
 
@@ -88,8 +88,8 @@ class Naming:
         """Load a tree that the previous daemon saved; return False if its arrays are lost."""
         on_disk = tree.on_disk
         if on_disk is not None:
-            self._sessions.budget.take(on_disk.missing_bytes(), f"what is kept as {name!r}")
-        return self.named.load(name, tree)
+            self._sessions.budget.take(on_disk.missing_bytes(), f"the arrays kept as {name!r}")
+        return self.trees.load(name, tree)
 
     def _key(self, message: Find | Keep) -> str:
         """Return the key of a tree: the client's key, if any, with the daemon's versions of packages."""
@@ -99,6 +99,6 @@ class Naming:
         )
 
 
-def _ahead() -> float:
+def _clock_offset() -> float:
     """Return the wall-clock time minus the time since boot, which changes only when the clock is set."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

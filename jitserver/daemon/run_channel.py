@@ -14,33 +14,33 @@ from jitserver.system.shared_memory import Lent
 
 _encode = msgspec.msgpack.Encoder().encode
 
-Take = Callable[[int], HostArray | None]
+ReadAttachment = Callable[[int], HostArray | None]
 """Function that reads the next attachment, of the given number of bytes; it returns None if it skips the attachment."""
 
 _SKIPPED_BYTES = 1 << 20
 
-_MOST_AHEAD = 64
+_MAX_AHEAD = 64
 """Maximum number of unanswered callbacks without results by which a program may be ahead of its client."""
 
 
-class Lane:
+class RunChannel:
     """The channel for attachments and callbacks between Runs and their client.
 
     Args:
         channel: the connection's socket.
         lent: the blocks that the client has leased.
-        say: reports the event that a Run waits for.
+        report_phase: reports the event that a Run waits for.
     """
 
-    def __init__(self, channel: WireChannel, lent: Lent, say: Callable[[str], None]) -> None:
+    def __init__(self, channel: WireChannel, lent: Lent, report_phase: Callable[[str], None]) -> None:
         self.lent = lent
         self._channel = channel
-        self._say = say
-        self._asking = threading.Lock()
-        self._asked = 0  # number of the last callback
+        self._report_phase = report_phase
+        self._lock = threading.Lock()
+        self._called = 0  # number of the last callback
         self._answered = 0
 
-    def attachments_of(self, block: int) -> Take:
+    def attachments_of(self, block: int) -> ReadAttachment:
         """Return a reader of the attachments of a message that names this block, or no block (0)."""
         return self.lent.arguments(block) if block else self._read
 
@@ -52,7 +52,7 @@ class Lane:
             self._channel.recv_into(part)
             nbytes -= len(part)
 
-    def ask(self, number: int, slot: Slot, arguments: Sequence[HostArray]) -> list[HostArray]:
+    def call_client(self, number: int, slot: Slot, arguments: Sequence[HostArray]) -> list[HostArray]:
         """Call the function of a slot in the client, and return its results.
 
         Threads chosen by XLA call this method, while the connection's own thread waits for the program.
@@ -63,31 +63,31 @@ class Lane:
             ProtocolError: the client sent something other than the answer.
         """
         attachments: list[HostArray] = []
-        most = inline_most(len(arguments))
+        inline_limit = inline_most(len(arguments))
         specs = [Spec(array.shape, str(array.dtype)) for array in arguments]
-        given = [pack(array, attachments, most) for array in arguments]
-        with self._asking:
-            self._asked += 1
-            message = Callback(self._asked, number, specs, given)
+        given = [pack(array, attachments, inline_limit) for array in arguments]
+        with self._lock:
+            self._called += 1
+            message = Callback(self._called, number, specs, given)
             self._channel.send(bytes((CALLBACK,)) + _encode(message), attachments)
             if not slot.results:
-                if self._asked - self._answered > _MOST_AHEAD:
-                    self._answer_to(self._asked - _MOST_AHEAD)
+                if self._called - self._answered > _MAX_AHEAD:
+                    self._wait_for_answer(self._called - _MAX_AHEAD)
                 return []
-            results = self._answer_to(self._asked).results
+            results = self._wait_for_answer(self._called).results
             if len(results) != len(slot.results):
                 raise ProtocolError(f"a callback returned {len(results)} arrays instead of {len(slot.results)}")
             pairs = zip(results, slot.results, strict=True)
             return [unpack_value(self._read, value, spec) for value, spec in pairs]  # type: ignore[misc]
 
-    def take_answer(self, body: bytes) -> CalledBack:
+    def record_answer(self, body: bytes) -> CalledBack:
         """Record the answer to a callback, which may belong to a Run that is over."""
         answer = decoded(body, CalledBack)
         self._answered = answer.number
         return answer
 
-    def _answer_to(self, number: int) -> CalledBack:
-        self._say("waiting for a callback")
+    def _wait_for_answer(self, number: int) -> CalledBack:
+        self._report_phase("waiting for a callback")
         try:
             while True:
                 data = self._channel.recv()
@@ -95,14 +95,14 @@ class Lane:
                     self.lent.take_back(decoded(data[1:], Return))
                     continue
                 if data[0] != CALLED_BACK:
-                    raise ProtocolError(f"a frame of kind {data[0]} is no answer to a callback")
-                answer = self.take_answer(data[1:])
+                    raise ProtocolError(f"a frame of kind {data[0]} is not an answer to a callback")
+                answer = self.record_answer(data[1:])
                 if answer.failed:
-                    raise RuntimeError("a callback raised in the client")
+                    raise RuntimeError("a callback raised an exception in the client")
                 if answer.number >= number:
                     return answer
         finally:
-            self._say("running")
+            self._report_phase("running")
 
     def _read(self, nbytes: int) -> HostArray:
         raw = allocate(nbytes)

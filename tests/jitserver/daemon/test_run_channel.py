@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot, Spec
-from jitserver.daemon.lane import Lane
+from jitserver.daemon.run_channel import RunChannel
 
 
 class Client:
@@ -31,18 +31,18 @@ class Client:
 
 def test_callbacks_without_results_are_waited_for_once_many_are_on_their_way() -> None:
     client: Any = Client()
-    lane = Lane(client, None, lambda _: None)  # type: ignore[arg-type]
+    channel = RunChannel(client, None, lambda _: None)  # type: ignore[arg-type]
     for _ in range(200):
-        assert lane.ask(0, Slot(()), [np.ones(2, np.float32)]) == []
+        assert channel.call_client(0, Slot(()), [np.ones(2, np.float32)]) == []
     assert client.asked == list(range(1, 201))
     assert 1 < client.furthest <= 65
 
 
 def test_one_with_a_result_is_waited_for_after_those_before_it() -> None:
     client: Any = Client()
-    lane = Lane(client, None, lambda _: None)  # type: ignore[arg-type]
+    channel = RunChannel(client, None, lambda _: None)  # type: ignore[arg-type]
     for _ in range(3):
-        lane.ask(0, Slot(()), [])
+        channel.call_client(0, Slot(()), [])
     assert client.answered == 0
-    assert lane.ask(1, Slot((Spec((), "float32"),)), []) == [np.float32(7)]
+    assert channel.call_client(1, Slot((Spec((), "float32"),)), []) == [np.float32(7)]
     assert client.answered == 4
