@@ -15,7 +15,7 @@ _HEAD = (
     "|---|---|---|---|---|---|---|---|"
 )
 _HEAD_OF_COMMANDS = (
-    "| program | verdict | `python` | `jitserver run`, first | second | why it runs in a process of its own |\n"
+    "| program | verdict | `python` | `jitserver run`, first | second | why it runs in a fresh process |\n"
     "|---|---|---|---|---|---|"
 )
 

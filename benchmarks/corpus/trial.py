@@ -27,7 +27,7 @@ _HELPER_SECONDS = 120
 _COUNTS = ("calls", "traces", "client_traces", "local_runs")
 _SEEDS = {"daemon": "3", "plain": "1", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
-_FRESH = re.compile(r"^runs in a process of its own: (.*)$")
+_FRESH = re.compile(r"^the program runs in a fresh process: (.*)$")
 _RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
 
 

@@ -9,7 +9,7 @@ import click
 
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.version import __version__
-from jitserver.cli.elsewhere import WORDS, address_option, with_address
+from jitserver.cli.remote_commands import COMMAND_LINE, address_option, with_address
 
 _COMMANDS = {
     "arrays": "arrays",
@@ -44,7 +44,7 @@ class _Commands(click.Group):
         return with_address(command)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[WORDS] = list(args)
+        ctx.meta[COMMAND_LINE] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -7,7 +7,7 @@ import click
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
-from jitserver.cli.picture import process
+from jitserver.cli.top_display import process
 
 
 @click.group()
@@ -29,7 +29,8 @@ def list_arrays() -> None:
 def rm(names: tuple[str, ...]) -> None:
     """Remove the arrays under each NAME.
 
-    Handles that programs hold on them stay valid. The arrays of a session are freed when its program deletes or ends.
+    Handles that programs hold on them stay valid. The arrays of a session are freed when its program deletes them or
+    exits.
     """
     gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo])]
     missing = sorted(set(names) - {one.name for one in gone})
@@ -37,13 +38,13 @@ def rm(names: tuple[str, ...]) -> None:
         removed = [one.name for one in gone]
         report(removed, lambda: click.echo(f"removed {', '.join(removed)}: {size(sum(one.nbytes for one in gone))}"))
     if missing:
-        raise click.ClickException(f"nothing is kept as {', '.join(map(repr, missing))}")
+        raise click.ClickException(f"no arrays are kept as {', '.join(map(repr, missing))}")
 
 
 def _print(found: Holdings) -> None:
     now = time.time()
-    there = [one for one in found.kept if not one.why_lost]
-    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in there]
+    present = [one for one in found.kept if not one.why_lost]
+    kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in present]
     lost = [[one.name, one.label, one.why_lost] for one in found.kept if one.why_lost]
     held = [[process(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
     if kept:
@@ -52,9 +53,9 @@ def _print(found: Holdings) -> None:
         print_table(["lost", "tree", "why"], lost)
     if held:
         print_table(["held by pid", "program", "arrays", "bytes"], held)
-    most = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
+    limit = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
     disk = f", {size(found.disk_nbytes)} on the disk" if found.disk_nbytes else ""
-    click.echo(f"{size(found.nbytes)}{most} in use{disk}")
+    click.echo(f"{size(found.nbytes)}{limit} in use{disk}")
 
 
 def _times(one: KeptInfo, now: float) -> list[str]:

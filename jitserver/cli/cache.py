@@ -11,7 +11,7 @@ from jitserver.cli.common import ago, ask, json_option, print_table, report, sec
 from jitserver.cli.entries import check, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
 
-_MOST_ROWS = 50
+_MAX_ROWS = 50
 
 _ORDERS: dict[str, Callable[[EntryInfo], float]] = {
     "saved": lambda entry: entry.saved,
@@ -25,8 +25,8 @@ _ORDERS: dict[str, Callable[[EntryInfo], float]] = {
 def cache() -> None:
     """See and manage the cached programs.
 
-    KEY is the beginning of a key, or the name of a function, which means all its programs. If no daemon runs, `ls`,
-    `show` and `why` read the cache on the disk.
+    KEY is the beginning of a key, or the name of a function, which means all its programs. If no daemon is running,
+    `ls`, `show` and `why` read the cache on the disk.
     """
 
 
@@ -47,7 +47,7 @@ cache.add_command(why)
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"Show at most N; 0: all. [default: {_MOST_ROWS}; with --json: all]",
+    help=f"Show at most N; 0: all. [default: {_MAX_ROWS}; with --json: all]",
 )
 @json_option
 def list_entries(sort: str, match: str | None, limit: int | None) -> None:
@@ -55,8 +55,8 @@ def list_entries(sort: str, match: str | None, limit: int | None) -> None:
     found = sorted(entries(""), key=_ORDERS[sort], reverse=True)
     if match is not None:
         found = [entry for entry in found if _matches(entry, match)]
-    most = limit or len(found) if limit is not None or wants_json() else _MOST_ROWS
-    report(found[:most], lambda: _print(found[:most], len(found[most:])))
+    rows = limit or len(found) if limit is not None or wants_json() else _MAX_ROWS
+    report(found[:rows], lambda: _print(found[:rows], len(found[rows:])))
 
 
 @cache.command()
@@ -71,7 +71,7 @@ def rm(key: str) -> None:
 @cache.command()
 @json_option
 def clear() -> None:
-    """Remove all programs, pinned ones too."""
+    """Remove all programs, including pinned ones."""
     _report_done("removed", ask(Verb.REMOVE, Match(""), list[str]))
 
 

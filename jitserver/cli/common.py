@@ -55,14 +55,14 @@ def report(value: Any, show: Callable[[], object]) -> None:
         show()
 
 
-def home() -> Address:
+def local_address() -> Address:
     """Return the address at which a daemon is started: JITSERVER_ADDRESS, or the user's default."""
     return default_addresses(settings().address)[0]
 
 
-def chosen() -> "Address | SshAddress":
-    """Return the selected address: an address on another machine, or else `home()`."""
-    return remote(settings().address) or home()
+def selected_address() -> "Address | SshAddress":
+    """Return the selected address: an address on another machine, or else `local_address()`."""
+    return remote(settings().address) or local_address()
 
 
 def ask(verb: Verb, message: Any, answer: Any) -> Any:
@@ -76,7 +76,7 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
         from jitserver.cli.systemd import systemctl  # imports subprocess
 
         if systemctl.waits(unit):  # connecting would start the daemon
-            raise DaemonUnavailable(f"{unit.service} starts at the first call")
+            raise DaemonUnavailable(f"systemd starts {unit.service} at the first call")
     return handshake.ask(settings(), verb, message, answer)
 
 
@@ -84,7 +84,7 @@ def not_running(reason: str) -> NoReturn:
     """Report that no daemon is running, and exit."""
     address = ""
     with contextlib.suppress(DaemonUnavailable):  # there may be no usable address
-        address = str(chosen())
+        address = str(selected_address())
     report(
         {"running": False, "address": address, "reason": reason},
         lambda: click.echo(f"jitserver is not running: {reason}", err=True),

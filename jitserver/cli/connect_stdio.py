@@ -20,11 +20,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 @click.command("connect-stdio", hidden=True)
-@click.option("--start/--no-start", default=True, help="Whether to start a daemon if none runs. [default: yes]")
+@click.option("--start/--no-start", default=True, help="Whether to start a daemon if none is running. [default: yes]")
 def connect_stdio(start: bool) -> None:
     """Join standard input and output to the daemon's socket, for a client that comes through ssh.
 
-    Ends when either side does. The session stays for the client's next connection.
+    Exits when either side closes the connection. The session stays for the client's next connection.
     """
     chosen = dataclasses.replace(settings(), autostart=start and settings().autostart)
     sock, _, started = handshake.dial(chosen, chosen.timeout)
@@ -35,16 +35,16 @@ def connect_stdio(start: bool) -> None:
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)  # large arrays take a third less time
     # Do not block: a splice that waits for the socket would hold the pipe's lock, which would block sshd as well.
     sock.setblocking(not are_pipes)
-    pass_on = _splice if are_pipes else _copy
+    forward = _splice if are_pipes else _copy
     os.write(1, greeting(started))
-    Thread(functools.partial(_until_the_end, pass_on, 0, sock.fileno()), "to the daemon").start()
-    _until_the_end(pass_on, sock.fileno(), 1)
+    Thread(functools.partial(_forward_until_closed, forward, 0, sock.fileno()), "to the daemon").start()
+    _forward_until_closed(forward, sock.fileno(), 1)
 
 
-def _until_the_end(pass_on: Callable[[int, int], None], source: int, target: int) -> None:
+def _forward_until_closed(forward: Callable[[int, int], None], source: int, target: int) -> None:
     """Forward bytes until one side closes, then exit: a client never closes only half of its connection."""
     with contextlib.suppress(OSError):  # the peer is gone, so there is no one to report to
-        pass_on(source, target)
+        forward(source, target)
     os._exit(0)
 
 

@@ -13,7 +13,7 @@ import click
 from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import examples
-from jitserver.cli.common import ask, chosen, json_option, print_table, report, seconds, wants_json
+from jitserver.cli.common import ask, json_option, print_table, report, seconds, selected_address, wants_json
 from jitserver.cli.entries import listed
 from jitserver.cli.lifecycle import launched
 
@@ -59,11 +59,11 @@ def _pip(example: examples.Example) -> str:
 
 def _run_example(name: str) -> None:
     if name not in examples.names():
-        raise click.UsageError(f"there is no example {name!r}; `jitserver demo --list` lists them")
+        raise click.UsageError(f"there is no example {name!r}. `jitserver demo --list` lists the examples.")
     example = examples.example(name)
     if example.missing:
-        raise click.ClickException(f"the example {name} needs: {_pip(example)}")
-    launched(chosen(), IDLE_EXIT_SECONDS)
+        raise click.ClickException(f"the example {name} needs more packages. Run `{_pip(example)}`.")
+    launched(selected_address(), IDLE_EXIT_SECONDS)
     runs = [examples.run(name) for _ in ("first", "second")]
     report({"example": name, "runs": runs}, lambda: _print_example(example, runs))
     if any(runs[1][counted] for counted in examples.COUNTED):
@@ -81,15 +81,15 @@ def _print_example(example: examples.Example, runs: list[dict[str, Any]]) -> Non
 
 
 def _train(layers: int, steps: int) -> None:
-    address = chosen()
+    address = selected_address()
     pid = launched(address, IDLE_EXIT_SECONDS)
-    say = (lambda text: None) if wants_json() else click.echo
-    say(f"daemon:  {'started' if pid else 'runs already'} at {address}")
-    say(f"program: {PROGRAM}, {layers} layers; new to the daemon each time you run this demo\n")
+    echo = (lambda text: None) if wants_json() else click.echo
+    echo(f"daemon:  {'started' if pid else 'runs already'} at {address}")
+    echo(f"program: {PROGRAM}, {layers} layers; new to the daemon each time you run this demo\n")
     salt = secrets.randbelow(1 << 30)
     runs = []
     for number in ("first", "second"):
-        say(f"{number} process ...")
+        echo(f"{number} process ...")
         runs.append(_run(salt, layers, steps))
     result = _result(runs)
     report(result, lambda: _print(result, runs))

@@ -11,32 +11,32 @@ from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli.checks.finding import DaemonState, Finding
-from jitserver.cli.common import NOT_RUNNING, ask, chosen, json_option, print_table, report
+from jitserver.cli.common import NOT_RUNNING, ask, json_option, print_table, report, selected_address
 from jitserver.cli.lifecycle import launched
 
 _FAILED = 1
 
 
 @click.command()
-@click.option("--start", is_flag=True, help="Start a daemon if none runs, as a client would.")
+@click.option("--start", is_flag=True, help="Start a daemon if none is running, as a client would.")
 @json_option
 def doctor(start: bool) -> None:
     """Check the environment and the daemon.
 
-    Says how to fix what is wrong. Checks versions, settings, free disk space, limits and devices. If a daemon runs,
-    also makes a real call from a fresh process, which must not run it locally.
+    Checks versions, settings, free disk space, limits and devices, and says how to fix each problem. If a daemon is
+    running, also makes a real call from a fresh process, which must not run it locally.
 
-    Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon runs.
+    Exit status: 0 no problems, perhaps warnings; 1 problems; 3 no problems, but no daemon is running.
     """
     # Imported here, because the checks import many modules.
-    from jitserver.cli.checks.checks import CHECKS, CHECKS_FROM_AFAR, findings_of
+    from jitserver.cli.checks.checks import CHECKS, REMOTE_CHECKS, findings_of
 
     try:
         state = _daemon_state(start)
-        findings = list(findings_of(state, CHECKS if isinstance(state.address, Address) else CHECKS_FROM_AFAR))
+        findings = list(findings_of(state, CHECKS if isinstance(state.address, Address) else REMOTE_CHECKS))
         runs = state.status is not None
     except (SettingsError, OSError) as error:  # there is no usable address
-        runs, findings = False, [Finding("settings", "problem", str(error), "correct it, then run this again")]
+        runs, findings = False, [Finding("settings", "problem", str(error), "correct it, then run doctor again")]
     report(
         {"running": runs, "checks": [dataclasses.asdict(found) for found in findings]},
         lambda: print_table(["", "check", "found"], [_row(found) for found in findings]),
@@ -48,7 +48,7 @@ def doctor(start: bool) -> None:
 
 
 def _daemon_state(start: bool) -> DaemonState:
-    address, begun = chosen(), time.monotonic()
+    address, begun = selected_address(), time.monotonic()
     try:
         if start:
             launched(address, IDLE_EXIT_SECONDS)

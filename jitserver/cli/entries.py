@@ -11,7 +11,7 @@ from jitserver.cli.common import ask
 
 Found = TypeVar("Found")
 
-_MOST_COMPLETIONS = 50
+_MAX_COMPLETIONS = 50
 _SHORT = 12
 
 
@@ -32,7 +32,7 @@ def entries(prefix: str) -> list[EntryInfo]:
         return found
 
 
-def some(prefix: str) -> list[EntryInfo]:
+def matching(prefix: str) -> list[EntryInfo]:
     """Return the same programs; exit with status 1 if there are none."""
     check(prefix)
     return not_empty(entries(prefix), prefix)
@@ -53,7 +53,7 @@ def not_empty(found: list[Found], prefix: str) -> list[Found]:
 
 def newest(prefix: str) -> EntryInfo:
     """Return the most recently made of the programs for a KEY."""
-    return max(some(prefix), key=lambda entry: entry.created)
+    return max(matching(prefix), key=lambda entry: entry.created)
 
 
 def listed(prefix: str) -> list[EntryInfo]:
@@ -79,4 +79,4 @@ def complete_key(_: click.Context, __: click.Parameter, incomplete: str) -> list
         return []
     names = {entry.name: entry.where for entry in found if entry.name.startswith(incomplete)}
     keys = {short(entry): entry.label for entry in found if incomplete and entry.key.startswith(incomplete)}
-    return [CompletionItem(value, help=text) for value, text in {**names, **keys}.items()][:_MOST_COMPLETIONS]
+    return [CompletionItem(value, help=text) for value, text in {**names, **keys}.items()][:_MAX_COMPLETIONS]

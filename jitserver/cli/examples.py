@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 def names() -> list[str]:
     """Return the names of all examples."""
-    return sorted(path.stem for path in _folder().glob("*.py"))
+    return sorted(path.stem for path in _directory().glob("*.py"))
 
 
 def example(name: str) -> Example:
@@ -66,9 +66,9 @@ def run(name: str) -> dict[str, Any]:
     before: Status = ask(Verb.STATUS, None, Status)
     start = time.time()
     # Run a copy, because files in an installed package do not count as user code.
-    with tempfile.TemporaryDirectory(prefix="jitserver-demo-") as folder:
-        shutil.copytree(_folder(), folder, dirs_exist_ok=True)
-        program = Path(folder) / f"{name}.py"
+    with tempfile.TemporaryDirectory(prefix="jitserver-demo-") as directory:
+        shutil.copytree(_directory(), directory, dirs_exist_ok=True)
+        program = Path(directory) / f"{name}.py"
         done = subprocess.run([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise click.ClickException(f"{_path(name)} failed")
@@ -78,8 +78,8 @@ def run(name: str) -> dict[str, Any]:
 
 
 def _path(name: str) -> Path:
-    return _folder() / f"{name}.py"
+    return _directory() / f"{name}.py"
 
 
-def _folder() -> Path:
+def _directory() -> Path:
     return PACKAGED if PACKAGED.is_dir() else PACKAGED.parents[3] / "examples"  # in a source checkout

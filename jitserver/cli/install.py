@@ -6,9 +6,9 @@ from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 from jitclient.wire.address import Address
 from jitserver.cli.common import json_option, report, wants_json
-from jitserver.cli.lifecycle import give_way
+from jitserver.cli.lifecycle import stop_unmanaged_daemon
 from jitserver.cli.systemd import install as units
-from jitserver.cli.systemd.target import Target, chosen
+from jitserver.cli.systemd.target import Target, selected_target
 
 _system_option = click.option(
     "--system", "user", metavar="USER", help="Use the system's systemd, for USER, instead of your own."
@@ -33,13 +33,13 @@ def install(user: str | None, dry_run: bool) -> None:
         shown = "\n".join(f"==> {path}\n{text}" for path, text in units_by_path.items())
         report({"result": "planned", "units": units_by_path}, lambda: click.echo(shown))
         return
-    give_way(target)
+    stop_unmanaged_daemon(target)
     done = units.install(target, planned)
     _report(done)
     if not wants_json():
         click.echo(f"the first call starts the daemon; `{_command('uninstall', user)}` undoes this")
         if not user:
-            click.echo("it stops when you log out, unless you run `loginctl enable-linger`")
+            click.echo("the daemon stops when you log out, unless you run `loginctl enable-linger`")
 
 
 @click.command()
@@ -50,14 +50,14 @@ def uninstall(user: str | None) -> None:
     done = units.uninstall(_target(user))
     _report(done)
     if done.kept_for and not wants_json():
-        click.echo(f"the files stay, because {', '.join(done.kept_for)} use them too")
+        click.echo(f"the unit files stay, because {', '.join(done.kept_for)} use them too")
 
 
 def _target(user: str | None) -> Target:
-    target = chosen(user)
+    target = selected_target(user)
     named = settings().address
     if named is not None and Address.parse(named) != target.address:
-        raise SettingsError(f"JITSERVER_ADDRESS={named!r} is not the address of the unit, {target.address}: unset it")
+        raise SettingsError(f"JITSERVER_ADDRESS={named!r} is not the address of the unit, {target.address}. Unset it.")
     return target
 
 
@@ -77,9 +77,9 @@ def _report(done: units.Done) -> None:
 
 def _print_done(done: units.Done) -> None:
     target = done.target
-    click.echo(f"{done.result}: {target.socket} and {target.service}, in {target.folder}")
+    click.echo(f"{done.result}: {target.socket} and {target.service}, in {target.directory}")
     if done.result in ("installed", "updated", "unchanged"):
-        click.echo(f"it listens at {target.address}")
+        click.echo(f"the daemon listens at {target.address}")
 
 
 def _command(name: str, user: str | None) -> str:

@@ -17,7 +17,7 @@ from jitclient.session import handshake, launch
 from jitclient.wire.address import Address, peer
 from jitclient.wire.messages import Status, Verb
 from jitclient.wire.named_arrays import Holdings
-from jitserver.cli.common import ask, home, json_option, report
+from jitserver.cli.common import ask, json_option, local_address, report
 from jitserver.cli.systemd import systemctl
 from jitserver.cli.systemd.target import Target, installed
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 _STOP_SECONDS = 120.0
-_ASKING_SECONDS = 5.0
+_NAMES_SECONDS = 5.0
 
 
 @click.command()
 @json_option
 def start() -> None:
-    """Start the daemon in the background, unless one runs."""
+    """Start the daemon in the background, unless one is running."""
     unit = installed()
     if unit is not None:
-        give_way(unit)
+        stop_unmanaged_daemon(unit)
         ran = systemctl.main_pid(unit) is not None
         systemctl.start(unit, "start")
         _report("running already" if ran else "started", **_facts(unit))
         return
-    pid = launched(home())
+    pid = launched(local_address())
     found: Status = ask(Verb.STATUS, None, Status)
     _report("started" if pid else "running already", pid=found.pid, address=found.address)
 
@@ -62,7 +62,7 @@ def stop() -> None:
             forget_sessions(str(unit.address))
         _report("stopped", **facts)
         return
-    _report("stopped", pid=_end(home(), _tell_to_stop), address=str(home()))
+    _report("stopped", pid=_stop_and_wait(local_address(), _request_stop), address=str(local_address()))
 
 
 @click.command()
@@ -74,11 +74,14 @@ def restart() -> None:
     """
     before, unit = _names(), installed()
     if unit is not None:
-        give_way(unit)
+        stop_unmanaged_daemon(unit)
         systemctl.start(unit, "restart")
         facts = _facts(unit)
     else:
-        facts = {"pid": launched(home(), first=lambda: _give_over(home())), "address": str(home())}
+        facts = {
+            "pid": launched(local_address(), first=lambda: _stop_daemon(local_address())),
+            "address": str(local_address()),
+        }
     lost = sorted(before - _names()) if before else []
     _report("restarted", **facts, **({"lost": lost} if lost else {}))
     if lost:
@@ -94,7 +97,7 @@ def logs(lines: int) -> None:
     if unit is not None:
         source, text = {"unit": unit.service}, systemctl.journal(unit, lines)
     else:
-        path = launch.log_path(home())
+        path = launch.log_path(local_address())
         if not path.exists():
             raise DaemonUnavailable(f"there is no log at {path}")
         source, text = {"path": str(path)}, path.read_text(errors="replace").splitlines()[-lines:]
@@ -117,21 +120,21 @@ def launched(
     return pid
 
 
-def give_way(unit: Target) -> None:
+def stop_unmanaged_daemon(unit: Target) -> None:
     """Stop a daemon that was started without systemd at the address of the unit."""
     if unit.user is None and not systemctl.is_active(unit, unit.socket):
-        _give_over(unit.address)
+        _stop_daemon(unit.address)
 
 
-def _give_over(address: Address) -> None:
+def _stop_daemon(address: Address) -> None:
     """Stop the daemon at the address, if one is running, so that the next one restores its sessions."""
     with contextlib.suppress(DaemonUnavailable):
-        _end(address, _terminate)
+        _stop_and_wait(address, _terminate)
 
 
 def _names() -> set[str]:
     """Return the names that hold arrays; empty if no daemon answers."""
-    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _ASKING_SECONDS))
+    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _NAMES_SECONDS))
     try:
         found: Holdings = handshake.ask_once(chosen, Verb.ARRAYS, None, Holdings)
     # A daemon that hangs, or is of another version, can still be restarted.
@@ -144,10 +147,10 @@ def _facts(unit: Target) -> dict[str, Any]:
     return {"pid": systemctl.main_pid(unit), "address": str(unit.address), "unit": unit.service}
 
 
-def _tell_to_stop(address: Address) -> int:
+def _request_stop(address: Address) -> int:
     """Request that the daemon exits without saving its sessions; return its process id."""
     with address.connect() as sock:
-        pid = _holder(address, sock)
+        pid = _daemon_pid(address, sock)
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
     return pid
 
@@ -155,27 +158,29 @@ def _tell_to_stop(address: Address) -> int:
 def _terminate(address: Address) -> int:
     """Request that the daemon exits and saves its sessions for the next one; return its process id."""
     with address.connect() as sock:
-        pid = _holder(address, sock)
+        pid = _daemon_pid(address, sock)
         if peer(sock).pid not in (0, pid):
-            raise DaemonLost(f"the daemon at {address} is not the one (pid {pid}) that holds {address.lock_path}")
+            raise DaemonLost(
+                f"the process that listens at {address} is not the daemon (pid {pid}) that holds {address.lock_path}"
+            )
         os.kill(pid, signal.SIGTERM)
         return pid
 
 
-def _holder(address: Address, sock: socket.socket) -> int:
+def _daemon_pid(address: Address, sock: socket.socket) -> int:
     """Return the process id in the lock file; if there is none, as on a full disk, that of the listening process."""
     with contextlib.suppress(OSError, ValueError):
         return int(address.lock_path.read_text())
     return peer(sock).pid
 
 
-def _end(address: Address, tell: Callable[[Address], int]) -> int:
+def _stop_and_wait(address: Address, request: Callable[[Address], int]) -> int:
     """Stop a daemon, perhaps of another version; return its process id after it has released its address."""
-    pid = tell(address)
+    pid = request(address)
     deadline = time.monotonic() + _STOP_SECONDS
     while address.is_held():
         if time.monotonic() > deadline:
-            raise DaemonLost(f"the daemon (pid {pid}) did not end within {_STOP_SECONDS:.0f} s")
+            raise DaemonLost(f"the daemon (pid {pid}) did not exit within {_STOP_SECONDS:.0f} s")
         time.sleep(0.02)
     return pid
 

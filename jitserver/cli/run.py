@@ -14,15 +14,18 @@ from jitserver.run import front
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     options_metavar="[--no-jit] [--package NAME ...] [--report] [--verbose]",
 )
-@click.option("--no-jit", is_flag=True, help="Leave jax.jit as it is.")
-@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also the jits of this installed package.")
-@click.option("--report", is_flag=True, help="At the end, say which programs were used, and what ran in this process.")
-@click.option("--verbose", is_flag=True, help="Say why the program runs in a fresh process, if it does.")
+@click.option("--no-jit", is_flag=True, help="Do not route jax.jit to the daemon.")
+@click.option("--package", "packages", multiple=True, metavar="NAME", help="Also route the jits of this package.")
+@click.option(
+    "--report", is_flag=True, help="At the exit, print which programs were used, and what ran in this process."
+)
+@click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
 def run(no_jit: bool, packages: tuple[str, ...], report: bool, verbose: bool, words: tuple[str, ...]) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 
-    It starts from a process that has imported what your programs import, and otherwise behaves as with `python`.
+    The program starts in a process that has already imported the modules that your programs use. Otherwise it behaves
+    as with `python`.
     """
     given = {"--no-jit": no_jit, "--report": report, "--verbose": verbose}
     options = [option for option, is_given in given.items() if is_given]

@@ -12,18 +12,18 @@ import click
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.session import launch
 from jitclient.wire.address import Address
-from jitserver.cli.common import home
+from jitserver.cli.common import local_address
 
-_MOST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 
 
-def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[..., Any]:
+def _mebibytes(name: str, minimum: int, help_text: str, default: str) -> Callable[..., Any]:
     """Return an option in MiB, such as `shared-memory`, for a field in bytes, such as `shared_bytes`."""
     return click.option(
         f"--{name}",
         f"{name.removesuffix('-memory')}_bytes",
         envvar=f"JITSERVER_SERVE_{name.replace('-', '_').upper()}",
-        type=click.IntRange(min=least),
+        type=click.IntRange(min=minimum),
         metavar="MIB",
         callback=lambda _, __, value: None if value is None else value << 20,
         help=f"{help_text} [default: {default}]",
@@ -31,19 +31,19 @@ def _mebibytes(name: str, least: int, help_text: str, default: str) -> Callable[
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not value < _MOST_SECONDS:  # this form also rejects nan
+    if value is not None and not value < _MAX_SECONDS:  # this form also rejects nan
         raise click.BadParameter(f"{value} is not a number of seconds.")
     return value
 
 
 @click.command()
-@click.option("--address", metavar="unix:PATH", help="Where to listen. [default: the user's own]")
+@click.option("--address", metavar="unix:PATH", help="Address to listen at. [default: the user's own]")
 @click.option(
     "--idle-exit",
     type=click.FloatRange(min=0),
     callback=_seconds,
     metavar="SECONDS",
-    help="End after so long without clients and named arrays.",
+    help="Exit after this time without clients and named arrays.",
 )
 @click.option(
     "--drain",
@@ -52,14 +52,14 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running calls may take to finish on shutdown.",
+    help="Time for running calls to finish on shutdown.",
 )
 @click.option(
     "--most-classes",
     type=click.IntRange(min=0),
     default=10_000,
     show_default=True,
-    help="Restart when idle with more than so many user classes, which JAX never frees.",
+    help="Restart when idle with more than this number of user classes, which JAX never frees.",
 )
 @_mebibytes(
     "shared-memory",
@@ -85,7 +85,8 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
 def serve(address: str | None, **options: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
 
-    On SIGTERM and Ctrl-C it takes no new calls, lets running ones finish, and saves the arrays for the next daemon.
+    On SIGTERM and Ctrl-C the daemon accepts no new calls, waits for running calls, and saves the arrays for the next
+    daemon.
     """
     from jitserver.daemon.process_setup import (
         install_read_detection,
@@ -97,7 +98,7 @@ def serve(address: str | None, **options: Any) -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
-    where = Address.parse(address) if address else home()
+    where = Address.parse(address) if address else local_address()
     # On failure, clients do not wait for this daemon; if the address is unusable, `HeldAddress` reports the reason.
     with contextlib.suppress(DaemonUnavailable, OSError):
         launch.keep_start(where)

@@ -11,7 +11,7 @@ from jitclient.wire.explaining import Explained, Why
 from jitclient.wire.introspection import Show
 from jitclient.wire.messages import EntryInfo, Inspected, Verb
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size
-from jitserver.cli.entries import complete_key, newest, short, some
+from jitserver.cli.entries import complete_key, matching, newest, short
 
 _FROM_ANALYSIS = ("flops", "bytes accessed", "transcendentals")
 
@@ -34,7 +34,7 @@ def show(key: str, **texts: bool) -> None:
         shown = {name: _text(entry, name) for name in wanted}
         report([{**msgspec.structs.asdict(entry), **shown}], lambda: click.echo_via_pager("\n".join(shown.values())))
         return
-    found = some(key)
+    found = matching(key)
     # Analyze a single program only, because the analysis loads the program.
     both = [(entry, _analysis(entry) if len(found) == 1 else {}) for entry in found]
     report([{**msgspec.structs.asdict(entry), **analysis} for entry, analysis in both], lambda: _print(both))
@@ -45,9 +45,9 @@ def show(key: str, **texts: bool) -> None:
 @click.argument("key2", required=False, shell_complete=complete_key)
 @json_option
 def why(key: str, key2: str | None) -> None:
-    """Say why a program was made and not found: where it differs from the most similar one that existed before.
+    """Explain why a program was not found in the cache: how it differs from the most similar earlier program.
 
-    With KEY2, say where the two differ. KEY and KEY2 are beginnings of keys, or names of functions; if several
+    With KEY2, explain how the two differ. KEY and KEY2 are beginnings of keys, or names of functions; if several
     programs match, the most recently made one is used.
     """
     wanted, other = newest(key), newest(key2) if key2 is not None else None
@@ -61,7 +61,7 @@ def why(key: str, key2: str | None) -> None:
 
         explained = compared(offline.find, offline.named, question)
     if explained is None or explained.found is None:
-        raise click.ClickException("one of the programs was removed meanwhile; see `jitserver cache ls`")
+        raise click.ClickException("one of the programs was removed meanwhile. See `jitserver cache ls`.")
     lines = _answer(explained, explained.found)
     report(explained, lambda: click.echo("\n".join(lines)))
 

@@ -10,7 +10,7 @@ from jitserver.cli.common import ask, json_option, print_table, report, seconds,
 @click.command()
 @json_option
 def status() -> None:
-    """Show whether a daemon runs, and its counters."""
+    """Show whether a daemon is running, and its counters."""
     found: Status = ask(Verb.STATUS, None, Status)
     report({"running": True, **msgspec.structs.asdict(found)}, lambda: _print(found))
 
@@ -36,7 +36,9 @@ def _print(found: Status) -> None:
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
     if found.abandoned:
-        rows.append(["abandoned", f"{found.abandoned} calls run whose clients have gone; see `jitserver top`"])
+        rows.append(
+            ["abandoned", f"{found.abandoned} calls are running whose clients have exited; see `jitserver top`"]
+        )
     print_table(["jitserver", "is running"], rows)
 
 

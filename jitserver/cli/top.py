@@ -9,8 +9,8 @@ from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, console, json_option, report
-from jitserver.cli.picture import picture, program_of
 from jitserver.cli.rates import RateMeter, Rates
+from jitserver.cli.top_display import display, program_of
 
 
 @click.command()
@@ -39,7 +39,7 @@ def top(interval: float | None) -> None:
         raise
     except DaemonLost as error:
         raise DaemonUnavailable(str(error)) from error
-    report(_for_programs(found, rates), lambda: console().print(picture(found, rates), markup=False))
+    report(_for_programs(found, rates), lambda: console().print(display(found, rates), markup=False))
 
 
 def _look(meter: RateMeter) -> tuple[Snapshot, Rates]:

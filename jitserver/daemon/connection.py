@@ -160,8 +160,8 @@ class DaemonConnection(WireConnection):
         elif kind == RUN:
             self._on_run(self.session, self.order, _decode(body))
         elif kind == LEASE and self.lends:
-            leased, descriptor = self._run_channel.lent.lease(decoded(body, Lease).nbytes)
-            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=descriptor)
+            leased, fd = self._run_channel.lent.lease(decoded(body, Lease).nbytes)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=fd)
         elif kind == RETURN:
             self._run_channel.lent.take_back(decoded(body, Return))
         elif kind == CALLED_BACK:

@@ -36,13 +36,13 @@ class InProgress:
         Yields:
             A `report_phase` function that also records the request's phases.
         """
-        number, asked = next(self._numbers), _Request(key, request, pid, time.monotonic())
+        number, pending = next(self._numbers), _Request(key, request, pid, time.monotonic())
 
         def recorded(phase: str) -> None:
-            asked.phase = phase
+            pending.phase = phase
             report_phase(phase)
 
-        self._requests[number] = asked
+        self._requests[number] = pending
         try:
             yield recorded
         finally:
@@ -51,19 +51,19 @@ class InProgress:
     def now(self) -> list[Making]:
         """Return the programs in progress, the oldest first, each with all clients that wait for it."""
         by_key: dict[str, list[_Request]] = {}
-        for asked in list(self._requests.values()):
-            by_key.setdefault(asked.key, []).append(asked)
+        for pending in list(self._requests.values()):
+            by_key.setdefault(pending.key, []).append(pending)
         now = time.monotonic()
-        return sorted((_making_of(asked, now) for asked in by_key.values()), key=lambda making: -making.seconds)
+        return sorted((_making_of(pending, now) for pending in by_key.values()), key=lambda making: -making.seconds)
 
 
 def _making_of(together: list[_Request], now: float) -> Making:
-    maker = next((asked for asked in together if asked.phase), together[0])
+    maker = next((pending for pending in together if pending.phase), together[0])
     request = maker.request
     return Making(
         key=maker.key,
         label=labels.of_call(request.name, request.lookup.signature.leaves),
         phase=maker.phase or "loading",
         seconds=now - maker.since,
-        pids=(maker.pid, *(asked.pid for asked in together if asked is not maker)),
+        pids=(maker.pid, *(pending.pid for pending in together if pending is not maker)),
     )

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jitserver.run.import_audit import FOLDERS
+from jitserver.run.import_audit import CWD_ATTRIBUTES
 from jitserver.run.request import KEPT_BY_PYTHON, Request
 
 
@@ -24,7 +24,7 @@ def become(
         libraries: the file descriptors that imported modules hold.
         written: the environment variables that imports set or deleted.
     """
-    _take_descriptors(request.descriptors, received, libraries)
+    _install_fds(request.fds, received, libraries)
     os.chdir(request.cwd)
     os.umask(request.umask)
     os.environb.clear()
@@ -38,7 +38,7 @@ def become(
     for number in request.ignored:
         signal.signal(number, signal.SIG_IGN)
     _renew_streams()
-    for module, name in FOLDERS.items():
+    for module, name in CWD_ATTRIBUTES.items():
         if module in sys.modules:
             setattr(sys.modules[module], name, request.cwd)
 
@@ -51,7 +51,7 @@ def clear_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def open_descriptors() -> set[int]:
+def open_fds() -> set[int]:
     """Return the open file descriptors of this process."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
@@ -62,14 +62,14 @@ def open_descriptors() -> set[int]:
     return found
 
 
-def _take_descriptors(numbers: list[int], received: list[int], libraries: Collection[int]) -> None:
+def _install_fds(numbers: list[int], received: list[int], libraries: Collection[int]) -> None:
     above = max(*numbers, *received) + 1
-    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in received]
-    for descriptor in open_descriptors() - set(moved) - set(libraries):
-        os.close(descriptor)
-    for number, descriptor in zip(numbers, moved, strict=True):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in received]
+    for fd in open_fds() - set(moved) - set(libraries):
+        os.close(fd)
+    for number, fd in zip(numbers, moved, strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
 
 
 def _renew_streams() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitclient.jaxside import internals
 from jitserver.run import fingerprint
-from jitserver.run.import_audit import Footprint
+from jitserver.run.import_audit import ImportAudit
 
 THREADS_THAT_FORK = ("numpy", "scipy")
 """Packages whose native threads, those of OpenBLAS, stop before a fork and restart when they are needed."""
@@ -20,38 +20,38 @@ THREADS_THAT_FORK = ("numpy", "scipy")
 class Effects:
     """State of the process before a module is imported."""
 
-    _most_threads = 1
+    _max_threads = 1
 
-    def __init__(self, module: str, footprint: Footprint) -> None:
+    def __init__(self, module: str, audit: ImportAudit) -> None:
         self._module = module
-        self._footprint = footprint
+        self._audit = audit
         self._before = _state()
 
     def found(self) -> str:
         """Return the side effect of the import that must not happen before the run; empty if there is none."""
-        if self._footprint.misread:
-            return f"it reads {self._footprint.misread}"
+        if self._audit.varying_input:
+            return f"{self._module} reads {self._audit.varying_input}"
         if internals.has_backend():
-            return "it makes jax start a backend"
+            return f"{self._module} starts a backend of JAX"
         if threading.active_count() > 1:
-            return "it starts a thread"
+            return f"{self._module} starts a thread"
         now = _state()
         for what, value in self._before.items():
             if now[what] != value and not self._is_allowed(what, now[what]):
-                return f"it changes {what}"
+                return f"{self._module} changes {what}"
         return ""
 
     def _is_allowed(self, what: str, count: Any) -> bool:
         if what != "native threads":
             return False
         if self._module.partition(".")[0] in THREADS_THAT_FORK:
-            Effects._most_threads = max(Effects._most_threads, count)
+            Effects._max_threads = max(Effects._max_threads, count)
         # Threads that restart after a fork are allowed.
-        return bool(count <= Effects._most_threads)
+        return bool(count <= Effects._max_threads)
 
 
 @contextlib.contextmanager
-def printed_elsewhere() -> Iterator[None]:
+def redirected_output() -> Iterator[None]:
     """Redirect printed output to a file of its own, whose size shows whether an import printed anything."""
     saved = [(number, fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)) for number in (1, 2)]
     own = os.memfd_create("printed")
@@ -74,15 +74,15 @@ def _state() -> dict[str, Any]:
     config = getattr(sys.modules.get("jax"), "config", None)
     return {
         "native threads": len(os.listdir("/proc/self/task")),
-        "what is printed": os.fstat(1).st_size,
+        "the printed output": os.fstat(1).st_size,
         "the standard streams": [
-            (stream, stream.line_buffering, fingerprint.manner(stream))
+            (stream, stream.line_buffering, fingerprint.stream_settings(stream))
             for stream in (sys.stdin, sys.stdout, sys.stderr)
         ],
-        "signals": [signal.getsignal(number) for number in signal.valid_signals()],
+        "signal handlers": [signal.getsignal(number) for number in signal.valid_signals()],
         "sys.excepthook": sys.excepthook,
         "sys.displayhook": sys.displayhook,
         "sys.path": list(sys.path),
         "limits": (sys.getrecursionlimit(), sys.getswitchinterval()),
-        **{f"jax's setting {name}": value for name, value in getattr(config, "values", {}).items()},
+        **{f"JAX's setting {name}": value for name, value in getattr(config, "values", {}).items()},
     }

@@ -12,23 +12,23 @@ import sys
 
 from jitclient.capture.user_code.installed import OURS, package_of
 
-_spared: set[str] = set()
+_exempt: set[str] = set()
 
 
 def register() -> None:
     """Register first so that it runs last: other exit handlers still find their modules."""
-    atexit.register(_spare)
+    atexit.register(_keep_exempt_modules)
 
 
-def spare_what_is_loaded() -> None:
+def exempt_loaded_modules() -> None:
     """Mark the modules of installed packages that are loaded now as not to be cleared."""
     tops = {name.partition(".")[0] for name in sys.modules}
     packages = {top for top in tops if top in OURS or package_of(top) is not None}
-    _spared.update(name for name in sys.modules if name.partition(".")[0] in packages)
+    _exempt.update(name for name in sys.modules if name.partition(".")[0] in packages)
 
 
-def _spare() -> None:
-    modules = [sys.modules.pop(name) for name in _spared if name in sys.modules]
+def _keep_exempt_modules() -> None:
+    modules = [sys.modules.pop(name) for name in _exempt if name in sys.modules]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
     # Standard output is missing, unusable, or closed.
     with contextlib.suppress(AttributeError, OSError, ValueError):

@@ -9,17 +9,17 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-MOST_DESCRIPTORS = 253
+MAX_FDS = 253
 """Maximum number of file descriptors in one message (SCM_MAX_FD of the kernel)."""
 
 _LENGTH_BYTES = 4
 
 
-def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
+def send(sock: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
     """Send a message of plain values, with file descriptors."""
     body = marshal.dumps(message)
     data = len(body).to_bytes(_LENGTH_BYTES, "little") + body
-    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     rest = data[sock.sendmsg([data], passed) :]
     # Even zero bytes cannot be sent to a peer that has read everything and closed the connection.
     if rest:
@@ -32,16 +32,16 @@ def receive(sock: socket.socket) -> tuple[Any, list[int]]:
     Raises:
         EOFError: the other end has closed the connection, or file descriptors were lost.
     """
-    space = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
+    space = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
     data, ancillary, flags, _ = sock.recvmsg(_LENGTH_BYTES, space, socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
+    fds = array.array("i")
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
     if flags & socket.MSG_CTRUNC:
-        raise EOFError("descriptors were lost")
+        raise EOFError("file descriptors were lost")
     data += _exactly(sock, _LENGTH_BYTES - len(data))
-    return marshal.loads(_exactly(sock, int.from_bytes(data, "little"))), list(descriptors)
+    return marshal.loads(_exactly(sock, int.from_bytes(data, "little"))), list(fds)
 
 
 def _exactly(sock: socket.socket, count: int) -> bytes:

@@ -46,12 +46,12 @@ _FILES = (
 )
 
 
-def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | None = None) -> dict[str, object]:
+def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str] | None = None) -> dict[str, object]:
     """Return the facts that must be equal, by subject, as plain values.
 
     Args:
         environment: the environment variables.
-        folders: directories to search for modules, without the one that Python puts first for a script.
+        directories: directories to search for modules, without the one that Python puts first for a script.
     """
     return {
         "interpreter": [
@@ -62,8 +62,8 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
             str(sys._xoptions),
             str(sys.warnoptions),
         ],
-        "streams": [manner(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
-        "folders of modules": list(own_folders() if folders is None else folders),
+        "streams": [stream_settings(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        "module directories": list(own_directories() if directories is None else directories),
         "variables": sorted(item for item in environment.items() if item[0].startswith(_PREFIXES) or item[0] in _NAMES),
         "user and rights": [line for line in _read("status").splitlines() if line.startswith(_RIGHTS)],
         "processors": (sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
@@ -73,7 +73,7 @@ def facts(environment: Mapping[str, str] = os.environ, folders: Iterable[str] | 
     }
 
 
-def manner(stream: Any) -> tuple[object, ...]:
+def stream_settings(stream: Any) -> tuple[object, ...]:
     """Return how a standard stream reads or writes text, independent of the file that it is connected to."""
     return tuple(getattr(stream, name, None) for name in ("encoding", "errors", "write_through"))
 
@@ -92,7 +92,7 @@ def variables() -> dict[bytes, bytes]:
     return found
 
 
-def own_folders() -> list[str]:
+def own_directories() -> list[str]:
     """Return `sys.path` without the directory of the script, or the working directory, that Python put first."""
     return sys.path[0 if sys.flags.safe_path else 1 :]
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from jitclient.core.notices import say
 from jitclient.errors import DaemonError, SettingsError
-from jitserver.run import fd_passing, fingerprint, place
+from jitserver.run import fd_passing, fingerprint, helper_address
 from jitserver.run.relay import Relay
 from jitserver.run.request import GO, Command, Request, python_options
 
@@ -43,9 +43,9 @@ def parsed(words: Sequence[str]) -> Command | None:
 
 def run(command: Command) -> None:
     """Run a program as its own process would, and exit as the program does. Returns only for a prompt (`python -i`)."""
-    reason = _handed_over(command)
+    reason = _run_in_helper(command)
     if command.verbose:
-        say(f"runs in a process of its own: {reason}")
+        say(f"the program runs in a fresh process: {reason}")
     from jitserver.run import program
 
     if not sys.flags.safe_path:
@@ -53,52 +53,52 @@ def run(command: Command) -> None:
     program.run(command, sys.orig_argv[0])
 
 
-def _handed_over(command: Command) -> str:
+def _run_in_helper(command: Command) -> str:
     """Hand the run to a helper and exit as the run does, or return why the program must run in this process."""
     if sys.platform != "linux":
         return "helpers need Linux"
     if sys.flags.verbose or "importtime" in sys._xoptions or os.environ.get("PYTHONPROFILEIMPORTTIME"):
-        return "Python is to report each import"
+        return "an option of Python reports each import"
     if sys.flags.inspect:
-        return "Python is to go on with a prompt"
+        return "python -i was given"
     try:
         with contextlib.closing(Relay()) as relay:
-            return _offered(command, relay)
+            return _request_run(command, relay)
     except (OSError, SettingsError) as error:
         return str(error)
 
 
-def _offered(command: Command, relay: Relay) -> str:
-    place_of_helper = place.of(fingerprint.key(fingerprint.facts()))
+def _request_run(command: Command, relay: Relay) -> str:
+    address = helper_address.of_key(fingerprint.key(fingerprint.facts()))
     request = Request.of_this_process(command, relay.has_terminal)
-    if not {0, 1, 2} <= set(request.descriptors):
+    if not {0, 1, 2} <= set(request.fds):
         return "standard input, output or error is closed"
-    if len(request.descriptors) > fd_passing.MOST_DESCRIPTORS:
-        return "it was started with too many open files"
+    if len(request.fds) > fd_passing.MAX_FDS:
+        return "the command was started with too many open files"
     try:
-        sock = place.connect(place_of_helper)
+        sock = helper_address.connect(address)
     except DaemonError:
-        place.start_at_the_end(place_of_helper, python_options())
-        return "no process is ready for such a command; one is started for the next"
+        helper_address.start_at_exit(address, python_options())
+        return "no helper is ready for this command. A helper is started for the next one."
     with sock, relay.signals():
         try:
             sock.settimeout(_ANSWER_SECONDS)
-            fd_passing.send(sock, request.plain(), relay.descriptors(request.descriptors))
+            fd_passing.send(sock, request.plain(), relay.fds_to_send(request.fds))
             (refusal,), _ = fd_passing.receive(sock)
         except TimeoutError:
-            place.end(sock)
-            return f"the process that should run it has not answered for {_ANSWER_SECONDS:.0f} s, and was ended"
+            helper_address.kill(sock)
+            return f"the helper did not answer within {_ANSWER_SECONDS:.0f} s and was killed"
         except (OSError, EOFError, TypeError, ValueError) as error:
             # Another version of the helper may send any values, hence TypeError and ValueError.
-            return f"the process that should run it does not answer: {error}"
+            return f"the helper does not answer ({error})"
         if not refusal:
             sock.settimeout(None)
             fd_passing.send(sock, GO)
-            end_as(relay.until_the_end(sock, request.descriptors))
+            exit_as(relay.wait_for_exit(sock, request.fds))
         return str(refusal)
 
 
-def end_as(status: int) -> NoReturn:
+def exit_as(status: int) -> NoReturn:
     """Exit in the same way as a process with this wait status."""
     if os.WIFSIGNALED(status):
         import resource

@@ -24,22 +24,22 @@ from jitserver.run import (
     fast_exit,
     fd_passing,
     fingerprint,
+    helper_address,
     history,
-    place,
     program,
     scan,
     supervisor,
     warm_caches,
 )
-from jitserver.run.effects import THREADS_THAT_FORK, Effects, printed_elsewhere
-from jitserver.run.import_audit import Footprint
+from jitserver.run.effects import THREADS_THAT_FORK, Effects, redirected_output
+from jitserver.run.import_audit import ImportAudit
 from jitserver.run.random_state import Seeding
 from jitserver.run.request import Request
 
 _IDLE_SECONDS = 3 * 3600
 _TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
-_MOST_UNFIT = 50
+_MAX_UNFIT = 50
 _FAILED = 255  # not the number of any system error
 _ALWAYS = (
     "numpy",
@@ -48,7 +48,7 @@ _ALWAYS = (
     "jitclient.session.session",
     "jitclient.calls.general_path",
 )
-_ENDS = {signal.SIGTERM, signal.SIGINT}
+_EXIT_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def main(path: str, seeded: str = "") -> None:
@@ -56,9 +56,9 @@ def main(path: str, seeded: str = "") -> None:
 
     Args:
         path: path of the socket.
-        seeded: `place.HAS_SEED` if the hash seed is not the user's own.
+        seeded: `helper_address.HAS_SEED` if the hash seed is not the user's own.
     """
-    run = Helper(place.address_of(path), seeded == place.HAS_SEED).serve()
+    run = Helper(helper_address.address_of(path), seeded == helper_address.HAS_SEED).serve()
     if run is None:
         os._exit(0)
     run()
@@ -80,9 +80,9 @@ class Helper:
             set_order.share_seed()
         self._lock = open_lock(address.lock_path)
         self._seeding = Seeding()
-        self._footprint = Footprint()
+        self._audit = ImportAudit()
         self._version = 0
-        self._woken, self._wakes = os.pipe()
+        self._wake_read, self._wake_write = os.pipe()
         self._libraries: set[int] = set()
         self._operations: list[bytes] = []
         self._listener: socket.socket
@@ -95,40 +95,40 @@ class Helper:
         except BlockingIOError:
             # Another helper serves at this address.
             return None
-        if fingerprint.key(fingerprint.facts(folders=sys.path)) != self._key:
+        if fingerprint.key(fingerprint.facts(directories=sys.path)) != self._key:
             # For instance, the program that started this helper has changed a resource limit.
             return None
         os.ftruncate(self._lock.fileno(), 0)
         os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
-        own = {0, 1, 2, self._lock.fileno(), self._woken, self._wakes}
-        for descriptor in child.open_descriptors() - own:
-            os.close(descriptor)
+        own = {0, 1, 2, self._lock.fileno(), self._wake_read, self._wake_write}
+        for fd in child.open_fds() - own:
+            os.close(fd)
         self._watch_signals()
         os.chdir("/")
         fast_exit.register()
         self._import(history.modules(THREADS_THAT_FORK), first=_ALWAYS)
-        self._libraries = child.open_descriptors() - own
+        self._libraries = child.open_fds() - own
         self._listener = self._address.listen()
         self._listener.setblocking(False)
         try:
             return self._serve()
         finally:
             if self._listener.fileno() >= 0:
-                self._leave_nothing()
+                self._remove_files()
 
     def _serve(self) -> Callable[[], None] | None:
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
-        poller.register(self._woken, select.POLLIN)
+        poller.register(self._wake_read, select.POLLIN)
         used = time.monotonic()
         while True:
             self._watch_daemon(poller)
             ready = dict(poller.poll(0 if self._operations else _TICK_SECONDS * 1000))
             if self._daemon in ready or not self._is_reachable() or time.monotonic() - used > _IDLE_SECONDS:
                 return None
-            if self._woken in ready:
-                numbers = self._arrived()
-                if not _ENDS.isdisjoint(numbers):
+            if self._wake_read in ready:
+                numbers = self._received_signals()
+                if not _EXIT_SIGNALS.isdisjoint(numbers):
                     return None
                 self._reap()
                 if history.version() != self._version:
@@ -138,7 +138,7 @@ class Helper:
                 with contextlib.suppress(BlockingIOError):
                     sock = self._listener.accept()[0]
                     # Check before the fork: a forked process would copy the memory that the check touches.
-                    changed = self._footprint.changed()
+                    changed = self._audit.changed()
                     run = self._fork(sock, changed)
                     if run is not None:
                         return run
@@ -165,9 +165,9 @@ class Helper:
 
     def _begin(self, sock: socket.socket, changed: str) -> Callable[[], None]:
         signal.set_wakeup_fd(-1)
-        for descriptor in (self._woken, self._wakes, self._daemon):
-            if descriptor is not None:
-                os.close(descriptor)
+        for fd in (self._wake_read, self._wake_write, self._daemon):
+            if fd is not None:
+                os.close(fd)
         self._listener.close()
         self._lock.close()
         child.clear_signals()
@@ -184,9 +184,9 @@ class Helper:
         def prepare() -> None:
             # `become` closes its file descriptor with all others.
             sock.detach()
-            child.become(request, received, self._libraries, self._footprint.written())
-            internals.find_plugins_in(scan.folder_of(request.command, request.cwd))
-            self._seeding.again()
+            child.become(request, received, self._libraries, self._audit.written())
+            internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
+            self._seeding.reseed()
             settings.cache_clear()
             importlib.invalidate_caches()
 
@@ -204,21 +204,21 @@ class Helper:
     def _refusal(self, request: Request) -> str:
         """Return why a run needs a fresh process; empty if it does not."""
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
-        taken = self._libraries.intersection(request.descriptors)
+        taken = self._libraries.intersection(request.fds)
         if taken:
-            return f"imported modules use descriptor {min(taken)}"
+            return f"imported modules use file descriptor {min(taken)}"
         loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-        return self._footprint.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
+        return self._audit.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
 
     # ---- life of the helper
 
     def _watch_signals(self) -> None:
         child.clear_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for end in (self._woken, self._wakes):
+        for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
-        signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_ENDS):
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_EXIT_SIGNALS):
             signal.signal(number, lambda *_: None)
 
     def _watch_daemon(self, poller: select.poll) -> None:
@@ -246,21 +246,21 @@ class Helper:
         self._case = history.case_of(self._key)
         unfit = history.unfit(self._case)
         # Something is wrong with this environment, so import nothing.
-        if len(unfit) > _MOST_UNFIT:
+        if len(unfit) > _MAX_UNFIT:
             return
-        with self._footprint, self._seeding, printed_elsewhere():
+        with self._audit, self._seeding, redirected_output():
             for name in (*first, *names):
                 if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
                     continue
-                self._footprint.module = name
-                effects = Effects(name, self._footprint)
+                self._audit.module = name
+                effects = Effects(name, self._audit)
                 try:
                     importlib.import_module(name)
                 except BaseException as error:
-                    problem = f"its import fails: {type(error).__name__}"
+                    problem = f"importing {name} raises {type(error).__name__}"
                 else:
                     problem = effects.found()
-                found = {**self._footprint.too_early, **({name: problem} if problem else {})}
+                found = {**self._audit.read_before_set, **({name: problem} if problem else {})}
                 if found:
                     history.note_unfit(self._case, found)
                     break
@@ -270,8 +270,8 @@ class Helper:
                     internals.find_no_plugins()
         if found:
             self._restart()
-        fast_exit.spare_what_is_loaded()
-        warm_caches.take()
+        fast_exit.exempt_loaded_modules()
+        warm_caches.fill()
         if "jax" in sys.modules:
             importlib.import_module("jitserver.programs.xla_cache")  # each run needs it
             known = [one for one in history.operations() if one.hex() not in unfit]
@@ -281,9 +281,9 @@ class Helper:
 
     def _prepare(self, recipe: bytes) -> None:
         """Prepare one operation. Commands that arrive in the meantime wait for it."""
-        with printed_elsewhere(), warnings.catch_warnings():
+        with redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            effects = Effects("jax", self._footprint)
+            effects = Effects("jax", self._audit)
             preparation.prepare(recipe)
             problem = effects.found()
         if problem:
@@ -296,26 +296,26 @@ class Helper:
     def _restart(self) -> None:
         """Restart this helper, unless a signal asks it to exit."""
         # A signal that arrives from now on stays pending for the restarted helper.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-        if _ENDS.isdisjoint(self._arrived()):
+        signal.pthread_sigmask(signal.SIG_BLOCK, _EXIT_SIGNALS)
+        if _EXIT_SIGNALS.isdisjoint(self._received_signals()):
             os.chdir(self._cwd)
             os.execve(sys.executable, sys.orig_argv, self._environment)
-        self._leave_nothing()
+        self._remove_files()
         os._exit(0)
 
-    def _leave_nothing(self) -> None:
+    def _remove_files(self) -> None:
         """Remove the files of this helper, except for a log that is not empty."""
         with contextlib.suppress(OSError):
             # Another helper may have replaced the lock file.
             if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):
                 self._address.path.unlink(missing_ok=True)
                 if not os.fstat(2).st_size:
-                    place.log_of(self._address).unlink(missing_ok=True)
+                    helper_address.log_of(self._address).unlink(missing_ok=True)
                 self._address.lock_path.unlink()
 
-    def _arrived(self) -> bytes:
+    def _received_signals(self) -> bytes:
         """Return the numbers of the signals that have arrived since the last call."""
         try:
-            return os.read(self._woken, 4096)
+            return os.read(self._wake_read, 4096)
         except BlockingIOError:
             return b""

@@ -17,12 +17,12 @@ import msgspec
 from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
 
-_MOST = 20_000
-_MOST_OPERATIONS = 250
-_MOST_CASES = 20
+_MAX_MODULES = 20_000
+_MAX_OPERATIONS = 250
+_MAX_CASES = 20
 
 
-class Learnt(msgspec.Struct):
+class History(msgspec.Struct):
     """Content of the history file.
 
     `modules` are names. `operations` are recipes in hexadecimal digits. `unfit` has the unfit modules and operations of
@@ -39,19 +39,19 @@ _known: set[str] = set()
 """Modules and operations in the file at its last read, in this process or before it was forked."""
 
 
-def modules(first: Collection[str] = ()) -> list[str]:
+def modules(priority: Collection[str] = ()) -> list[str]:
     """Return the names of the modules, in the order in which their imports finished, but packages before their parts.
 
     A package that is imported first imports its modules in its own order, and their side effects are attributed to it.
 
     Args:
-        first: packages that come before all others.
+        priority: packages that come before all others.
     """
     found = _read().modules
     _known.update(found)
     names = dict.fromkeys(found)
     names = dict.fromkeys(above for name in names for above in _with_packages(name) if above in names)
-    return sorted(names, key=lambda name: name.partition(".")[0] not in first)
+    return sorted(names, key=lambda name: name.partition(".")[0] not in priority)
 
 
 def operations() -> list[bytes]:
@@ -71,7 +71,7 @@ def unfit(case: str) -> dict[str, str]:
     return _read().unfit.get(case, {})
 
 
-def note_at_the_end() -> None:
+def note_at_exit() -> None:
     """At the exit of this process, add its imported modules and traced operations to the history."""
     pid = os.getpid()
     atexit.register(lambda: _note() if os.getpid() == pid else None)
@@ -86,7 +86,7 @@ def note_unfit(case: str, found: dict[str, str]) -> None:
         OSError: the file cannot be written.
     """
     content = _read()
-    others = [one for one in content.unfit.items() if one[0] != case][-_MOST_CASES:]
+    others = [one for one in content.unfit.items() if one[0] != case][-_MAX_CASES:]
     content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
     _write(content)
 
@@ -137,8 +137,8 @@ def _note() -> None:
             # Read again: other runs may have added entries.
             content = _read()
             _known.update(content.modules, content.operations)
-            content.modules = [*content.modules, *_new_modules()][:_MOST]
-            content.operations = [*content.operations, *_new_operations()][-_MOST_OPERATIONS:]
+            content.modules = [*content.modules, *_new_modules()][:_MAX_MODULES]
+            content.operations = [*content.operations, *_new_operations()][-_MAX_OPERATIONS:]
             _write(content)
 
 
@@ -160,19 +160,19 @@ def _new_operations() -> list[str]:
     return [recipe for recipe in recipes if recipe not in _known]
 
 
-def _read() -> Learnt:
+def _read() -> History:
     try:
-        return msgspec.convert(json.loads(path().read_bytes()), Learnt)
+        return msgspec.convert(json.loads(path().read_bytes()), History)
     except (OSError, ValueError, RecursionError):  # the file is missing or damaged
-        return Learnt()
+        return History()
 
 
-def _write(content: Learnt) -> None:
+def _write(content: History) -> None:
     file = path()
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        fresh.write_text(json.dumps(msgspec.structs.asdict(content)))
-        fresh.replace(file)
+        temporary.write_text(json.dumps(msgspec.structs.asdict(content)))
+        temporary.replace(file)
     except OSError:  # such as a full disk
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -20,7 +20,7 @@ def run(command: Command, interpreter: str) -> None:
     """
     from jitclient.api import as_main
 
-    history.note_at_the_end()
+    history.note_at_exit()
     if command.report:
         from jitclient.api import report
         from jitclient.calls.usage import usage

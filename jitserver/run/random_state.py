@@ -9,24 +9,24 @@ import types
 from typing import Any
 
 # Maximum; the seeds that the system draws for numpy have 128 bits.
-_BITS_OF_A_USERS_SEED = 64
+_MAX_USER_SEED_BITS = 64
 
 
 class Seeding:
     """Context that records the generators of `random` that the system seeds, until other code seeds them."""
 
     def __init__(self) -> None:
-        self._drawn: dict[int, random.Random] = {id(random._inst): random._inst}
-        self._of_numpy: list[Any] = []
+        self._system_seeded: dict[int, random.Random] = {id(random._inst): random._inst}
+        self._numpy_generators: list[Any] = []
 
     def __enter__(self) -> "Seeding":
-        drawn, own = self._drawn, random.Random.seed
+        system_seeded, own = self._system_seeded, random.Random.seed
 
         def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
             own(self, a, version)
-            drawn.pop(id(self), None)
+            system_seeded.pop(id(self), None)
             if a is None and not isinstance(self, random.SystemRandom):
-                drawn[id(self)] = self
+                system_seeded[id(self)] = self
 
         self._own = own, random.seed
         random.Random.seed = seed  # type: ignore[method-assign]
@@ -41,24 +41,24 @@ class Seeding:
         if isinstance(numpy, types.ModuleType):
             kinds = (numpy.Generator, numpy.RandomState)
             # Add to the list: objects of earlier imports are frozen, and so not among these.
-            self._of_numpy += [one for one in gc.get_objects() if isinstance(one, kinds)]
+            self._numpy_generators += [one for one in gc.get_objects() if isinstance(one, kinds)]
 
-    def again(self) -> None:
+    def reseed(self) -> None:
         """Seed all recorded generators again, in a forked process."""
-        if id(random._inst) not in self._drawn:
+        if id(random._inst) not in self._system_seeded:
             # Undo the seed that Python gives this generator in each forked process.
             random.setstate(self._common)
-        for one in self._drawn.values():
+        for one in self._system_seeded.values():
             one.seed()
-        for one in filter(_is_drawn, self._of_numpy):
+        for one in filter(_is_system_seeded, self._numpy_generators):
             bits = one._bit_generator
             # Also replaces the seed of the generators that this one spawns.
             bits.__setstate__(type(bits)().__reduce__()[2])
         multiprocessing.process.current_process().authkey = os.urandom(32)
 
 
-def _is_drawn(generator: Any) -> bool:
+def _is_system_seeded(generator: Any) -> bool:
     """Return whether the system drew a generator's seed."""
     seed = getattr(generator._bit_generator, "seed_seq", None)
     entropy = getattr(seed, "entropy", None)
-    return isinstance(entropy, int) and entropy.bit_length() > _BITS_OF_A_USERS_SEED
+    return isinstance(entropy, int) and entropy.bit_length() > _MAX_USER_SEED_BITS

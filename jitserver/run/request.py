@@ -49,7 +49,7 @@ class Request(NamedTuple):
         umask: the mask of new files.
         ignored: the signals that the process ignored at its start.
         blocked: the signals that the process blocked at its start.
-        descriptors: the numbers of the file descriptors that come with the request.
+        fds: the numbers of the file descriptors that come with the request.
         terminal: whether the first three are a terminal made for the run.
         interpreter: the word that started Python.
     """
@@ -60,7 +60,7 @@ class Request(NamedTuple):
     umask: int
     ignored: list[int]
     blocked: list[int]
-    descriptors: list[int]
+    fds: list[int]
     terminal: bool
     interpreter: str
 

@@ -10,12 +10,12 @@ from jitclient.capture.user_code.installed import find_source, is_installed_path
 from jitserver.run.request import Command
 
 _CALLS = {
-    **dict.fromkeys(("putenv", "unsetenv", "load_dotenv"), "sets variables"),
+    **dict.fromkeys(("putenv", "unsetenv", "load_dotenv"), "sets environment variables"),
     **dict.fromkeys(("addsitedir", "setdlopenflags"), "changes how modules are found"),
     **dict.fromkeys(("filterwarnings", "simplefilter", "resetwarnings", "catch_warnings"), "filters warnings"),
     **dict.fromkeys(("captureWarnings", "setLoggerClass"), "changes how imports report"),
     **dict.fromkeys(("addaudithook", "settrace", "setprofile"), "watches imports"),
-    **dict.fromkeys(("sched_setaffinity", "setrlimit"), "limits what imports may take"),
+    **dict.fromkeys(("sched_setaffinity", "setrlimit"), "limits the resources of imports"),
     **dict.fromkeys(("install_import_hook", "beartype_all", "beartype_packages"), "hooks into imports"),
     **dict.fromkeys(("exec", "run_path", "run_module", "spec_from_file_location"), "runs code from elsewhere"),
 }
@@ -56,29 +56,29 @@ def refusal(command: Command, cwd: str, loaded: Collection[str]) -> str:
     """
     for name in command.packages:
         if name in loaded:
-            return f"{name} was imported before its jits could be jitclient's"
+            return f"the helper has already imported {name}, so its jits cannot be routed to the daemon"
     started = command.name.partition(".")[0] if command.is_module else os.path.basename(command.name)
     if started.lower() in _RUNNERS:
         return f"{command.name} runs code from elsewhere"
-    folders = [folder for folder in sys.path if not is_installed_path(os.path.join(folder, "module.py"))]
-    own = folder_of(command, cwd)
+    directories = [directory for directory in sys.path if not is_installed_path(os.path.join(directory, "module.py"))]
+    own = directory_of(command, cwd)
     if not sys.flags.safe_path:
-        folders.insert(0, own)
+        directories.insert(0, own)
         hidden = _shadowed(own, loaded)
         if hidden:
-            return f"{hidden} has the name of a module that is imported already"
-    first = _of_module(command.name, folders) if command.is_module else [os.path.join(cwd, command.name)]
+            return f"{hidden} has the name of a module that the helper has already imported"
+    first = _of_module(command.name, directories) if command.is_module else [os.path.join(cwd, command.name)]
     if not first:
-        return f"the source of {command.name} is not found"
-    return _first_problem(first, folders, loaded)
+        return f"the source of {command.name} cannot be found"
+    return _first_problem(first, directories, loaded)
 
 
-def folder_of(command: Command, cwd: str) -> str:
+def directory_of(command: Command, cwd: str) -> str:
     """Return the directory in which the imports of a program look first."""
     return cwd if command.is_module else os.path.dirname(os.path.realpath(os.path.join(cwd, command.name)))
 
 
-def _first_problem(first: Iterable[str], folders: Sequence[str], loaded: Collection[str]) -> str:
+def _first_problem(first: Iterable[str], directories: Sequence[str], loaded: Collection[str]) -> str:
     left, seen = list(first), set[str]()
     while left:
         file = left.pop()
@@ -95,7 +95,7 @@ def _first_problem(first: Iterable[str], folders: Sequence[str], loaded: Collect
         for name, base in _imports(tree, os.path.dirname(file)):
             if name.partition(".")[0] == "pytest" and not base:
                 return f"{file} imports pytest, which hooks into imports"
-            left += _found(name, [base] if base else [*folders, *_other_folders(name, loaded)])
+            left += _found(name, [base] if base else [*directories, *_other_directories(name, loaded)])
     return ""
 
 
@@ -122,9 +122,9 @@ def _problems(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if name in _CALLS and not isinstance(node.ctx, ast.Store):
             yield node.lineno, _CALLS[name]
         elif name in _BY_NAME and not _has_constant(node, parent):
-            yield node.lineno, "imports what is not in its source"
+            yield node.lineno, "imports a module whose name is not in the source"
         elif name in _ENVIRONMENTS and not _is_read(node, parent, parents):
-            yield node.lineno, "may set variables"
+            yield node.lineno, "may set environment variables"
         elif of_sys and name in ("path", "modules") and not _is_read(node, parent, parents):
             yield node.lineno, f"may change sys.{name}"
         elif name in _HOOKS:
@@ -153,13 +153,13 @@ def _is_read(node: ast.expr, parent: ast.AST, parents: dict[ast.AST, ast.AST]) -
     return isinstance(parent, ast.Compare | ast.FormattedValue | ast.comprehension | ast.For)
 
 
-def _imports(tree: ast.AST, folder: str) -> Iterator[tuple[str, str]]:
+def _imports(tree: ast.AST, directory: str) -> Iterator[tuple[str, str]]:
     """Yield dotted names of imported modules, each with the directory that it is relative to, or ""."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = folder
+            base = directory
             for _ in range(node.level - 1):
                 base = os.path.dirname(base)
             prefix = f"{node.module}." if node.module else ""
@@ -167,23 +167,23 @@ def _imports(tree: ast.AST, folder: str) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in _BY_NAME and node.args and isinstance(node.args[0], ast.Constant):
-                yield str(node.args[0].value).lstrip("."), folder if str(node.args[0].value)[:1] == "." else ""
+                yield str(node.args[0].value).lstrip("."), directory if str(node.args[0].value)[:1] == "." else ""
 
 
-def _found(name: str, folders: Iterable[str]) -> list[str]:
+def _found(name: str, directories: Iterable[str]) -> list[str]:
     """Return the source files of a module and of the packages above it, in each of the directories."""
     parts, found = name.split("."), []
-    for folder in folders:
+    for directory in directories:
         for part in parts:
-            inner = os.path.join(folder, part)
+            inner = os.path.join(directory, part)
             found += [path for path in (f"{inner}.py", os.path.join(inner, "__init__.py")) if os.path.isfile(path)]
-            folder = inner
-            if not os.path.isdir(folder):
+            directory = inner
+            if not os.path.isdir(directory):
                 break
     return found
 
 
-def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
+def _other_directories(name: str, loaded: Collection[str]) -> list[str]:
     """Return the directory of a user's package outside `sys.path`, such as an editable installation."""
     top = name.partition(".")[0]
     if top in loaded or top in sys.stdlib_module_names:
@@ -195,20 +195,20 @@ def _other_folders(name: str, loaded: Collection[str]) -> list[str]:
     return [os.path.dirname(os.path.dirname(spec.origin) if is_package else spec.origin)]
 
 
-def _of_module(name: str, folders: Sequence[str]) -> list[str]:
+def _of_module(name: str, directories: Sequence[str]) -> list[str]:
     """Return the files that `python -m name` runs."""
-    own = _found(name, folders) + _found(f"{name}.__main__", folders)
+    own = _found(name, directories) + _found(f"{name}.__main__", directories)
     if own:
         return own
     found = [spec.origin for one in (name, f"{name}.__main__") if (spec := find_source(one)) and spec.origin]
     return [path for path in found if path.endswith(_SOURCES)]
 
 
-def _shadowed(folder: str, loaded: Collection[str]) -> str:
+def _shadowed(directory: str, loaded: Collection[str]) -> str:
     """Return the path in a directory that hides a preloaded module; empty if there is none."""
     suffixes = tuple(importlib.machinery.all_suffixes())
     try:
-        entries = list(os.scandir(folder))
+        entries = list(os.scandir(directory))
     except OSError:
         return ""
     for entry in entries:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jitclient.wire.address import peer
 from jitserver.run import fd_passing
-from jitserver.run.relay import ENDED, STOPPED
+from jitserver.run.relay import EXITED, STOPPED
 from jitserver.run.request import GO
 
 _PR_SET_PDEATHSIG = 1
@@ -40,10 +40,10 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
     # The signal comes from the terminal that the command closes.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    os.set_blocking(wake_read, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     if terminal is not None:
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
@@ -58,21 +58,21 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
         os.setpgid(0, 0)
         if terminal is not None:
             os.tcsetpgrp(terminal, os.getpid())
-        _be_prepared(prepare)
+        _prepare_and_stop(prepare)
         return
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with contextlib.suppress(OSError):
         os.setpgid(run, run)
-    for descriptor in received:
-        if descriptor != terminal:
-            os.close(descriptor)
+    for fd in received:
+        if fd != terminal:
+            os.close(fd)
     try:
         problem = _problem(run)
         fd_passing.send(sock, (problem,))
         if not problem and fd_passing.receive(sock)[0] == GO:
             sock.settimeout(None)
             os.kill(run, signal.SIGCONT)
-            _serve(sock, run, woken, terminal)
+            _serve(sock, run, wake_read, terminal)
     except (OSError, EOFError):  # the command has died
         with contextlib.suppress(ProcessLookupError):
             os.kill(run, signal.SIGKILL)
@@ -80,7 +80,7 @@ def supervise(sock: socket.socket, terminal: int | None, received: Sequence[int]
         os._exit(0)
 
 
-def _be_prepared(prepare: Callable[[], None]) -> None:
+def _prepare_and_stop(prepare: Callable[[], None]) -> None:
     """Prepare this process for the run, and stop until the command wants the run; on failure, exit with the errno."""
     try:
         prepare()
@@ -96,18 +96,18 @@ def _problem(run: int) -> str:
     _, status = os.waitpid(run, os.WUNTRACED)
     if os.WIFSTOPPED(status):
         return ""
-    return f"its process cannot be prepared: {os.strerror(os.waitstatus_to_exitcode(status))}"
+    return f"the run's process cannot be prepared: {os.strerror(os.waitstatus_to_exitcode(status))}"
 
 
-def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> None:
+def _serve(sock: socket.socket, run: int, wake_read: int, terminal: int | None) -> None:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
-    poller.register(woken, select.POLLIN)
+    poller.register(wake_read, select.POLLIN)
     is_stopped = False
     while True:
         ready = dict(poller.poll())
-        if woken in ready:
-            os.read(woken, 4096)
+        if wake_read in ready:
+            os.read(wake_read, 4096)
             for status in _changes(run):
                 if os.WIFSTOPPED(status):
                     fd_passing.send(sock, (STOPPED, os.WSTOPSIG(status)))
@@ -118,7 +118,7 @@ def _serve(sock: socket.socket, run: int, woken: int, terminal: int | None) -> N
                         os.kill(peer(sock).pid, signal.SIGCONT)
                     is_stopped = False
                 else:
-                    _say_end(sock, status, terminal)
+                    _report_exit(sock, status, terminal)
                     return
         if sock.fileno() in ready:
             (number, to_group), _ = fd_passing.receive(sock)
@@ -134,7 +134,7 @@ def _changes(run: int) -> Iterator[int]:
         yield changed[1]
 
 
-def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
+def _report_exit(sock: socket.socket, status: int, terminal: int | None) -> None:
     # Processes that the run left behind must not get SIGHUP when this session ends.
     if terminal is not None:
         with contextlib.suppress(OSError):
@@ -142,6 +142,6 @@ def _say_end(sock: socket.socket, status: int, terminal: int | None) -> None:
         os.close(terminal)
     # If the command has died, there is nothing left to kill.
     with contextlib.suppress(OSError):
-        fd_passing.send(sock, (ENDED, status))
+        fd_passing.send(sock, (EXITED, status))
         # Wait until the command has read everything.
         sock.recv(1)

@@ -26,7 +26,7 @@ class Terminal:
         self.copy_size()
         os.set_blocking(self._outer, False)
         self._typed = b""
-        self._is_joined = False
+        self._is_forwarding = False
         self._is_over = False
 
     @classmethod
@@ -46,21 +46,21 @@ class Terminal:
         with contextlib.suppress(termios.error):
             termios.tcsetwinsize(self._outer, termios.tcgetwinsize(0))
 
-    def begin(self) -> None:
+    def start_forwarding(self) -> None:
         """Start forwarding if this process is in the foreground: the run's end turns keys into signals."""
         with contextlib.suppress(OSError, termios.error):
-            if not self._is_joined and os.tcgetpgrp(0) == os.getpgrp():
+            if not self._is_forwarding and os.tcgetpgrp(0) == os.getpgrp():
                 self._settings = termios.tcgetattr(0)
                 tty.setraw(0, termios.TCSADRAIN)
-                self._is_joined = True
+                self._is_forwarding = True
                 self.copy_size()
 
-    def end(self) -> None:
+    def stop_forwarding(self) -> None:
         """Stop forwarding and restore the user's terminal settings."""
-        if self._is_joined:
+        if self._is_forwarding:
             with contextlib.suppress(OSError, termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
-            self._is_joined = False
+            self._is_forwarding = False
 
     def close(self) -> None:
         """Close both ends of the terminal."""
@@ -74,7 +74,7 @@ class Terminal:
             os.close(self.inner)
             self.inner = -1
         while True:
-            own = {0: select.POLLIN} if self._is_joined and not self._typed else dict[int, int]()
+            own = {0: select.POLLIN} if self._is_forwarding and not self._typed else dict[int, int]()
             if not self._is_over:
                 own[self._outer] = select.POLLIN | (select.POLLOUT if self._typed else 0)
             for number, events in own.items():
@@ -90,7 +90,7 @@ class Terminal:
                 elif events & select.POLLOUT:
                     self._write_keys()
                 else:
-                    self._is_over = not self._pass_output()
+                    self._is_over = not self._forward_output()
             others = [one for one in found if one[0] not in own]
             if others:
                 return others
@@ -99,17 +99,17 @@ class Terminal:
         """Forward the last output of the run, and leave the user's terminal with the settings that the run left."""
         poller = select.poll()
         poller.register(self._outer, select.POLLIN)
-        while poller.poll(_QUIET_MS) and self._pass_output():
+        while poller.poll(_QUIET_MS) and self._forward_output():
             pass
         with contextlib.suppress(termios.error):
-            if self._is_joined:
+            if self._is_forwarding:
                 self._settings = termios.tcgetattr(self._outer)
 
     def _read_keys(self) -> None:
         try:
             self._typed += os.read(0, _CHUNK)
         except OSError:  # the terminal hung up
-            self._is_joined = False
+            self._is_forwarding = False
         else:
             self._write_keys()
 
@@ -117,7 +117,7 @@ class Terminal:
         with contextlib.suppress(BlockingIOError):
             self._typed = self._typed[os.write(self._outer, self._typed) :]
 
-    def _pass_output(self) -> bool:
+    def _forward_output(self) -> bool:
         """Forward output; return whether there can be more."""
         try:
             output = os.read(self._outer, _CHUNK)

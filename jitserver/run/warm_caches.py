@@ -9,7 +9,7 @@ from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 
 
-def take() -> None:
+def fill() -> None:
     """Fill the caches for the modules that are loaded now."""
     # A run that needs a look-up gets the same error.
     with contextlib.suppress(Exception):

@@ -121,7 +121,7 @@ def test_verdicts_with_a_helper(tmp_path: Path) -> None:
     assert status == 0
     assert [name for name, each in found.items() if each["warm"] and each["identical"]] == ["drawn", "fresh", "warm"]
     assert found["warm"]["fresh"] == []
-    assert "may set variables" in found["fresh"]["fresh"][0]
+    assert "may set environment variables" in found["fresh"]["fresh"][0]
 
 
 @pytest.mark.parametrize(

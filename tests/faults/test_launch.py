@@ -23,7 +23,7 @@ from jitclient.wire.address import Address, runtime_folder
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
-from jitserver.daemon import place
+from jitserver.daemon import address_lock
 from jitserver.store import directories
 
 ONE = """
@@ -267,12 +267,12 @@ def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     address = Address(short_path / "d.sock")
-    monkeypatch.setattr(place.os, "write", full)
-    with place._acquire_lock(address):
+    monkeypatch.setattr(address_lock.os, "write", full)
+    with address_lock._acquire_lock(address):
         assert address.is_held()
         here, there = socket.socketpair()
         with here, there:
-            assert lifecycle._holder(address, here) == os.getpid()
+            assert lifecycle._daemon_pid(address, here) == os.getpid()
     assert not address.is_held()
 
 

@@ -19,10 +19,10 @@ done
 PROGRAM = """
     import json
     from jitserver.cli.systemd import systemctl
-    from jitserver.cli.systemd.target import Target, installed, manager_folder
+    from jitserver.cli.systemd.target import Target, installed, manager_directory
 
     target = Target()
-    for folder in (target.folder, manager_folder(target)):
+    for folder in (target.directory, manager_directory(target)):
         folder.mkdir(parents=True, exist_ok=True)
     target.files["socket"].touch()
     print(json.dumps([installed() == target, systemctl.waits(target)]))

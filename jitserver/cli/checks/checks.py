@@ -20,12 +20,12 @@ CHECKS: tuple[Check, ...] = (
     daemon.call,
 )
 
-CHECKS_FROM_AFAR: tuple[Check, ...] = (
+REMOTE_CHECKS: tuple[Check, ...] = (
     environment.versions,
     environment.settings,
     daemon.answers,
     daemon.call,
-    daemon.there,
+    daemon.remote,
 )
 """The checks for a daemon on another machine."""
 

@@ -12,7 +12,7 @@ from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 
 _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
 _ONE_CALL = Path(__file__).parents[1] / "demos" / "one_call.py"
-_CALL_SECONDS, _FAR_SECONDS = 120.0, 300.0
+_CALL_SECONDS, _REMOTE_SECONDS = 120.0, 300.0
 
 
 def answers(state: DaemonState) -> Finding:
@@ -20,7 +20,9 @@ def answers(state: DaemonState) -> Finding:
     if state.status is None:
         if state.is_broken:
             return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
-        return Finding("daemon", "warning", f"none runs: {state.reason}", "jitserver start, or doctor --start")
+        return Finding(
+            "daemon", "warning", f"no daemon is running: {state.reason}", "jitserver start, or doctor --start"
+        )
     status = state.status
     return Finding("daemon", "ok", f"pid {status.pid} answers at {state.address} in {state.seconds * 1000:.0f} ms")
 
@@ -32,7 +34,7 @@ def devices(state: DaemonState) -> Iterator[Finding]:
     names = state.status.devices
     unused = [what for path, what in _ACCELERATORS.items() if Path(path).exists()]
     fits = not unused or not all(name.startswith("cpu:") for name in names)
-    says = ", ".join(names) + ("" if fits else f", though there is {unused[0]}")
+    says = ", ".join(names) + ("" if fits else f", although the machine has {unused[0]}")
     do = "pip install 'jitserver[cuda13]' and jitserver restart; or unset JAX_PLATFORMS"
     yield verdict("devices", fits, says, do)
 
@@ -41,8 +43,8 @@ def call(state: DaemonState) -> Iterator[Finding]:
     """Check whether the daemon compiles and runs a function for a fresh process, and measure the time."""
     if state.status is None:
         return
-    only_there = {"JITSERVER_ADDRESS": str(state.address), "JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
-    done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **only_there)
+    settings = {"JITSERVER_ADDRESS": str(state.address), "JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
+    done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **settings)
     if done is None:
         yield Finding("call", "problem", f"no answer within {_CALL_SECONDS:.0f} s", "jitserver top; jitserver logs")
     elif done.returncode:
@@ -51,26 +53,28 @@ def call(state: DaemonState) -> Iterator[Finding]:
     else:
         times = json.loads(done.stdout.splitlines()[-1])
         first, again = times["first"] * 1000, times["again"] * 1e6
-        yield Finding("call", "ok", f"the first in {first:.0f} ms, with connecting; a later one in {again:.0f} us")
+        yield Finding(
+            "call", "ok", f"first call {first:.0f} ms, including the connection; later calls {again:.0f} us each"
+        )
 
 
-def there(state: DaemonState) -> Iterator[Finding]:
+def remote(state: DaemonState) -> Iterator[Finding]:
     """Run all checks on the daemon's own machine, and yield their findings."""
-    far = state.address
-    assert not isinstance(far, Address)
-    again = far.shown("jitserver", "doctor")
-    done = _run(far.command("jitserver", "doctor", "--json"), _FAR_SECONDS)
+    address = state.address
+    assert not isinstance(address, Address)
+    rerun = address.shown("jitserver", "doctor")
+    done = _run(address.command("jitserver", "doctor", "--json"), _REMOTE_SECONDS)
     if done is None:
-        yield Finding("there", "problem", f"no answer within {_FAR_SECONDS:.0f} s", again)
+        yield Finding("remote", "problem", f"no answer within {_REMOTE_SECONDS:.0f} s", rerun)
         return
     try:
         # Skip any output of the login shell before the JSON.
         checks = json.loads(done.stdout[done.stdout.find("{\n") :])["checks"]
     except ValueError:
-        yield Finding("there", "problem", done.stderr.strip() or f"it ended with status {done.returncode}", again)
+        yield Finding("remote", "problem", done.stderr.strip() or f"doctor exited with status {done.returncode}", rerun)
         return
     for found in checks:
-        yield Finding(f"there: {found['check']}", found["level"], found["says"], found["do"])
+        yield Finding(f"remote: {found['check']}", found["level"], found["says"], found["do"])
 
 
 def _run(command: list[str], seconds: float, **settings: str) -> subprocess.CompletedProcess[str] | None:

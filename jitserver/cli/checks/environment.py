@@ -14,9 +14,9 @@ from jitclient.version import __version__
 from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS, Address
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 
-_OURS = "JITSERVER_"
+_PREFIX = "JITSERVER_"
 _KNOWN = tuple(field.name.upper() for field in dataclasses.fields(Settings))
-_LIKENESS = 0.8
+_MIN_SIMILARITY = 0.8
 
 
 def versions(state: DaemonState) -> Finding:
@@ -35,7 +35,7 @@ def versions(state: DaemonState) -> Finding:
         fatal -= {"Python"}
     do = "jitserver restart"
     if not isinstance(state.address, Address):
-        do = "install the versions of this machine there"
+        do = "install the same versions on both machines"
         differ = {name: version for name, version in differ.items() if name != "Python" or name in fatal}
     if differ:
         says += "; the daemon has " + ", ".join(f"{name} {version}" for name, version in differ.items())
@@ -54,16 +54,18 @@ def settings(state: DaemonState) -> Iterator[Finding]:
     made = {
         name: value
         for name, value in sorted(os.environ.items())
-        if name in PROCESS_SETTINGS or name.startswith((_OURS, "JAX_", "XLA_"))
+        if name in PROCESS_SETTINGS or name.startswith((_PREFIX, "JAX_", "XLA_"))
     }
     try:
         Settings.from_environment()
     except SettingsError as error:
         yield Finding("settings", "problem", str(error), "correct or unset it")
-    for name in [name.removeprefix(_OURS) for name in made if name.startswith(_OURS)]:
-        meant = difflib.get_close_matches(name, _KNOWN, 1, _LIKENESS)
+    for name in [name.removeprefix(_PREFIX) for name in made if name.startswith(_PREFIX)]:
+        meant = difflib.get_close_matches(name, _KNOWN, 1, _MIN_SIMILARITY)
         if meant and name not in _KNOWN:
-            yield Finding("settings", "warning", f"{_OURS}{name} is no setting", f"did you mean {_OURS}{meant[0]}?")
+            yield Finding(
+                "settings", "warning", f"{_PREFIX}{name} is not a setting", f"did you mean {_PREFIX}{meant[0]}?"
+            )
     yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
 
 
@@ -74,21 +76,21 @@ def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
     try:
         words = Path(f"{state.process}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError as error:
-        yield Finding("its settings", "ok", f"not readable: {error.strerror}")
+        yield Finding("daemon settings", "ok", f"not readable: {error.strerror}")
         return
     there = dict(word.split("=", 1) for word in words if "=" in word)
     if not there:
-        yield Finding("its settings", "ok", "not readable")
+        yield Finding("daemon settings", "ok", "not readable")
         return
     differ = [
-        f"{name} is {ours!r} here and {theirs!r} there"
+        f"{name} is {ours!r} in this shell and {theirs!r} in the daemon"
         for name in PROCESS_SETTINGS
-        if (ours := _said(os.environ, name)) != (theirs := _said(there, name))
+        if (ours := _value_of(os.environ, name)) != (theirs := _value_of(there, name))
     ]
-    says = ", ".join(differ) or "those that hold for a whole process are as here"
+    says = ", ".join(differ) or "the settings of the whole process are the same as in this shell"
     do = "jitserver restart with the values that you want, or unset them here"
-    yield verdict("its settings", not differ, says, do)
+    yield verdict("daemon settings", not differ, says, do)
 
 
-def _said(environment: Mapping[str, str], name: str) -> str:
+def _value_of(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or DAEMON_DEFAULTS.get(name, "")

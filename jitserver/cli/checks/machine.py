@@ -11,9 +11,9 @@ from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.store.directories import cache_root
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
-_LITTLE_DISK, _NO_DISK = 1 << 30, 100 << 20
-_NEARLY = 0.8
-_FEWEST_MAPS = 65_530  # the kernel's default
+_LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20
+_HIGH_USE = 0.8
+_MIN_MAPS = 65_530  # the kernel's default
 # Version 1 of cgroups reports a number above this if there is no limit.
 _UNLIMITED = 1 << 60
 _FILES_V1 = ("memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
@@ -22,21 +22,23 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 def disk(state: DaemonState) -> Iterator[Finding]:
     """Check the free disk space for the cache and the log."""
-    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), cache_root())}
-    for folder in folders.values():
-        free = shutil.disk_usage(folder).free
-        says = f"{size(free)} free at {folder}"
-        if free < _NO_DISK:
+    directories = {
+        _existing(directory).stat().st_dev: _existing(directory) for directory in (log_folder(), cache_root())
+    }
+    for directory in directories.values():
+        free = shutil.disk_usage(directory).free
+        says = f"{size(free)} free at {directory}"
+        if free < _FULL_DISK_BYTES:
             yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")
         else:
-            yield verdict("disk", free >= _LITTLE_DISK, says, "free disk space: few programs fit")
+            yield verdict("disk", free >= _LOW_DISK_BYTES, says, "free disk space: few programs fit")
 
 
 def memory_maps(state: DaemonState) -> Finding:
     """Check the limit of memory maps: each program needs about three, and a process that exhausts the limit dies."""
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
     used = Path(f"{state.process}/maps").read_bytes().count(b"\n")
-    fits = limit >= _FEWEST_MAPS and used < _NEARLY * limit
+    fits = limit >= _MIN_MAPS and used < _HIGH_USE * limit
     says = f"{used:,} of {limit:,} in use"
     return verdict("memory maps", fits, says, "sudo sysctl vm.max_map_count=262144, also in /etc/sysctl.d")
 
@@ -50,8 +52,8 @@ def control_group(state: DaemonState) -> Finding:
     limit, (used, killed) = tightest.limit, _usage(tightest)
     says = f"{size(used)} of {size(limit)} in use"
     if killed:
-        says += f"; the kernel has ended {killed} processes that needed more"
-    fits = used < _NEARLY * limit and not killed
+        says += f"; the kernel has killed {killed} processes that needed more"
+    fits = used < _HIGH_USE * limit and not killed
     return verdict("control group", fits, says, "raise the memory limit of the container or unit (MemoryMax=)")
 
 
@@ -68,7 +70,7 @@ def _named(text: str, name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _existing(folder: Path) -> Path:
-    while not folder.exists():
-        folder = folder.parent
-    return folder
+def _existing(directory: Path) -> Path:
+    while not directory.exists():
+        directory = directory.parent
+    return directory

@@ -58,7 +58,7 @@ def install(target: Target, planned: dict[Path, str]) -> Done:
     if not systemctl.is_known(target):
         for path in changed:
             path.unlink()
-        raise SystemdError(f"systemd does not read units from {target.folder}: it has another XDG_CONFIG_HOME")
+        raise SystemdError(f"systemd does not read units from {target.directory}: its XDG_CONFIG_HOME differs")
     if changed and was_there:
         # A socket unit must be restarted to apply a new description, which also stops the service.
         systemctl.stop(target)

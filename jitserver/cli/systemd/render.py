@@ -25,7 +25,7 @@ def units(
 def _rendered(target: Target, suffix: str, version: int, python: str, made: Mapping[str, str]) -> str:
     """Return a template with the names, the socket, the command and the environment of the target."""
     name, user = ("jitserver@", "%i") if target.user else ("jitserver", "")
-    text = (_folder() / target.scope / f"{name}.{suffix}").read_text(encoding="utf-8")
+    text = (_directory() / target.scope / f"{name}.{suffix}").read_text(encoding="utf-8")
     text = text[text.index("[Unit]") :]
     socket = f"{name}{user}.socket"
     text = text.replace(socket, socket.replace("jitserver", f"jitserver-{target.digest}"))
@@ -66,6 +66,6 @@ def is_fit(python: str) -> bool:
     return python.isprintable() and not set(python) & set("\"'\\")
 
 
-def _folder() -> Path:
+def _directory() -> Path:
     packaged = Path(__file__).parent / "units"
     return packaged if packaged.is_dir() else packaged.parents[3] / "systemd"  # in a source checkout

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from jitserver.cli.systemd.target import SystemdError, Target, manager_folder
+from jitserver.cli.systemd.target import SystemdError, Target, manager_directory
 
 _SECONDS = 400.0  # slightly more than the units' own TimeoutStartSec=
 _LOG_LINES = 15
@@ -24,12 +24,12 @@ def check_manager(target: Target) -> int:
         SystemdError: the machine was not booted with systemd, or no systemd is running for this user.
     """
     if shutil.which("systemctl") is None or not os.path.isdir("/run/systemd/system"):
-        raise SystemdError("this machine was not booted with systemd; `jitserver start` runs a daemon without it")
-    folder = manager_folder(target)
-    if not folder.is_dir():
+        raise SystemdError("this machine was not booted with systemd. `jitserver start` starts a daemon without it.")
+    directory = manager_directory(target)
+    if not directory.is_dir():
         linger = f"sudo loginctl enable-linger {os.environ.get('USER', '')}".rstrip()
         raise SystemdError(
-            f"no systemd runs for this user: there is no {folder}. Log in again, or keep one running: `{linger}`"
+            f"no systemd runs for this user: there is no {directory}. Log in again, or keep one running: `{linger}`"
         )
     found = re.match(r"systemd (\d+)", _run(target, ["systemctl", "--version"]).stdout)
     return int(found[1]) if found else 0
@@ -107,7 +107,7 @@ def _show(target: Target, name: str, units: Sequence[str]) -> list[str]:
 def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]:
     # After `su` this environment variable is missing; without it, systemctl and journalctl do not find the user's
     # manager.
-    found = {} if target.user else {"XDG_RUNTIME_DIR": str(manager_folder(target).parent)}
+    found = {} if target.user else {"XDG_RUNTIME_DIR": str(manager_directory(target).parent)}
     try:
         return subprocess.run(
             command,
@@ -119,6 +119,6 @@ def _run(target: Target, command: list[str]) -> subprocess.CompletedProcess[str]
             timeout=_SECONDS,
         )
     except FileNotFoundError:
-        raise SystemdError(f"there is no {command[0]} on this machine") from None
+        raise SystemdError(f"{command[0]} is not installed on this machine") from None
     except subprocess.TimeoutExpired:
-        raise UnitError(f"`{' '.join(command)}` did not end within {_SECONDS:.0f} s") from None
+        raise UnitError(f"`{' '.join(command)}` did not exit within {_SECONDS:.0f} s") from None

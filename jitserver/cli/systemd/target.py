@@ -43,7 +43,7 @@ class Target:
         return f"{self._stem}{self.user or ''}.service"
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         """The directory of the unit files."""
         if self.user:
             return _SYSTEM_UNITS
@@ -54,12 +54,12 @@ class Target:
     @property
     def files(self) -> dict[str, Path]:
         """The unit files by suffix. All users share the system's unit files."""
-        return {suffix: self.folder / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
+        return {suffix: self.directory / f"{self._stem}.{suffix}" for suffix in SUFFIXES}
 
     @property
     def enabled_link(self) -> Path:
         """The link that `systemctl enable` creates."""
-        return self.folder / "sockets.target.wants" / self.socket
+        return self.directory / "sockets.target.wants" / self.socket
 
     @property
     def address(self) -> Address:
@@ -78,7 +78,7 @@ class Target:
         return f"jitserver-{self.digest}@" if self.user else f"jitserver-{self.digest}"
 
 
-def chosen(user: str | None) -> Target:
+def selected_target(user: str | None) -> Target:
     """Return the target for `--system USER`, or the user's own target if `user` is None.
 
     Raises:
@@ -111,10 +111,10 @@ def installed() -> Target | None:
             target.user is None or os.path.islink(target.enabled_link)
         )
         if is_there and (named is None or Address.parse(named) == target.address):
-            return target if manager_folder(target).is_dir() else None
+            return target if manager_directory(target).is_dir() else None
     return None
 
 
-def manager_folder(target: Target) -> Path:
+def manager_directory(target: Target) -> Path:
     """Return a directory that exists while the target's systemd is running."""
     return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"

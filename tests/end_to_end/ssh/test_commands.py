@@ -57,7 +57,7 @@ def test_each_command_tells_of_the_daemon_there(host: Any, far: dict[str, str], 
 def test_words_of_any_kind_arrive(far: dict[str, str], cli: Callable[..., Any]) -> None:
     done = cli("arrays", "rm", "it's $HOME; exit 7", "--address", far["address"], env={"PATH": far["PATH"]})
     assert done.returncode == 1
-    assert 'nothing is kept as "it\'s $HOME; exit 7"' in done.stderr
+    assert 'no arrays are kept as "it\'s $HOME; exit 7"' in done.stderr
 
 
 def test_the_address_may_come_from_the_environment(host: Any, cli: Callable[..., Any]) -> None:
@@ -70,7 +70,7 @@ def test_the_doctor_looks_at_both_machines(host: Any, cli: Callable[..., Any]) -
     found = {one["check"]: one for one in json.loads(done.stdout)["checks"]}
     assert host.address in found["daemon"]["says"]
     assert {one["level"] for one in found.values() if one["check"] in ("versions", "daemon", "call")} == {"ok"}
-    assert host.socket in found["there: daemon"]["says"]
+    assert host.socket in found["remote: daemon"]["says"]
 
 
 def test_the_doctor_says_what_ssh_said(new_host: Any, cli: Callable[..., Any]) -> None:
@@ -80,7 +80,7 @@ def test_the_doctor_says_what_ssh_said(new_host: Any, cli: Callable[..., Any]) -
     found = {one["check"]: one for one in json.loads(done.stdout)["checks"]}
     assert done.returncode == 1
     assert "Connection refused" in found["daemon"]["says"]
-    assert "Connection refused" in found["there"]["says"]
+    assert "Connection refused" in found["remote"]["says"]
 
 
 def test_the_daemon_there_is_started_and_stopped(new_host: Any, cli: Callable[..., Any]) -> None:
@@ -118,5 +118,5 @@ def test_a_machine_that_does_not_answer(new_host: Any, cli: Callable[..., Any]) 
     assert done.returncode == 3
     assert "Connection refused" in done.stderr
     test = f"ssh -p {far.port} {far.user}@127.0.0.1 {far.folder}/environment/bin/jitserver --version"
-    reason = f"`{test}` must work, and see above"
+    reason = f"the command on the other machine failed (see above). `{test}` must work."
     assert json.loads(done.stdout) == {"running": False, "address": far.address, "reason": reason}

@@ -51,7 +51,7 @@ def test_rm_of_an_unknown_name_fails_and_removes_the_others(kept: dict[str, Any]
     done = cli("arrays", "rm", "cli test", "nothing", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == ["cli test"]
-    assert "nothing is kept as 'nothing'" in done.stderr
+    assert "no arrays are kept as 'nothing'" in done.stderr
     assert cli("arrays", "rm").returncode == 2
 
 

@@ -37,7 +37,7 @@ def test_what_is_missing_ends_with_one_line_that_pip_understands(
     assert listed == {"name": "needy", "about": "Needs much.too", "missing": ["missing", "dm-other"]}
     done = demo("needy")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "Error: the example needy needs: pip install missing dm-other\n"
+    assert done.stderr == "Error: the example needy needs more packages. Run `pip install missing dm-other`.\n"
 
 
 def test_an_unknown_example_is_wrong_usage() -> None:

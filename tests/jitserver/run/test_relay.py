@@ -10,14 +10,14 @@ WITHOUT_DESCRIPTORS = """
 
     ours, theirs = socket.socketpair()
     made = relay.Relay()
-    fd_passing.send(theirs, (relay.ENDED, 5))
+    fd_passing.send(theirs, (relay.EXITED, 5))
     spent = []
     try:
         while True:
             spent.append(os.dup(0))
     except OSError:
         pass
-    status = made.until_the_end(ours, spent[:1])
+    status = made.wait_for_exit(ours, spent[:1])
     for number in spent:
         os.close(number)
     print(status)

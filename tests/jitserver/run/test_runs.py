@@ -13,7 +13,7 @@ import pytest
 from jitserver.run import fd_passing
 from jitserver.run.request import Command, Request
 
-from ...jitclient.scripts.programs import INTERRUPTED
+from ...jitclient.api.programs import INTERRUPTED
 from ...prepared import prepared
 
 DESCRIBE = """
@@ -277,7 +277,7 @@ def test_a_command_that_gave_up_has_no_run(warm: Any) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(path))
         request = Request.of_this_process(command, False)._replace(
-            descriptors=[0, 1, 2], environment=[(k.encode(), v.encode()) for k, v in warm.variables.items()]
+            fds=[0, 1, 2], environment=[(k.encode(), v.encode()) for k, v in warm.variables.items()]
         )
         fd_passing.send(sock, request.plain(), [0, 1, 2])
         assert fd_passing.receive(sock)[0] == ("",)
@@ -297,4 +297,4 @@ def test_what_cannot_be_prepared_runs_in_a_process_of_its_own(warm: Any) -> None
     script = warm.script("import os, sys; os.write(int(sys.argv[1]), b'written')")
     done = warm.run("--verbose", script, before=HIGHEST)
     assert (done.returncode, done.stdout) == (0, "written")
-    assert "its process cannot be prepared: Invalid argument" in done.stderr
+    assert "the run's process cannot be prepared: Invalid argument" in done.stderr

@@ -106,7 +106,7 @@ def test_modules_of_the_user_are_read_too(source: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert refusal(tmp_path, source) == ""
     (tmp_path / IMPORTS[source]).write_text("import os\nos.environ['A'] = '1'")
-    assert f"{IMPORTS[source]}:2 may set variables" in refusal(tmp_path, source)
+    assert f"{IMPORTS[source]}:2 may set environment variables" in refusal(tmp_path, source)
 
 
 @pytest.mark.parametrize("source", ["from . import other", "from .other import x", "from ..package.other import x"])
@@ -128,7 +128,7 @@ def test_imports_in_a_circle_end(tmp_path: Path) -> None:
 def test_a_file_that_hides_an_imported_module_is_noticed(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("")
-    assert "has the name of a module that is imported already" in refusal(tmp_path, "print()")
+    assert "has the name of a module that the helper has already imported" in refusal(tmp_path, "print()")
 
 
 @pytest.mark.parametrize("name", ["other.py", "json.txt", "numpy/notes.py"])
@@ -140,7 +140,7 @@ def test_a_file_that_hides_none_is_not(name: str, tmp_path: Path) -> None:
 
 def test_a_package_whose_jits_are_ours_must_not_be_there_yet(tmp_path: Path) -> None:
     (tmp_path / "script.py").touch()
-    for name, says in {"numpy": "before its jits", "numpyro": ""}.items():
+    for name, says in {"numpy": "has already imported", "numpyro": ""}.items():
         found = scan.refusal(Command("script.py", False, [], packages=(name,)), str(tmp_path), LOADED)
         assert (says in found) if says else found == ""
 
@@ -162,4 +162,6 @@ def test_a_module_is_looked_for_in_the_working_folder(tmp_path: Path) -> None:
     main.write_text("import json")
     assert scan.refusal(Command("tool", True, []), str(tmp_path), LOADED) == ""
     main.write_text("import os; os.environ['A'] = '1'")
-    assert "__main__.py:1 may set variables" in scan.refusal(Command("tool", True, []), str(tmp_path), LOADED)
+    assert "__main__.py:1 may set environment variables" in scan.refusal(
+        Command("tool", True, []), str(tmp_path), LOADED
+    )

@@ -34,10 +34,10 @@ SUPERVISED = """
 
 @pytest.mark.core
 def test_a_signal_that_comes_before_the_program_begins_is_for_the_program(run_script: Any) -> None:
-    assert run_script(SUPERVISED.format(prepare="os.kill(os.getpid(), signal.SIGINT)")) == ["ended", 7]
+    assert run_script(SUPERVISED.format(prepare="os.kill(os.getpid(), signal.SIGINT)")) == ["exited", 7]
 
 
 @pytest.mark.slow
 def test_a_run_that_cannot_be_prepared_does_not_begin(run_script: Any) -> None:
     said = run_script(SUPERVISED.format(prepare="raise NotADirectoryError(errno.ENOTDIR, 'gone')"))
-    assert said == "its process cannot be prepared: Not a directory"
+    assert said == "the run's process cannot be prepared: Not a directory"

@@ -227,5 +227,5 @@ def test_with_one_stream_elsewhere_the_others_are_the_terminal(warm: Any, redire
             shown += os.read(outer, 1000).decode()
     assert str([name != redirected for name in ("stdin", "stdout", "stderr")]) in shown
     assert "done" in shown + (done.stdout or "")
-    assert "process of its own" not in shown
+    assert "fresh process" not in shown
     os.close(outer)

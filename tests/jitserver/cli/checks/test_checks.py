@@ -58,7 +58,7 @@ def test_an_unused_accelerator_is_a_warning(tmp_path: Path, monkeypatch: pytest.
     assert [found.level for found in daemon.devices(on_cpu)] == ["ok"]
     (tmp_path / "gpu").touch()
     [found] = daemon.devices(on_cpu)
-    assert (found.level, found.says) == ("warning", "cpu:0 cpu, though there is a GPU")
+    assert (found.level, found.says) == ("warning", "cpu:0 cpu, although the machine has a GPU")
     assert [found.level for found in daemon.devices(on_gpu)] == ["ok"]
     assert list(daemon.devices(HERE)) == []
 

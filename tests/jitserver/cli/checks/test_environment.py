@@ -61,7 +61,7 @@ def test_a_mistyped_name_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_FALBACK", "local")
     monkeypatch.setenv("JITSERVER_SERVE_DRAIN", "3")  # an option of the command line
     first, second = environment.settings(HERE)
-    assert (first.level, first.says) == ("warning", "JITSERVER_FALBACK is no setting")
+    assert (first.level, first.says) == ("warning", "JITSERVER_FALBACK is not a setting")
     assert "JITSERVER_FALLBACK" in first.do
     assert second.level == "ok"
 
@@ -78,7 +78,7 @@ def test_a_daemon_with_other_process_settings_is_a_warning(
     assert levels(environment.settings_of_daemon(HERE)) == []
     assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
     [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))
-    assert (found.level, found.says) == ("warning", "XLA_FLAGS is '' here and '--xla_x=1' there")
+    assert (found.level, found.says) == ("warning", "XLA_FLAGS is '' in this shell and '--xla_x=1' in the daemon")
 
 
 def test_a_daemon_that_has_ended_is_no_warning() -> None:

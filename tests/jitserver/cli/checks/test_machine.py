@@ -31,7 +31,7 @@ def test_memory_maps_are_those_of_the_daemon_or_without_one_of_this_process(monk
     assert here.endswith("in use")
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert machine.memory_maps(DaemonState(HERE.address, Status(**{**NOTHING, "pid": process.pid}))).says != here
-    monkeypatch.setattr(machine, "_FEWEST_MAPS", 1 << 40)
+    monkeypatch.setattr(machine, "_MIN_MAPS", 1 << 40)
     assert "max_map_count" in machine.memory_maps(HERE).do
 
 

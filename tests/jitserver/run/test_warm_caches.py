@@ -14,7 +14,7 @@ FORKED = """
     from jitclient.errors import CaptureError
     from jitserver.run import warm_caches
 
-    warm_caches.take()
+    warm_caches.fill()
     reads, writes = os.pipe()
     if os.fork():
         os.close(writes)

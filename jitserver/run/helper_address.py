@@ -1,4 +1,4 @@
-"""Place of a helper: a socket in the user's own directory, beside the daemon's, and the start of the helper there."""
+"""Address of a helper: a socket in the user's own directory, beside the daemon's, and the start of the helper there."""
 
 import atexit
 import contextlib
@@ -21,7 +21,7 @@ HAS_SEED = "has-seed"
 _CONNECT_SECONDS = 0.5
 
 
-def of(key: str) -> Address:
+def of_key(key: str) -> Address:
     """Return the address of the helper with a key.
 
     Raises:
@@ -30,16 +30,16 @@ def of(key: str) -> Address:
     return Address(runtime_folder() / f"run-{key}.sock")
 
 
-def connect(place: Address) -> socket.socket:
+def connect(address: Address) -> socket.socket:
     """Connect to the helper at an address.
 
     Raises:
         DaemonError: there is no helper, or it belongs to another user.
     """
-    return place.connect(_CONNECT_SECONDS)
+    return address.connect(_CONNECT_SECONDS)
 
 
-def end(sock: socket.socket) -> None:
+def kill(sock: socket.socket) -> None:
     """Kill the helper at the other end, which hangs.
 
     Otherwise the helper would keep the file descriptors that it was sent, such as a pipe that another process reads
@@ -52,18 +52,18 @@ def end(sock: socket.socket) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def start_at_the_end(place: Address, options: Sequence[str]) -> None:
+def start_at_exit(address: Address, options: Sequence[str]) -> None:
     """Start a helper when this process exits, so that the start takes no time from the running program."""
     environment, cwd, pid = fingerprint.variables(), os.getcwd(), os.getpid()
 
     def start() -> None:
         if os.getpid() == pid:
-            _start(place, options, environment, cwd)
+            _start(address, options, environment, cwd)
 
     atexit.register(start)
 
 
-def _start(place: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
+def _start(address: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
     # Imported late: most commands need no helper.
     from jitserver.run import history
 
@@ -71,10 +71,10 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
     # Without a helper, the next command is as slow as this one.
     with contextlib.suppress(OSError):
         os.chdir(cwd)  # for relative entries of PYTHONPATH
-        with open(os.devnull, "rb") as nothing, open(log_of(place), "ab", opener=_private) as log:
+        with open(os.devnull, "rb") as nothing, open(log_of(address), "ab", opener=_open_private) as log:
             os.posix_spawn(
                 sys.executable,
-                [sys.executable, *options, "-c", _PROGRAM, os.fspath(place.path), *([HAS_SEED] if seed else [])],
+                [sys.executable, *options, "-c", _PROGRAM, os.fspath(address.path), *([HAS_SEED] if seed else [])],
                 {**environment, **seed},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
@@ -86,12 +86,12 @@ def _start(place: Address, options: Sequence[str], environment: dict[bytes, byte
             )
 
 
-def log_of(place: Address) -> Path:
+def log_of(address: Address) -> Path:
     """Return the path of the file that gets the helper's output."""
-    return place.path.with_suffix(".log")
+    return address.path.with_suffix(".log")
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 

@@ -49,7 +49,7 @@ def test_folders_of_modules_matter() -> None:
 
 
 def of_a_process(*options: str, prepare: str = "pass") -> str:
-    program = "from jitserver.run import fingerprint; print(fingerprint.key(fingerprint.facts(folders=[])))"
+    program = "from jitserver.run import fingerprint; print(fingerprint.key(fingerprint.facts(directories=[])))"
     unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     command = prepared(prepare, sys.executable, *options, "-c", program)

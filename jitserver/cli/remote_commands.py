@@ -15,11 +15,11 @@ from jitclient.wire.address import remote
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
-WORDS = "jitserver.words"
+COMMAND_LINE = "jitserver.words"
 """Key in a context's `meta` of the command line's words, without the name of the program."""
 
 _OPTION = "--address"
-_HERE = ("connect-stdio", "demo", "doctor", "run", "serve")
+_LOCAL_COMMANDS = ("connect-stdio", "demo", "doctor", "run", "serve")
 """Commands that run on this machine, whatever the address is."""
 
 _SSH_FAILED, _NO_SUCH_COMMAND = 255, 127
@@ -32,7 +32,7 @@ def with_address(command: click.Command) -> click.Command:
             with_address(one)
     elif not any(_OPTION in option.opts for option in command.params):
         command.params.append(address_option())
-        if command.name not in _HERE and command.callback is not None:
+        if command.name not in _LOCAL_COMMANDS and command.callback is not None:
             command.callback = _run_at_address(command.callback)
     return command
 
@@ -45,7 +45,7 @@ def address_option() -> click.Option:
         expose_value=False,
         is_eager=True,
         callback=_use,
-        help="Of the daemon: unix:PATH, or ssh://user@host/environment. [default: JITSERVER_ADDRESS, or yours]",
+        help="Address of the daemon: unix:PATH, or ssh://user@host/environment. [default: JITSERVER_ADDRESS, or yours]",
     )
 
 
@@ -58,22 +58,23 @@ def _use(_: click.Context, __: click.Parameter, address: str | None) -> None:
 def _run_at_address(callback: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(callback)
     def run(*arguments: Any, **options: Any) -> Any:
-        far = remote(settings().address)
-        if far is None:
+        remote_address = remote(settings().address)
+        if remote_address is None:
             return callback(*arguments, **options)
-        return _run_there(far, _without_address(click.get_current_context().meta[WORDS]))
+        return _run_remotely(remote_address, _without_address(click.get_current_context().meta[COMMAND_LINE]))
 
     return run
 
 
-def _run_there(far: "SshAddress", words: Iterator[str]) -> None:
+def _run_remotely(remote_address: "SshAddress", words: Iterator[str]) -> None:
     """Run a command on the other machine, connected to this terminal, and exit with its status."""
     import subprocess  # imported here, because few commands need it
 
-    command = far.command("jitserver", *words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    command = remote_address.command("jitserver", *words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
     status = subprocess.run(command, check=False).returncode
     if status in (_SSH_FAILED, _NO_SUCH_COMMAND):
-        raise DaemonUnavailable(f"`{far.shown('jitserver', '--version')}` must work, and see above")
+        test = remote_address.shown("jitserver", "--version")
+        raise DaemonUnavailable(f"the command on the other machine failed (see above). `{test}` must work.")
     sys.exit(status)
 
 

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-_MOST_ROWS = 10
-_WIDEST = 48
-_HOW_TO_END = """
-A running program cannot be interrupted: when its client is interrupted or killed, the program runs on. `jitserver
-restart` ends all programs: at once those whose client has gone, the others after `--drain` seconds. Other clients keep
-their arrays."""
+_MAX_ROWS = 10
+_MAX_WIDTH = 48
+_STOP_ADVICE = """
+A running program cannot be interrupted: when its client is interrupted or killed, the program continues. `jitserver
+restart` stops all programs: at once those whose client has exited, the others after `--drain` seconds. Other clients
+keep their arrays."""
 
 
-def picture(found: Snapshot, rates: Rates) -> "Group":
+def display(found: Snapshot, rates: Rates) -> "Group":
     """Return the whole display, without empty tables."""
     from rich.console import Group
 
     daemon = f"pid {found.status.pid}, up {seconds(found.status.uptime_s)}; rates over {seconds(rates.seconds)}"
-    advice = [_HOW_TO_END] if found.running else []
+    advice = [_STOP_ADVICE] if found.running else []
     return Group(table("", ["jitserver", daemon], _head(found, rates)), *_tables(found, rates), *advice)
 
 
@@ -49,15 +49,15 @@ def _device(device: DeviceMemory) -> str:
 
 
 def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
-    told = [
+    tables = [
         ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
         ("long calls", ["running for", "function", "client", ""], [_running(running) for running in found.running]),
         ("sessions", ["pid", "program", "calls/s", "arrays", "holding"], [_session(busy) for busy in rates.sessions]),
         ("hottest", ["key", "function", "calls", "seconds"], [_hot(hot) for hot in rates.hottest]),
     ]
     return [
-        table(title if len(rows) <= _MOST_ROWS else f"{title}, {_MOST_ROWS} of {len(rows)}", columns, rows[:_MOST_ROWS])
-        for title, columns, rows in told
+        table(title if len(rows) <= _MAX_ROWS else f"{title}, {_MAX_ROWS} of {len(rows)}", columns, rows[:_MAX_ROWS])
+        for title, columns, rows in tables
         if rows
     ]
 
@@ -69,20 +69,20 @@ def process(pid: int) -> str:
 
 def _making(making: Making) -> list[str]:
     first, *others = making.pids
-    waiting = ", ".join(map(process, others)) or "nobody"
+    waiting = ", ".join(map(process, others)) or "none"
     return [making.label, making.phase, seconds(making.seconds), process(first), waiting]
 
 
 def _running(running: Running) -> list[str]:
     label = running.label or "(waits for results)"
     client = running.program or process(running.pid)
-    return [seconds(running.seconds), label, client, "has gone" if running.gone else "waits"]
+    return [seconds(running.seconds), label, client, "has exited" if running.gone else "waits"]
 
 
 def _session(busy: Busy) -> list[str]:
     session = busy.session
     program = session.program or program_of(session.pid)
-    short = program if len(program) <= _WIDEST else f"{program[: _WIDEST - 1]}…"
+    short = program if len(program) <= _MAX_WIDTH else f"{program[: _MAX_WIDTH - 1]}…"
     rate = f"{busy.calls_per_second:,.1f}"
     return [process(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitserver.run.import_audit import Footprint
+from jitserver.run.import_audit import ImportAudit
 
 
 @pytest.fixture
@@ -23,40 +23,40 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_has_changed(site: Path) -> None:
-    footprint = Footprint()
+    audit = ImportAudit()
     for _ in range(2):
-        with footprint:
+        with audit:
             importlib.import_module("looked_at")
-    assert footprint.changed() == ""
+    assert audit.changed() == ""
 
 
 def test_what_is_installed_during_imports_is_a_change(site: Path) -> None:
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         (site / "another-2.dist-info").mkdir()
-    assert footprint.changed() == f"{site} has changed since it was imported"
+    assert audit.changed() == f"{site} has changed since it was imported"
 
 
 def test_what_changed_before_further_imports_is_a_change(site: Path) -> None:
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         importlib.import_module("looked_at")
     (site / "looked_at.py").write_text("VERSION = 2")
-    with footprint:
+    with audit:
         pass
-    assert footprint.changed() == f"{site / 'looked_at.py'} has changed since it was imported"
+    assert audit.changed() == f"{site / 'looked_at.py'} has changed since it was imported"
 
 
 def test_another_version_of_the_same_size_and_time_is_a_change(site: Path) -> None:
     file = site / "looked_at.py"
     file.write_text("VERSION = 1")
     os.utime(file, (1, 1))
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         importlib.import_module("looked_at")
     file.write_text("VERSION = 2")
     os.utime(file, (1, 1))
-    assert footprint.changed() == f"{file} has changed since it was imported"
+    assert audit.changed() == f"{file} has changed since it was imported"
 
 
 @pytest.mark.parametrize(
@@ -67,27 +67,27 @@ def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> N
         f"import os, pathlib\nfolder = {str(site / 'settings')!r}\npath = folder + '/rc'\n{look}\n"
     )
     (site / "settings").mkdir()
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         importlib.import_module("looked_at")
-    assert footprint.changed() == ""
+    assert audit.changed() == ""
     (site / "settings" / "rc").mkdir()
-    assert footprint.changed().startswith(str(site / "settings"))
+    assert audit.changed().startswith(str(site / "settings"))
 
 
 def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> None:
     (site / "looked_at.py").write_text("import pathlib\npathlib.Path('rc').exists()\n")
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         importlib.import_module("looked_at")
-    assert footprint.differs({}, str(site)) == ""
+    assert audit.differs({}, str(site)) == ""
     (site / "rc").write_text("")
-    assert footprint.differs({}, str(site)) == "imports read rc in the working folder"
+    assert audit.differs({}, str(site)) == "imports read rc in the working directory"
 
 
 def test_files_of_the_system_have_no_times(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "looked_at.py").write_text("import os\nopen('/proc/self/status').close()\nos.listdir('/proc/self/fd')\n")
-    footprint = Footprint()
-    with footprint:
+    audit = ImportAudit()
+    with audit:
         importlib.import_module("looked_at")
-    assert not any(path.startswith("/proc/") for path in footprint._files)
+    assert not any(path.startswith("/proc/") for path in audit._files)
