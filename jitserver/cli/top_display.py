@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _MAX_ROWS = 10
 _MAX_WIDTH = 48
 _STOP_ADVICE = """
-A running program cannot be interrupted: when its client is interrupted or killed, the program continues. `jitserver
-restart` stops all programs: at once those whose client has exited, the others after `--drain` seconds. Other clients
-keep their arrays."""
+A running program cannot be interrupted: when its client is interrupted or killed, the program continues.
+`jitserver restart` stops all programs: at once those whose client has exited, the others after `--drain` seconds.
+Other clients keep their arrays."""
 
 
 def display(found: Snapshot, rates: Rates) -> "Group":

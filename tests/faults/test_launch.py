@@ -189,7 +189,8 @@ def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("d.sock", "[Errno 17] There is a file that is no socket"), ("d.lock", "not the lock of one")]
+    ("name", "why"),
+    [("d.sock", "[Errno 17] There is a file that is no socket"), ("d.lock", "not a lock file of a daemon")],
 )
 def test_what_is_not_ours_is_named_and_left_alone(short_path: Path, run_script: Any, name: str, why: str) -> None:
     precious = short_path / name
