@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..jitclient.codec.test_matrix import EDITS, KINDS, NONE, write_kinds
+from ..jitclient.capture.test_matrix import EDITS, KINDS, NONE, write_kinds
 
 HERE = Path(__file__).parent
 

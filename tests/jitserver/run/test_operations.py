@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ...jitclient.scripts.programs import Program, python
+from ...jitclient.api.programs import Program, python
 from .conftest import Environment, environment
 from .test_programs import jitserver
 

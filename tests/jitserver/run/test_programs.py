@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ...jitclient.scripts.programs import PLAIN_PYTHON, WITH_JAX, python
+from ...jitclient.api.programs import PLAIN_PYTHON, WITH_JAX, python
 
 CORE = {"arguments", "error", "error_in_package", "interrupted"}
 """Rows that run with the core, since they cover most."""

@@ -13,7 +13,7 @@ import pytest
 from jitserver.run import fd_passing
 from jitserver.run.request import Command, Request
 
-from ...jitclient.scripts.programs import INTERRUPTED
+from ...jitclient.api.programs import INTERRUPTED
 from ...prepared import prepared
 
 DESCRIBE = """

@@ -13,7 +13,7 @@ from jitserver.daemon.sessions import presence
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 
-from ...descriptors import open_descriptors
+from ....descriptors import open_descriptors
 
 
 @pytest.fixture
