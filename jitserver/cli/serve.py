@@ -95,7 +95,7 @@ def serve(address: str | None, **options: Any) -> None:
     where = Address.parse(address) if address else home()
     # On failure, clients do not wait for this daemon; if the address is unusable, `Place` reports the reason.
     with contextlib.suppress(DaemonUnavailable, OSError):
-        launch.keep_start(where)
+        launch.hold_start_lock(where)
     prepare_process()
     share_the_interpreter()
     may_open_files()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.array_transport import HostArray, allocate, inline_most, pack, unpack_value
+from jitclient.wire.array_transport import HostArray, allocate, inline_limit, pack, unpack_value
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import CALLBACK, CALLED_BACK, RETURN, Callback, CalledBack, Return, Slot, Spec
@@ -63,7 +63,7 @@ class Lane:
             ProtocolError: the client sent something other than the answer.
         """
         attachments: list[HostArray] = []
-        most = inline_most(len(arguments))
+        most = inline_limit(len(arguments))
         specs = [Spec(array.shape, str(array.dtype)) for array in arguments]
         given = [pack(array, attachments, most) for array in arguments]
         with self._asking:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jitclient.wire.array_transport import HostArray, inline_most
+from jitclient.wire.array_transport import HostArray, inline_limit
 from jitclient.wire.messages import Done, Run
 from jitserver.daemon import runs
 from jitserver.daemon.arrays.absent import Failed
@@ -130,7 +130,7 @@ def answer(
         for handle in run.drop:
             session.arrays.pop(handle, None)
         attachments: list[HostArray] = []
-        most = inline_most(len(run.fetch))
+        most = inline_limit(len(run.fetch))
         for handle in run.fetch:
             try:
                 view = memoryview(session.arrays[handle])

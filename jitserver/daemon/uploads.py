@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from jitclient.core.digests import digest
 from jitclient.errors import DaemonUnavailable, ProtocolError
-from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
+from jitclient.wire.messages import MAX_CAPTURE_BYTES, Upload
 
 
 class Room:
     """Limit on the total bytes of all captures that a daemon is receiving or making programs from. Thread-safe."""
 
-    def __init__(self, most: int = 2 * MOST_CAPTURE_BYTES) -> None:
+    def __init__(self, most: int = 2 * MAX_CAPTURE_BYTES) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._taken = 0
@@ -43,7 +43,7 @@ _room = Room()
 class Incoming:
     """The upload of one connection: one capture at a time, of at most `most` bytes."""
 
-    def __init__(self, most: int = MOST_CAPTURE_BYTES, room: Room = _room) -> None:
+    def __init__(self, most: int = MAX_CAPTURE_BYTES, room: Room = _room) -> None:
         self._room = room
         self._most = most
         self._key = ""

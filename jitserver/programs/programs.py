@@ -144,7 +144,7 @@ class Programs:
 
     def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes, say: Say) -> tuple[Entry, bool]:
         settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
-        if settled is not None and not request.anew:
+        if settled is not None and not request.force_trace:
             _check_asked(settled, request.lookup)
             return settled, False
         with self._lock:

@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from jitclient.core.settings import settings
-from jitclient.wire.address import environment_digest, private_folder, runtime_folder, user_name
+from jitclient.wire.address import environment_digest, private_directory, runtime_directory, user_name
 
 # The directory that `CacheDirectory=` selects in the system units.
 _OF_SYSTEM = Path("/var/cache/jitserver")
@@ -23,7 +23,7 @@ def part() -> Path:
         SettingsError: a directory belongs to a different user.
         OSError: the directory cannot be created.
     """
-    return private_folder(private_folder(base()) / environment_digest())
+    return private_directory(private_directory(base()) / environment_digest())
 
 
 def texts(part: Path) -> Path:
@@ -67,4 +67,4 @@ def base() -> Path:
         return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))
     # This user has no home directory.
     except RuntimeError:
-        return runtime_folder() / "cache"
+        return runtime_directory() / "cache"

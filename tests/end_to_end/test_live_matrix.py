@@ -22,7 +22,7 @@ TRACED_IN_THE_CLIENT = {
     "set_of_functions": "the order of addresses",
     "weak_containers": "the order of addresses",
     "lru_cached": "its trace fills a cache",
-    "nnx_jit_inside": "its trace on the daemon raised",
+    "nnx_jit_inside": "the trace on the daemon raised",
 }
 """Kind -> why."""
 

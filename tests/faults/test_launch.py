@@ -19,7 +19,7 @@ from jitclient import errors
 from jitclient.core.settings import Settings, settings
 from jitclient.session import handshake, launch
 from jitclient.session import session as client_session
-from jitclient.wire.address import Address, runtime_folder
+from jitclient.wire.address import Address, runtime_directory
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
@@ -113,7 +113,7 @@ def test_a_daemon_that_a_supervisor_starts_is_waited_for_from_its_imports_on(sho
 
 
 def test_a_daemon_that_serves_keeps_nobody_waiting(victim: Any) -> None:
-    assert not launch.awaited(Address.parse(victim.address))
+    assert not launch.wait_for_other_start(Address.parse(victim.address))
 
 
 @pytest.mark.parametrize("suffix", ["lock", "start"])
@@ -189,7 +189,7 @@ def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("d.sock", "[Errno 17] There is a file that is no socket"), ("d.lock", "not the lock of one")]
+    ("name", "why"), [("d.sock", "[Errno 17] The path exists and is not a socket"), ("d.lock", "not the lock of one")]
 )
 def test_what_is_not_ours_is_named_and_left_alone(short_path: Path, run_script: Any, name: str, why: str) -> None:
     precious = short_path / name
@@ -212,7 +212,7 @@ def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: A
     for command in ("start", "status", "stop", "serve"):
         done = cli(command, env=env)
         assert done.returncode in (1, 3), command
-        assert "there can be no folder for a daemon's socket" in done.stderr, command
+        assert "cannot create a directory for the daemon's socket" in done.stderr, command
         assert "Traceback" not in done.stderr, command
 
 
@@ -232,7 +232,7 @@ def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
     (short_path / "jitserver").write_text("in the way")
     monkeypatch.setenv("XDG_STATE_HOME", str(short_path))
     with pytest.warns(RuntimeWarning, match=f"as .*{short_path}/jitserver"):
-        assert launch.log_folder() == runtime_folder()
+        assert launch.log_directory() == runtime_directory()
 
 
 def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,8 +244,8 @@ def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("JITSERVER_CACHE_DIR")
     settings.cache_clear()
     with pytest.warns(RuntimeWarning, match="home directory"):
-        assert launch.log_folder() == runtime_folder()
-    assert folder.base() == runtime_folder() / "cache"
+        assert launch.log_directory() == runtime_directory()
+    assert folder.base() == runtime_directory() / "cache"
     assert folder.parts_there() == []
     settings.cache_clear()
 

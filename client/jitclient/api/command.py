@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jitclient
-from jitclient.api.as_main import run_module, run_script
+from jitclient.api.run_as_main import run_module, run_script
 
 
 class _Parser(argparse.ArgumentParser):

@@ -39,7 +39,7 @@ from jitclient.wire.messages import Spec, Verb
 from jitclient.wire.named_arrays import Find, Forget, Found, Keep, KeptInfo
 
 DAY = 24 * 3600.0
-_LONGEST_LABEL = 200
+_MAX_LABEL_LENGTH = 200
 _warned: set[str] = set()
 
 
@@ -287,7 +287,7 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
 def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Array]:
     """Store these leaves under a name in place of its previous content; return handles of them."""
     label, specs = flat.label, flat.specs
-    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    label = label if len(label) <= _MAX_LABEL_LENGTH else f"{label[: _MAX_LABEL_LENGTH - 1]}…"
 
     def ask() -> list[Array]:
         with session:

@@ -13,7 +13,7 @@ from jitclient.jaxside import shardings
 from jitclient.jaxside.interop import is_jax_array, is_of_this_process, is_tracer
 from jitclient.jaxside.leaked import refuse
 from jitclient.session.session import Session
-from jitclient.wire.array_transport import HostArray, inline_most, pack
+from jitclient.wire.array_transport import HostArray, inline_limit, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
@@ -134,7 +134,7 @@ def outgoing(
         if handle is not None:
             values.append(handle)
         else:
-            most = most or inline_most(len(leaves))
+            most = most or inline_limit(len(leaves))
             values.append(pack(value_of(leaf, spec), attachments, most))
     return values
 

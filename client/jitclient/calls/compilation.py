@@ -178,7 +178,7 @@ class _Making:
             return bool(mine) and mine == there.order_free
         log = CompileLog(self._wanted, identity.parts)
         try:
-            again, _ = self._from_capture(identity, identity.lookup, log, None, anew=True)
+            again, _ = self._from_capture(identity, identity.lookup, log, None, force_trace=True)
         except TraceFailed:
             return False
         return again.evidence.digest == there.digest and mine == self._order_free_there(identity)
@@ -197,13 +197,13 @@ class _Making:
             lookup = msgspec.structs.replace(lookup, unverified=True)
         log = CompileLog(wanted, identity.parts)
         manifest = None if compared else _EMPTY
-        beside = functools.partial(self._trace_beside, identity) if compared else None
+        meanwhile = functools.partial(self._trace_beside, identity) if compared else None
         if compared:
             # Ask for the devices now: while the daemon traces, the question would need another connection.
             self._backend()
         try:
             with _ours():
-                prepared, generation = self._from_capture(identity, lookup, log, manifest, beside)
+                prepared, generation = self._from_capture(identity, lookup, log, manifest, meanwhile)
         except TraceFailed as failed:
             if not compared and (_is_operation(self._wanted) or not _has_jax()):
                 raise failed.error from None
@@ -229,13 +229,13 @@ class _Making:
         lookup: Lookup,
         log: CompileLog,
         manifest: Manifest | None,
-        beside: Callable[[], None] | None = None,
-        anew: bool = False,
+        meanwhile: Callable[[], None] | None = None,
+        force_trace: bool = False,
     ) -> tuple[Prepared, int]:
         wanted, captured = self._wanted, identity.captured
-        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, anew)
+        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, force_trace)
         with self._progress() as say:
-            return programs.make(self._session, request, captured.payload, captured.object_at, say, beside)
+            return programs.make(self._session, request, captured.payload, captured.object_at, say, meanwhile)
 
     def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
         """Return the daemon's program if the own trace agrees with it, and report the agreement to the daemon.

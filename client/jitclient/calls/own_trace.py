@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NoReturn, TypeVar
 
-from jitclient.calls.agreement import difference_of_functions, is_same_capture
+from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
 from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.capture.manifest.places import is_foundation

@@ -27,7 +27,7 @@ from jitclient.jaxside.interop import is_jax_array
 from jitclient.jaxside.options import Static
 from jitclient.session import process
 from jitclient.session.failures import to_exception
-from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
+from jitclient.wire.array_transport import host_form, inline_limit, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -79,7 +79,7 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
 
 def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
     leaf = leaves[n]
-    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_most(len(leaves)):
+    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_limit(len(leaves)):
         return False
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
@@ -97,8 +97,8 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now, waits = program.call_now, prepared.may_raise
-    count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
-    taken = program.taken[0] if program.taken else ()
+    count, forms, most = len(results), list(map(host_form, results)), inline_limit(len(leaves))
+    taken = program.used_donations[0] if program.used_donations else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if process.current is not session or session.program_generation != generation or not is_as_before():
@@ -198,9 +198,9 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     """Return the requirements on the leaves of a covered call; None if plans cannot cover such calls."""
     prepared = program.prepared
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
-    if program.order is not None or by_value or (prepared.donated and not program.taken):
+    if program.order is not None or by_value or (prepared.donated and not program.used_donations):
         return None
-    most = inline_most(len(program.inline))
+    most = inline_limit(len(program.inline))
     if not is_queued and any(nbytes_of(prepared.results[n]) > most for n in program.inline):
         return None
     wants: list[_Want] = []
@@ -211,7 +211,7 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
             wants.append((kind, spec, Array, None, True))
         elif kind is Array:
             wants.append((kind, spec, None, None, False))
-        elif kind is not np.ndarray and nbytes_of(spec) > inline_most(len(leaves)):
+        elif kind is not np.ndarray and nbytes_of(spec) > inline_limit(len(leaves)):
             return None
         elif kind in _NUMBERS:
             wants.append((kind, spec, None, dtype, False))

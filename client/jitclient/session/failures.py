@@ -15,7 +15,7 @@ class TraceFailed(Exception):  # noqa: N818
     """Failed trace on the daemon, which raised `error`; this process may trace the function itself."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"its trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
+        super().__init__(f"the trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
         self.error = error
 
 

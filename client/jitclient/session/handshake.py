@@ -25,7 +25,7 @@ from jitclient.errors import (
     JitserverError,
     ProtocolError,
 )
-from jitclient.session import agreement
+from jitclient.session import versions
 from jitclient.session.failures import answered
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 _Answer = TypeVar("_Answer")
-_ENDING_SECONDS = 2.0
+_EXIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 # Time for a link that broke to come back.
 _RESUME_SECONDS = 60.0
@@ -101,7 +101,7 @@ class Finder:
                 now = time.monotonic()
                 if isinstance(error, HostUnreachable) and now < waits_until:
                     if not told:
-                        say(f"{error.args[0].splitlines()[0]}; trying again for {_RESUME_SECONDS:.0f} s")
+                        say(f"{error.args[0].splitlines()[0]}; retrying for {_RESUME_SECONDS:.0f} s")
                     told = True
                     time.sleep(_RECONNECT_SECONDS)
                     continue
@@ -128,7 +128,7 @@ def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | Non
         Incompatible: the daemon has other versions of Python, jax or the protocol.
     """
     try:
-        return _retry_while_ending(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
+        return _retry_while_stopping(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
     except JitserverError:
         raise
     except (OSError, MemoryError) as error:
@@ -136,7 +136,7 @@ def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | Non
         raise DaemonUnavailable(f"no daemon can be reached: {str(error) or 'no memory is left'}") from error
 
 
-def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
+def _retry_while_stopping(attempt: Callable[[], _Answer]) -> _Answer:
     """Retry while a daemon is stopping: its socket disappears a moment later."""
     deadline = None
     while True:
@@ -147,9 +147,9 @@ def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
         except (DaemonLost, DaemonDraining) as error:
             now = time.monotonic()
             # Counts from the first failure, not from the beginning, because an attempt may start a daemon.
-            deadline = deadline or now + _ENDING_SECONDS
+            deadline = deadline or now + _EXIT_SECONDS
             if now >= deadline:
-                raise DaemonUnavailable(f"the daemon is ending: {error}") from error
+                raise DaemonUnavailable(f"the daemon is stopping: {error}") from error
             time.sleep(_POLL_SECONDS)
 
 
@@ -176,10 +176,10 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         DaemonUnavailable: no daemon answers, and none could be started.
         DaemonSilent: the daemon runs, but accepted no connection for `patience` seconds.
     """
-    far = remote(chosen.address)
-    if far is not None:
-        over_ssh, started = far.connect(chosen.autostart)
-        return over_ssh, far, started
+    remote_address = remote(chosen.address)
+    if remote_address is not None:
+        over_ssh, started = remote_address.connect(chosen.autostart)
+        return over_ssh, remote_address, started
     try:
         return *_dialled(chosen, patience), None
     except DaemonUnavailable:
@@ -192,7 +192,7 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         if chosen.autostart:
             sock, started = launch.start(address)
             return sock, address, started
-        if launch.awaited(address):
+        if launch.wait_for_other_start(address):
             return address.connect(), address, None
         raise
 
@@ -204,7 +204,7 @@ def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: no daemon answers.
         Incompatible: the daemon is of another version.
     """
-    return _retry_while_ending(lambda: ask_once(chosen, verb, message, answer))
+    return _retry_while_stopping(lambda: ask_once(chosen, verb, message, answer))
 
 
 def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
@@ -229,21 +229,21 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         return answered(reply, answer)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+        raise Incompatible(f"the daemon has a different version ({error}). Run `jitserver restart`.") from error
     finally:
         connection.close()
 
 
 def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":
     """Connect to a running daemon; return the socket and the address."""
-    far = remote(chosen.address)
-    if far is not None:
-        return far.connect()[0], far
+    remote_address = remote(chosen.address)
+    if remote_address is not None:
+        return remote_address.connect()[0], remote_address
     addresses = default_addresses(chosen.address)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect(min(patience, _CONNECT_SECONDS)), address
-    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}. Run `jitserver start` to start one.")
 
 
 def _over(sock: socket.socket, patience: float) -> "ClientConnection":
@@ -255,22 +255,24 @@ def _over(sock: socket.socket, patience: float) -> "ClientConnection":
     return ClientConnection(WireChannel(WireStream(sock)), patience)
 
 
-def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | None", patience: float) -> Welcome:
+def _greet(
+    connection: "ClientConnection", who: ClientId, remote_address: "SshAddress | None", patience: float
+) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
         python=platform.python_version(),
-        loaded={name: sys.modules[name].__version__ for name in agreement.MUST_AGREE if name in sys.modules},
+        loaded={name: sys.modules[name].__version__ for name in versions.MUST_AGREE if name in sys.modules},
         token=who.token,
         client=who.client,
-        program="" if far is None else _this_program(),
+        program="" if remote_address is None else _this_program(),
     )
     try:
         welcome: Welcome = answered(connection.request(Verb.HELLO, encoded(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
+        raise Incompatible(f"the daemon has a different protocol ({error}). Run `jitserver restart`.") from error
     try:
-        agreement.check(hello, welcome, far)
+        versions.check(hello, welcome, remote_address)
     except Incompatible:
         # Otherwise the daemon would keep the session for this client to resume.
         with contextlib.suppress(JitserverError):

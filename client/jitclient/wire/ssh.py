@@ -44,7 +44,7 @@ _GREETING = re.compile(rb"\0jitserver (\d+)\n")
 _BUFFER_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 # Limits the bytes that start-up files of the remote shell may print.
-_MOST_NOISE = 1 << 20
+_MAX_NOISE_BYTES = 1 << 20
 _FAILED, _NO_SUCH_COMMAND = 255, 127
 
 
@@ -145,9 +145,10 @@ class SshAddress:
         heard = b""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (found := _GREETING.search(heard)) is None:
-            if not sock.waits(deadline) or len(heard) > _MOST_NOISE:
-                what = f"it printed {heard[:200]!r}" if heard else f"it said nothing for {_PATIENCE_SECONDS:.0f} s"
-                raise DaemonUnavailable(f"no jitserver answers at {self}: {what}")
+            if not sock.waits(deadline) or len(heard) > _MAX_NOISE_BYTES:
+                silent = f"ssh printed nothing for {_PATIENCE_SECONDS:.0f} s"
+                output = f"the remote shell printed {heard[:200]!r}" if heard else silent
+                raise DaemonUnavailable(f"no jitserver answers at {self}: {output}")
             part = sock.recv(_READ_BYTES)
             if not part:
                 raise self._refusal(*sock.ending())
@@ -156,7 +157,7 @@ class SshAddress:
 
     def _refusal(self, status: int | None, said: str) -> DaemonUnavailable:
         """Return the error for a connection that closed before the greeting of `connect-stdio`."""
-        said = said.removeprefix("Error: ") or f"it ended with status {status} and said nothing"
+        said = said.removeprefix("Error: ") or f"ssh exited with status {status} without a message"
         if status == _FAILED:
             final = next((do for text, do in _FINAL.items() if re.search(text, said, re.IGNORECASE)), None)
             advice = (final or _UNREACHABLE).format(self.shown("jitserver", "--version"))
@@ -169,8 +170,8 @@ class SshAddress:
 
 _FINAL = {
     "host key|host identification": "run `{0}` in a terminal once, and compare the fingerprint that ssh shows",
-    "permission denied|too many authentication": "let your key in there (`ssh-copy-id`), until `{0}` works",
-    "could not resolve|name or service": "correct the name of the host; `{0}` must work",
+    "permission denied|too many authentication": "install your public key there with `ssh-copy-id`; `{0}` must work",
+    "could not resolve|name or service": "correct the host name; `{0}` must work",
 }
 _UNREACHABLE = "`{0}` must work; ssh's configuration (~/.ssh/config) applies"
 _INSTALL = "install the version of this machine there, and name its environment: ssh://host/path/to/environment"
@@ -199,7 +200,7 @@ class SshSocket(socket.socket):
         """
         count = super().recv_into(*arguments)
         if not count and (said := self.ending()[1]):
-            raise ConnectionResetError(f"ssh ended: {said}")
+            raise ConnectionResetError(f"ssh exited: {said}")
         return count
 
     def ending(self) -> tuple[int | None, str]:

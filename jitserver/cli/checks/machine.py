@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitclient.session.launch import log_folder
+from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.store.folder import base
@@ -22,7 +22,7 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 def disk(state: DaemonState) -> Iterator[Finding]:
     """Check the free disk space for the cache and the log."""
-    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_folder(), base())}
+    folders = {_existing(folder).stat().st_dev: _existing(folder) for folder in (log_directory(), base())}
     for folder in folders.values():
         free = shutil.disk_usage(folder).free
         says = f"{size(free)} free at {folder}"

@@ -234,7 +234,7 @@ def test_a_link_that_is_down_for_a_while(
         far.script("bin/ssh", DOWN.format(folder=far.folder, up=(far.folder / "bin/ssh").rename(far.folder / "bin/up")))
         far.cut()
         assert float(add(x, np.float32(1))) == 42
-    assert capfd.readouterr().err.count("Network is unreachable; trying again for 60 s") == 1
+    assert capfd.readouterr().err.count("Network is unreachable; retrying for 60 s") == 1
 
 
 def test_the_session_of_a_client_whose_link_broke_waits_for_it(
@@ -267,11 +267,11 @@ def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
         opened = far.opened
         try:
             for _ in range(3):
-                with pytest.raises(jitclient.DaemonUnavailable, match="said nothing"):
+                with pytest.raises(jitclient.DaemonUnavailable, match="has sent nothing"):
                     add(one, one)
             assert far.opened == opened
             session._finder._until = 0.0  # the while is over
-            with pytest.raises(DaemonHangs, match="said nothing for 5 s"):
+            with pytest.raises(DaemonHangs, match="has sent nothing for 5 s"):
                 add(one, one)
             assert far.opened == opened + 1
         finally:

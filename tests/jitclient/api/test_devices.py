@@ -361,4 +361,4 @@ def test_a_daemon_without_its_platform_says_what_to_do_in_one_line(cli: Callable
     assert "or unset JAX_PLATFORMS" in line
     done = cli("start", env=env)
     assert done.returncode == 1
-    assert done.stderr == f"Error: the daemon ended at its start (status 1): {line.removeprefix('Error: ')}\n"
+    assert done.stderr == f"Error: the daemon exited during its start (status 1): {line.removeprefix('Error: ')}\n"

@@ -20,7 +20,7 @@ from jitclient.core.digests import digest
 # Beyond this number, the contents of containers get no parts of their own.
 _MOST_PARTS = 2000
 _MOST_ITEMS = 200
-_LONGEST_LABEL = 120
+_MAX_LABEL_LENGTH = 120
 _LONG_BYTES = 256
 _CONSTANTS, _NAME = 7, 10  # positions in the form of a code object
 
@@ -176,7 +176,7 @@ class _Drafts:
         return None
 
     def _has_room(self, label: str, size: int) -> bool:
-        return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _LONGEST_LABEL
+        return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _MAX_LABEL_LENGTH
 
     def _take(self, number: int, item: Item, label: str) -> None:
         match item.op:

@@ -8,7 +8,7 @@ from jitclient.jaxside.operations import defaults, recipes
 from jitclient.jaxside.operations.preparation import Prepared, prepared
 
 _MOST_NOTED = 300
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 noted: dict[recipes.Recipe, None] = {}
 """The recipes of operations that this process traced because they were not prepared."""
@@ -33,7 +33,7 @@ def use() -> None:
                 _asked_for[id(jaxpr)] = jaxpr, found
                 return found.traced, dynamic
             traced = own.infer(fun, options, args, kwargs)
-            if recipe is not None and len(recipe) <= _MOST_BYTES and len(noted) < _MOST_NOTED:
+            if recipe is not None and len(recipe) <= _MAX_BYTES and len(noted) < _MOST_NOTED:
                 noted[recipe] = None
             return traced
 
