@@ -7,7 +7,7 @@ from jitclient.calls.usage import Usage
 from jitclient.core.notices import say
 from jitclient.wire import labels
 
-_MOST = 20
+_MAX_ROWS = 20
 _FOUND = {"memory": "found in memory", "disk": "found on the disk"}
 
 
@@ -44,7 +44,7 @@ def _times(number: int) -> str:
 
 
 def _rows(title: str, entries: list[str]) -> Iterator[str]:
-    more = [f"and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
-    for entry in entries[:_MOST] + more:
+    more = [f"and {len(entries) - _MAX_ROWS} more"] if len(entries) > _MAX_ROWS else []
+    for entry in entries[:_MAX_ROWS] + more:
         yield f"{title:8}  {entry}"
         title = ""

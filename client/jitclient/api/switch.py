@@ -63,7 +63,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
         >>> step = jax.jit(lambda x: x + 1)  # runs on the daemon
     """
     if isinstance(packages, str):
-        raise TypeError(f"packages is an iterable of names, not one name: [{packages!r}]")
+        raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:

@@ -55,7 +55,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
             raise
         if isinstance(error, DaemonUnavailable):
             client_device.release()
-        warn(f"arrays are put in this process: {error}")
+        warn(f"device_put: the arrays stay in this process: {error}")
         process.session().count_local_run()
         import jax
 

@@ -91,7 +91,7 @@ def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Sp
 @functools.lru_cache(maxsize=10_000)
 def _spec_of_numpy(dtype: np.dtype[Any], shape: tuple[int, ...], x64: bool) -> Spec:
     if not dtype.isnative:
-        raise NotAnArray(f"array of dtype {dtype.str}, whose bytes are in the other order")
+        raise NotAnArray(f"array of dtype {dtype.str}, which is not in native byte order")
     if dtype.names == ("float0",):
         raise CaptureError("an argument has the dtype float0, which only JAX's own derivatives have")
     return Spec(shape, dtype_name(dtype, x64))

@@ -56,7 +56,7 @@ def marked(
         except TypeError as error:
             names = leaf_names(fun, tree.structure_of(shape), [where for where, _ in statics])
             raise ValueError(
-                f"{name}: argument {names[number]} is no array, so it is static, but a "
+                f"{name}: argument {names[number]} is not an array, so it is static, but a "
                 f"{type(leaves[number]).__qualname__} cannot be hashed ({error})"
             ) from error
         leaves[number] = StaticLeaf(leaves[number])

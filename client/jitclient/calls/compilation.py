@@ -62,7 +62,7 @@ from jitclient.wire.messages import (
 
 # Maximum number of traces of a function whose declared inputs change during the trace.
 _ATTEMPTS = 3
-_CHANGES = "its trace changes"
+_CHANGES = "the trace changes"
 _EMPTY = Manifest()
 
 
@@ -93,7 +93,7 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
             return _Making(session, wanted, capture, own).program()
         except _InputsChangedError:
             own.forget()
-    raise CaptureError("its declared inputs change while it is traced")
+    raise CaptureError("the declared inputs change during the trace")
 
 
 class _Making:
@@ -113,7 +113,7 @@ class _Making:
         """Return the program. The exceptions are those of `program_of`."""
         base: Capture | None = None
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 base = self._capture()
                 self._key = base.key
                 identity = identify(self._wanted, base)
@@ -134,14 +134,14 @@ class _Making:
     def _found(self, identity: Identity) -> Program | None:
         """Look up the program; return None if no other process has made it."""
         session, wanted = self._session, self._wanted
-        for unverified in (False,) if self._is_compared() else (False, True):
+        for unverified in (False,) if self._must_agree() else (False, True):
             lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
             log = CompileLog(wanted, identity.parts)
             with self._progress() as say:
                 found, generation = programs.look_up(session, lookup, manifests_of, identity.captured.object_at, say)
             if found.prepared is not None:
                 program = self._of_daemon(identity, found.prepared, generation, identity.base)
-                if session.settings.verify == "always" and self._is_compared():
+                if session.settings.verify == "always" and self._must_agree():
                     self._check_hit(identity, found.prepared)
                 log.report(session, lookup, found.prepared)
                 return program
@@ -164,8 +164,8 @@ class _Making:
         if there.digest and not (is_same and not differs_otherwise):
             name = self._wanted.name
             raise ProgramsDiffer(
-                f"{name} found a program that its trace in this process does not give. Please report this, with the "
-                f"function. `jitserver cache rm {name}` removes the program"
+                f"{name}: the cached program differs from the trace in this process. Please report this, with the "
+                f"function. Run `jitserver cache rm {name}` to remove the program."
             )
 
     def _is_reordered(self, identity: Identity, there: Evidence) -> bool:
@@ -192,17 +192,17 @@ class _Making:
     def _made(self, identity: Identity) -> Program:
         """Make the daemon compile the program from the capture, and compare it with the trace of this process."""
         session, wanted, lookup = self._session, self._wanted, identity.lookup
-        compared = self._is_compared()
+        compared = self._must_agree()
         if not compared:
             lookup = msgspec.structs.replace(lookup, unverified=True)
         log = CompileLog(wanted, identity.parts)
         manifest = None if compared else _EMPTY
-        meanwhile = functools.partial(self._trace_beside, identity) if compared else None
+        meanwhile = functools.partial(self._trace_meanwhile, identity) if compared else None
         if compared:
             # Ask for the devices now: while the daemon traces, the question would need another connection.
             self._backend()
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 prepared, generation = self._from_capture(identity, lookup, log, manifest, meanwhile)
         except TraceFailed as failed:
             if not compared and (_is_operation(self._wanted) or not _has_jax()):
@@ -213,10 +213,10 @@ class _Making:
             return self._explained(identity, str(failed))
         if not compared:
             log.report(session, lookup, prepared)
-            with _ours():
+            with _failures_to_capture_error():
                 return self._of_daemon(identity, prepared, generation, identity.base)
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 program = self._agreed(identity, prepared, generation)
         except _DiffersError as error:
             return self._explained(identity, str(error))
@@ -262,7 +262,7 @@ class _Making:
             or own.difference_of_callbacks(functions, ref, in_order=not order_free)
         )
         if difference:
-            raise _DiffersError(f"the daemon traces another program: {difference}")
+            raise _DiffersError(f"the daemon's trace differs: {difference}")
         self._settle(identity, order_free=order_free)
         functions = functions if order_free else own.callbacks()
         return self._program(prepared, generation, after, identity.inputs, own.unflatten(), functions)
@@ -270,7 +270,7 @@ class _Making:
     def _refused(self, identity: Identity, why: str) -> CaptureError:
         """Return the reason to raise, after telling the daemon to let each process trace the function from now on."""
         with contextlib.suppress(Exception):
-            if not self._own.reads.unseen:
+            if not self._own.reads.unobserved_reason:
                 self._settle(identity, why)
         if not why.startswith(_CHANGES):
             self._note = f"{self._wanted.name} is traced in each process: {why}"
@@ -284,8 +284,8 @@ class _Making:
     def _manifest(self) -> Manifest:
         reads = self._own.reads
         # A random state, so that no process finds the program, except a daemon that restarts.
-        if reads.unseen:
-            return Manifest((reads.unseen,), os.urandom(16))
+        if reads.unobserved_reason:
+            return Manifest((reads.unobserved_reason,), os.urandom(16))
         return Manifest(reads.names, together(reads.names, reads.state)) if reads.names else Manifest()
 
     def _unchanged(self, identity: Identity) -> Capture:
@@ -294,16 +294,16 @@ class _Making:
         Raises:
             _DiffersError: the trace changed something, a side effect that must happen in each process.
         """
-        if self._own.reads.drawn:
-            raise _DiffersError(f"{_CHANGES} {self._own.reads.drawn}")
+        if self._own.reads.nonrepeatable:
+            raise _DiffersError(f"{_CHANGES} {self._own.reads.nonrepeatable}")
         try:
             base = self._capture()
             is_same = identify(self._wanted, base).captured.key == identity.captured.key
         except CaptureError as error:
-            raise _DiffersError(f"{_CHANGES} what it captures: {error}") from error
+            raise _DiffersError(f"{_CHANGES} the captured values: {error}") from error
         if not is_same:
             self._own.note_change((base.key, stamp_of(identity.inputs)))
-            raise _DiffersError(f"{_CHANGES} what it captures")
+            raise _DiffersError(f"{_CHANGES} the captured values")
         return base
 
     def _is_explained(self, identity: Identity) -> bool:
@@ -313,7 +313,7 @@ class _Making:
         as well.
         """
         reads = self._own.reads
-        if reads.unseen or reads.drawn or reads.ambient or not reads.names:
+        if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
             return False
         packages = packages_of(reads.names).union(identity.captured.packages)
         if not all(has(reads.names, *place) for package in packages for place in look_through(package)):
@@ -327,7 +327,7 @@ class _Making:
         why = identity.why_here()
         assert why is not None
         self._trace(identity.inputs)
-        with _ours():
+        with _failures_to_capture_error():
             return self._shared(identity, why if identity.order else None)
 
     def _explained(self, identity: Identity, difference: str) -> Program:
@@ -337,11 +337,11 @@ class _Making:
             CaptureError: the difference has no such explanation, so each process must trace the function.
         """
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 if stays := self._own.why_it_stays():
                     raise _DiffersError(stays)
                 if self._is_explained(identity):
-                    return self._shared(identity, CaptureError("the program set what installed packages hold"))
+                    return self._shared(identity, CaptureError("the program changed data in installed packages"))
         except CaptureError as error:
             difference = f"{difference}; {error}"
         except _DiffersError as error:
@@ -358,8 +358,8 @@ class _Making:
         """
         self._own.check_arguments()
         exported, reads = self._exported(), self._own.reads
-        if reads.unseen:
-            raise CaptureError(reads.unseen)
+        if reads.unobserved_reason:
+            raise CaptureError(reads.unobserved_reason)
         try:
             base = self._unchanged(identity)
         except _DiffersError as error:
@@ -381,7 +381,7 @@ class _Making:
         inputs = wanted.deps.now() if wanted.deps else ()
         self._trace(inputs)
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 self._own.check_arguments()
                 exported = self._exported()
                 signature = signature_of(wanted, None)
@@ -411,7 +411,7 @@ class _Making:
         check_carried(self._wanted.context)
         if not _can_leave(self._wanted):
             raise CaptureError(
-                "it is traced in this process, whose shardings and devices its program cannot take along"
+                "the program refers to shardings or devices of this process, so it cannot be sent to the daemon"
             )
         return self._own.exported(self._wanted.name)
 
@@ -455,7 +455,7 @@ class _Making:
         if wanted.deps is not None and not wanted.deps.still(inputs):
             raise _InputsChangedError
 
-    def _trace_beside(self, identity: Identity) -> None:
+    def _trace_meanwhile(self, identity: Identity) -> None:
         """Run the own trace and lower it, while the daemon works."""
         self._trace(identity.inputs)
         with contextlib.suppress(Exception):  # the comparison raises it again
@@ -468,7 +468,7 @@ class _Making:
                 self._seen = session.platform, _devices_of(session)
         return self._seen
 
-    def _is_compared(self) -> bool:
+    def _must_agree(self) -> bool:
         """Return whether the program must agree with the own trace of a client."""
         verify = self._session.settings.verify
         return verify == "always" or (verify == "new" and not _is_operation(self._wanted)) if _has_jax() else False
@@ -506,7 +506,7 @@ class _Making:
 
 
 @contextlib.contextmanager
-def _ours() -> Iterator[None]:
+def _failures_to_capture_error() -> Iterator[None]:
     """Turn every failure of jitserver into a CaptureError, which leads to the own trace or to a run in this process.
 
     All code except the trace of the user's function runs inside. Refusals and the loss of the daemon pass through.

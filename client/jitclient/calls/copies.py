@@ -17,7 +17,7 @@ from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
 
 # In bytes. Sending a smaller array is about as fast as sending a handle.
-_LEAST = 1024
+_MIN_BYTES = 1024
 
 
 class _Given:
@@ -44,7 +44,7 @@ def _known(leaf: Any) -> _Given | None:
 
 def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
     """Return the positions of the leaves of a program that may have copies."""
-    small = [nbytes_of(spec) < _LEAST or is_key(spec) or spec.sharding is not None for spec in specs]
+    small = [nbytes_of(spec) < _MIN_BYTES or is_key(spec) or spec.sharding is not None for spec in specs]
     return tuple([n for n, is_small in enumerate(small) if not is_small and n not in donated])
 
 

@@ -15,7 +15,7 @@ from jitclient.core.digests import digest, file_digest
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
 """Age below which a changed file is read each time: it may change again within one tick of its timestamp."""
-_LONGEST = 80
+_MAX_LENGTH = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,11 @@ class Deps:
         given = tuple(declared)
         for dep in given:
             if isinstance(dep, str) and not _VARIABLE.fullmatch(dep):
-                raise TypeError(f"deps: {dep!r} names no variable of the environment; a file is a pathlib.Path")
+                raise TypeError(
+                    f"deps: {dep!r} does not name an environment variable. For a file, pass a pathlib.Path."
+                )
             if isinstance(dep, PurePath) and not isinstance(dep, Path):
-                raise TypeError(f"deps: {dep!r} is no path of this machine; a file is a pathlib.Path")
+                raise TypeError(f"deps: {dep!r} is not a path of this machine. For a file, pass a pathlib.Path.")
         return cls(given)
 
     def now(self) -> tuple[Input, ...]:
@@ -86,9 +88,9 @@ def _found(number: int, dep: Any) -> Input:
         return Input(label, content if content in _NO_CONTENT else "", stamp, (number, "content", content))
     if isinstance(dep, str):
         value = os.environ.get(dep)
-        return Input(repr(dep), "unset" if value is None else f"{value!r:.{_LONGEST}}", value, (number, dep, value))
+        return Input(repr(dep), "unset" if value is None else f"{value!r:.{_MAX_LENGTH}}", value, (number, dep, value))
     if is_plain(dep):
-        return Input(str(number), f"{dep!r:.{_LONGEST}}", id(dep), (number, "value", dep))
+        return Input(str(number), f"{dep!r:.{_MAX_LENGTH}}", id(dep), (number, "value", dep))
     return Input(str(number), None, id(dep), dep)
 
 

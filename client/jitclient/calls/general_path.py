@@ -12,7 +12,7 @@ from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
-from jitclient.calls.identity import refuse_ambient
+from jitclient.calls.identity import raise_if_ambient
 from jitclient.calls.own_trace import OwnTrace, Raised
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
@@ -204,7 +204,7 @@ class GeneralPath:
             CaptureError: the function cannot be captured.
         """
         captured = self.current_capture()
-        refuse_ambient(captured, self._deps)
+        raise_if_ambient(captured, self._deps)
         return captured.key
 
     # ---- on the daemon

@@ -112,7 +112,7 @@ class OwnTrace:
         self._lowered: Any = None
         self._evidence: Evidence | None = None
         self.seconds = 0.0
-        self.reads = manifest.Reads(unseen="it has not run")
+        self.reads = manifest.Reads(unobserved_reason="the trace has not run")
 
     def run(
         self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None, depends: Hashable
@@ -158,7 +158,9 @@ class OwnTrace:
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
-        self.reads, then = _reads.get(self._jaxpr(), (manifest.Reads(unseen="JAX traced it before"), None))
+        self.reads, then = _reads.get(
+            self._jaxpr(), (manifest.Reads(unobserved_reason="JAX traced the function before"), None)
+        )
         return is_new or (then == depends and self._reads_the_same())
 
     def _reads_the_same(self) -> bool:
@@ -166,7 +168,7 @@ class OwnTrace:
 
         If the trace changes data that later traces depend on, such as a random generator, the answer is True.
         """
-        return bool(self.reads.drawn) or manifest.state_of(self.reads.names) == self.reads.state
+        return bool(self.reads.nonrepeatable) or manifest.state_of(self.reads.names) == self.reads.state
 
     def forget(self) -> None:
         """Forget the trace, which must not be used."""
@@ -191,10 +193,10 @@ class OwnTrace:
 
         leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
         if len(avals) > len(self._specs):
-            raise CaptureError("it uses a value of another trace")
+            raise CaptureError("the function uses a value of another trace")
         same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
         if not same or not all(map(_is_of, avals, self._specs)):
-            raise CaptureError("JAX flattens its arguments in another way")
+            raise CaptureError("JAX flattens the arguments differently")
 
     def evidence(self, ref: values.Ref) -> Evidence:
         """Return the evidence by which the trace is compared with another."""
@@ -234,7 +236,7 @@ class OwnTrace:
         """Return how the functions that a program calls back differ from the own trace's; empty if they are equal."""
         names = self.evidence(ref).callbacks
         if not in_order and len(set(names)) < len(names):
-            return "which of its callbacks is which depends on an order"
+            return "the callbacks cannot be matched, because their order may differ"
         return difference_of_functions(self.callbacks(), functions, in_order=in_order)
 
     def results(self) -> tuple[Spec, ...]:
@@ -265,7 +267,7 @@ class OwnTrace:
 
         if calls_back(self._traced.jaxpr):
             what = callbacks_for_people(self._traced.jaxpr)
-            raise CaptureError(f"it is traced in this process, where its callbacks stay: {what}")
+            raise CaptureError(f"the callbacks stay in this process: {what}")
         if stays := self.why_it_stays():
             raise CaptureError(stays)
         results = self.results()
@@ -276,15 +278,15 @@ class OwnTrace:
                 program = bytes(exported.serialize())
             except Exception as error:
                 # Effects, callbacks and custom calls without a compatibility guarantee each raise another type.
-                raise CaptureError(f"its program cannot leave this process: {_first_sentence(error)}") from error
+                raise CaptureError(f"the program cannot be sent to the daemon: {_first_sentence(error)}") from error
         if exported.nr_devices > 1:
-            raise CaptureError(f"it is traced in this process, for {exported.nr_devices} of its devices")
+            raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
         return Exported(program, digest(program).hex(), results)
 
     def why_it_stays(self) -> str:
         """Return why only a process that has the code of its foreign functions can run the program, or ""."""
         names = foreign_names(self._traced.jaxpr)
-        return f"it calls the {described(names)}, whose code is in this process" if names else ""
+        return f"the program calls the {described(names)}, whose code is only in this process" if names else ""
 
     def is_foreign(self) -> bool:
         """Return whether the program calls foreign functions of the user, which may be other functions on the
@@ -308,8 +310,8 @@ class OwnTrace:
         """Return the positions of donated leaves in wire order."""
         import jax
 
-        told = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
-        return tuple([number for number, donated in enumerate(tree.as_sent(told, self._order)) if donated])
+        donated = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
+        return tuple([number for number, is_donated in enumerate(tree.as_sent(donated, self._order)) if is_donated])
 
     def _avals(self) -> list[Any]:
         return list(map(abstract, tree.as_sent(self._specs, self._order)))

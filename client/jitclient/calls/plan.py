@@ -33,9 +33,9 @@ from jitclient.wire.messages import Attached, Call, Run, Spec
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Function of positional arguments and keywords. If it raises `DaemonLost`, the daemon may have run the call."""
 
-_MOST_PLANS = 4
+_MAX_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
-_NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
+_NOT_EXECUTED = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 # Compared by value; other static arguments are equal only if they are identical.
 _COMPARED = frozenset({bool, int, str, bytes})
 
@@ -74,7 +74,7 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
             return plans
         plan = plan_of(program, is_as_before, call)
         made = program.plans[kinds] = None if plan is None else [plan]
-    return (*(made or ()), *left)[:_MOST_PLANS]
+    return (*(made or ()), *left)[:_MAX_PLANS]
 
 
 def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
@@ -160,7 +160,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
             if waits or (attachments and not is_queued):
                 try:
                     arrays = call_now(arguments, attachments, leaves)
-                except _NOT_RUN:
+                except _NOT_EXECUTED:
                     return MISS
             else:
                 first = session.next_handle
@@ -177,7 +177,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
                     done, _ = session.run(run, program_generation=generation)
                     if done.failures:
                         error = to_exception(done.failures[0][1])
-                        if isinstance(error, _NOT_RUN):
+                        if isinstance(error, _NOT_EXECUTED):
                             return MISS
                         raise raised_by_call(error)
                     for n, value in zip(inline, done.values):  # noqa: B905

@@ -133,7 +133,7 @@ class Program:
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Return whether it is known, from an earlier call, which donated leaves a call uses."""
         if len(set(map(id, leaves))) < len(leaves):
-            _refuse_twice(leaves, self.prepared.donated)
+            _raise_if_donated_twice(leaves, self.prepared.donated)
             return False
         return bool(self.used_donations)
 
@@ -161,7 +161,7 @@ def _note_donation(leaf: Any) -> None:
         leaf.delete()
 
 
-def _refuse_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
+def _raise_if_donated_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
     """Raise as the runtime does if an array is donated twice, which the runtime cannot detect in copies."""
     given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
     for position in donated:

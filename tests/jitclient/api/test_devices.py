@@ -235,12 +235,14 @@ def test_programs_for_more_devices_than_the_daemon_has_run_locally(
             for name, (first, second) in found.items():
                 if fallback == "error":
                     for said in (first, second):
-                        assert re.search("devices are needed, and the daemon has 1|for 8 of its devices", said), name
+                        assert re.search(
+                            "devices are needed, and the daemon has 1|uses 8 devices of this process", said
+                        ), name
                 else:
                     total, devices, *warned = first
                     assert total == TOTALS[name]
                     assert devices == (1 if name == "put on a device" else 8), name
-                    assert "the daemon has 1" in warned[0] or "for 8 of its devices" in warned[0], name
+                    assert "the daemon has 1" in warned[0] or "uses 8 devices of this process" in warned[0], name
                     assert second[:2] == first[:2], name
 
 

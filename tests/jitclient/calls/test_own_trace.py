@@ -154,7 +154,7 @@ def test_with_the_setting_it_is_an_error_instead(own: Any, run_script: Callable[
         env=own.env,
     )
     assert name == "CaptureError"
-    assert "where its callbacks stay: pure_callback of calls_back.<locals>.<lambda>" in text
+    assert "the callbacks stay in this process: pure_callback of calls_back.<locals>.<lambda>" in text
 
 
 @pytest.mark.parametrize("use", ["environment", "file"])
