@@ -18,8 +18,8 @@ from jitclient.jaxside import tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.foreign import refuse_unknown
-from jitclient.jaxside.leaked import refuse_used
+from jitclient.jaxside.ffi import raise_if_unknown
+from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
@@ -232,9 +232,9 @@ def _lowered(
     jitted = placement.jitted(function, signature, options)
     with lock.traces.taken(), _timed(seconds, "trace", say, "tracing"), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
-        refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+        raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.refuse_others(traced.jaxpr)
-    refuse_unknown(traced.jaxpr, jax.default_backend())
+    raise_if_unknown(traced.jaxpr, jax.default_backend())
     with _timed(seconds, "lower", say, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered

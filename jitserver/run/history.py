@@ -156,7 +156,7 @@ def _new_modules() -> list[str]:
 
 def _new_operations() -> list[str]:
     reuse = sys.modules.get("jitclient.jaxside.operations.reuse")
-    recipes = [recipe.hex() for recipe in list(reuse.noted)] if reuse else []
+    recipes = [recipe.hex() for recipe in list(reuse.traced_recipes)] if reuse else []
     return [recipe for recipe in recipes if recipe not in _known]
 
 

@@ -67,7 +67,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
 
 
 def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array]:
-    context.check_alone()
+    context.check_single_process()
     keeps_64_bits = context.keeps_64_bits()
     specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
     placed = zip(specs, places, strict=True)

@@ -319,4 +319,4 @@ def by_value(value: HostArray, spec: Spec) -> Any:
         return interop.weakly_typed(array) if spec.weak_type else array
 
 
-interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)
+interop.register_arrays(Array, lambda array: aval_of(array.spec), Array.in_process)

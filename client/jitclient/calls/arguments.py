@@ -10,8 +10,8 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.errors import CaptureError
 from jitclient.jaxside import shardings
-from jitclient.jaxside.interop import is_jax_array, is_of_this_process, is_tracer
-from jitclient.jaxside.leaked import refuse
+from jitclient.jaxside.interop import is_jax_array, is_process_local, is_tracer
+from jitclient.jaxside.leaked_tracers import raise_leaked_error
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, inline_limit, pack
 from jitclient.wire.messages import Attached, Spec
@@ -54,14 +54,14 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         weak = bool(leaf.aval.weak_type)
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # never narrowed
     if is_tracer(leaf):
-        refuse(leaf)
+        raise_leaked_error(leaf)
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     # Subclasses of scalars, such as the members of an IntEnum.
     for scalar, make in _SCALARS.items():
         if isinstance(leaf, scalar):
             return make(x64)
-    if is_of_this_process(leaf):
+    if is_process_local(leaf):
         raise CaptureError(f"an argument is a {kind.__qualname__}, which lives in this process only")
     raise NotAnArray(kind.__qualname__)
 

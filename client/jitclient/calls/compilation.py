@@ -39,7 +39,7 @@ from jitclient.errors import (
     ProgramsDiffer,
     SessionBusy,
 )
-from jitclient.jaxside import forked, tree
+from jitclient.jaxside import after_fork, tree
 from jitclient.jaxside.context import check_carried, on_mesh
 from jitclient.jaxside.evidence import difference as differs
 from jitclient.jaxside.static_leaves import StaticLeaf
@@ -539,7 +539,7 @@ def _is_operation(wanted: Specialisation) -> bool:
 
 def _has_jax() -> bool:
     """Return whether this process can trace functions itself."""
-    if forked.has_no_threads():
+    if after_fork.has_no_threads():
         return False
     try:
         return importlib.util.find_spec("jax") is not None

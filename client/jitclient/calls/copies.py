@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitclient.arrays.array import Array
-from jitclient.jaxside.memory import is_of_xla
+from jitclient.jaxside.memory import owns_xla_memory
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import is_key, nbytes_of
 from jitclient.wire.messages import Spec
@@ -75,7 +75,7 @@ def note_given(leaf: Any, program: int) -> bool:
         given.programs.add(program)
         return False
     if not given.has_none and given.copy is None:
-        given.has_none = not is_of_xla(leaf)
+        given.has_none = not owns_xla_memory(leaf)
     return not given.has_none
 
 

@@ -22,11 +22,11 @@ from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
-from jitclient.jaxside import as_before, client_device, context, static_leaves, tree
+from jitclient.jaxside import client_device, context, static_leaves, tree, unchanged
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.original_jit import original_jit
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.messages import Spec
@@ -268,9 +268,9 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        context.check_alone()
+        context.check_single_process()
         program = program_of(session, wanted, self.fresh_capture, own)
-        client_device.say_so(session.platform)
+        client_device.notify_once(session.platform)
         return program
 
     def _wanted(self, key: _Key) -> Specialisation:
@@ -282,7 +282,7 @@ class GeneralPath:
 
     def _settings_here(self) -> context.Context | None:
         """Return the JAX settings of a call; None if the call is part of a trace, or jit is disabled."""
-        return None if process.inside_daemon else as_before.settings_here()
+        return None if process.inside_daemon else unchanged.settings_here()
 
     def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         jitted = self._jitted_here  # imports jax
@@ -322,7 +322,7 @@ class GeneralPath:
                 # The user got the warnings about devices when the function was decorated.
                 if self._options.about_devices():
                     warnings.simplefilter("ignore")
-                self._jitted = own_jit(self._fun, **self._options.given())
+                self._jitted = original_jit(self._fun, **self._options.given())
         return self._jitted
 
     def _jitted_under(self, settings: context.Context) -> Any:

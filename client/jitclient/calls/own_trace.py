@@ -24,8 +24,8 @@ from jitclient.jaxside import backend_view, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.foreign import described, foreign_names, registered_by_program
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.ffi import described, foreign_names, registered_by_program
+from jitclient.jaxside.original_jit import original_jit
 from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 
 _T = TypeVar("_T")
@@ -273,7 +273,7 @@ class OwnTrace:
         results = self.results()
         with _without_locations():
             try:
-                function = own_jit(self._over_leaves(name))
+                function = original_jit(self._over_leaves(name))
                 exported = export.export(function, platforms=[self._platform])(*self._avals())
                 program = bytes(exported.serialize())
             except Exception as error:
@@ -325,7 +325,7 @@ class OwnTrace:
         if self._lowered is None:
             traced = self._traced
             if (self._order, self._order_of_results()) != (None, None):
-                function = own_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
+                function = original_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
                 traced = function.trace(*self._avals())
             try:
                 self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))

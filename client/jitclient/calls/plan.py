@@ -22,7 +22,7 @@ from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.program import Program
 from jitclient.capture.graph.watch import GONE
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
-from jitclient.jaxside import as_before, context, tree
+from jitclient.jaxside import context, tree, unchanged
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.jaxside.options import Static
 from jitclient.session import process
@@ -68,11 +68,11 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
     left = [plan for plan in plans if plan not in made]
     # A plan that missed this call would also miss the next.
     if made == [] or len(left) < len(plans):
-        is_as_before = as_before.check()
-        if not (is_as_before() and context.current() == settings and is_as_before()):
+        is_unchanged = unchanged.check()
+        if not (is_unchanged() and context.current() == settings and is_unchanged()):
             # Another thread has changed the settings since.
             return plans
-        plan = plan_of(program, is_as_before, call)
+        plan = plan_of(program, is_unchanged, call)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MAX_PLANS]
 
@@ -84,7 +84,7 @@ def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> boo
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall) -> Plan | None:
+def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall) -> Plan | None:
     """Make a plan for calls like a finished one; return None if plans cannot cover such calls."""
     leaves = call.leaves
     copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
@@ -101,7 +101,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
     taken = program.used_donations[0] if program.used_donations else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if process.current is not session or session.program_generation != generation or not is_as_before():
+        if process.current is not session or session.program_generation != generation or not is_unchanged():
             return MISS
         if watch is not None:
             try:

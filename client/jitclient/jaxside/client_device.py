@@ -20,7 +20,7 @@ class _State:
     is_released: bool = False
     platforms: str | None = None
     """Value of `jax_platforms` before jax was pinned."""
-    has_said_so: bool = False
+    has_notified: bool = False
 
 
 _state = _State()
@@ -46,17 +46,17 @@ def release() -> None:
         _state.is_pinned = False
 
 
-def say_so(platform: str) -> None:
+def notify_once(platform: str) -> None:
     """Print once on stderr that jax computes on the CPU in this process, unless the daemon does so, too.
 
     Args:
         platform: The daemon's platform.
     """
-    if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
-        _state.has_said_so = True
+    if _state.is_pinned and platform != "cpu" and not _state.has_notified:
+        _state.has_notified = True
         say(
-            f"jax itself computes on the CPU in this process, as the daemon uses the {platform} "
-            "(JITSERVER_CLIENT_DEVICE=keep changes that)"
+            f"jax runs on the CPU in this process, because the daemon uses the {platform}. "
+            "Set JITSERVER_CLIENT_DEVICE=keep to change this."
         )
 
 

@@ -201,10 +201,10 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
     if not issubclass(type(kind), type):
         raise ProtocolError(f"a node of a tree has a {type(kind).__qualname__} in place of a class")
     if names is not None:
-        here = node_order.here(kind, frozenset(names.attributes))
-        if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
-            raise CaptureError(f"{kind.__qualname__} flattens to other attributes in another process")
-        meta, children = names.rearranged(here, meta, children)
+        local = node_order.local_order(kind, frozenset(names.attributes))
+        if local is None or local.sorted.children != names.children or names.meta not in (None, local.sorted.meta):
+            raise CaptureError(f"{kind.__qualname__} flattens different attributes in the client and on the daemon")
+        meta, children = names.rearranged(local, meta, children)
     return Branch(kind, meta, children)
 
 
@@ -227,7 +227,7 @@ def _leaf_order(structure: Structure, numbers: Iterator[int]) -> list[int]:
 
 def _order_of(branch: Branch) -> node_order.NodeOrder | None:
     kind = branch.kind
-    return None if kind in _NODES else node_order.learnt(kind, branch.meta, len(branch.children))
+    return None if kind in _NODES else node_order.order_of_node(kind, branch.meta, len(branch.children))
 
 
 def as_sent(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
@@ -311,7 +311,7 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
         return kind(parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*parts)
-    raise CaptureError(f"{kind.__qualname__} is a tree node that only jax can build, and jax is not loaded here")
+    raise CaptureError(f"{kind.__qualname__} is a tree node that only jax can build. Import jax first.")
 
 
 def _labels(branch: Branch) -> list[str]:

@@ -260,7 +260,7 @@ def test_a_client_with_fewer_devices_has_the_values(eight: dict[str, str], run_s
     alone = {"JITSERVER_ADDRESS": eight["JITSERVER_ADDRESS"]}
     *totals, error = run_script("import json, jax, jax.numpy as jnp, numpy as np, jitclient" + SEEN, env=alone)
     assert totals == [496.0] * 3
-    assert "with 1, cannot name: start the program with XLA_FLAGS" in error
+    assert "which has 1) lacks. Start the program with XLA_FLAGS" in error
 
 
 def test_a_program_is_not_served_to_a_daemon_with_other_devices(

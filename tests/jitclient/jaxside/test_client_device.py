@@ -100,7 +100,7 @@ def test_it_says_so_once_and_only_of_an_accelerator(
 ) -> None:
     monkeypatch.setattr(client_device, "_state", client_device._State(is_asked=True, is_pinned=True))
     for platform in ("cpu", "gpu", "gpu"):
-        client_device.say_so(platform)
+        client_device.notify_once(platform)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "the daemon uses the gpu" in said[0]
