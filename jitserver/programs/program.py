@@ -12,7 +12,7 @@ from jax import export
 
 from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
-from jitclient.capture.results.writer import Made
+from jitclient.capture.results.writer import TraceObjects
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.jaxside import tree
 from jitclient.jaxside.avals import abstract
@@ -128,7 +128,7 @@ class _Resting:
 
 def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
     """Load a capture under the settings of its caller, because loading may run user code."""
-    with context.entered(_settings(lookup.signature, values.nothing)):
+    with context.entered(_settings(lookup.signature, values.no_deref)):
         return load(payload, lookup.locations)
 
 
@@ -148,7 +148,7 @@ def from_capture(loaded: Loaded, signature: Signature, name: str, say: Say, comp
     """
     over_leaves = _over_leaves(loaded, signature, name)
     built = _build(over_leaves.function, signature, say, loaded, lambda: over_leaves.out_tree, compared)
-    made = Made(loaded)
+    made = TraceObjects(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
     return built
@@ -158,7 +158,7 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
     """Return the encoded callbacks, from which clients rebuild them; empty for a program that a client traced."""
     if loaded is None:
         return b""
-    made = Made(loaded)
+    made = TraceObjects(loaded)
     for function in functions:
         made.add(function)
     try:
@@ -249,7 +249,7 @@ def _build(
     compared: bool = False,
 ) -> Program:
     seconds: dict[str, float] = {}
-    deref = values.nothing if loaded is None else loaded.object_at
+    deref = values.no_deref if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
     with context.entered(settings), output.withheld():
         traced, lowered = _lowered(function, signature, deref, say, out_tree, seconds)

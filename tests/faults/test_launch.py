@@ -288,7 +288,7 @@ def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypa
     monkeypatch.setattr(handshake, "_reach", greeted)
     with pytest.raises(errors.DaemonUnavailable, match="gone"):
         handshake.reach(Settings())
-    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 0)
+    monkeypatch.setattr(handshake, "_EXIT_SECONDS", 0)
     answers += [errors.DaemonDraining("it stops")]
     with pytest.raises(errors.DaemonUnavailable, match="it stops"):
         handshake.reach(Settings())
@@ -305,7 +305,7 @@ def test_the_time_to_reach_a_daemon_is_without_its_start(monkeypatch: pytest.Mon
         return "reached"
 
     monkeypatch.setattr(handshake, "_reach", greeted)
-    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 60)
+    monkeypatch.setattr(handshake, "_EXIT_SECONDS", 60)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert handshake.reach(Settings()) == "reached"  # type: ignore[comparison-overlap]
 

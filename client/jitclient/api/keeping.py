@@ -12,8 +12,8 @@ from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import NotAnArray, specs_of, value_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.puts import put
-from jitclient.capture.ambient import world
-from jitclient.capture.ambient.inputs import noted_reads
+from jitclient.capture.ambient import audit
+from jitclient.capture.ambient.inputs import recorded_reads
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.digests import array_digest, digest
@@ -114,7 +114,7 @@ def kept(name: str) -> Any:
         raise KeyError(name)
     arrays, node = found
     try:
-        return tree.unflattener_of_sent(tree.decode(node, values.nothing))(arrays)
+        return tree.unflattener_of_sent(tree.decode(node, values.no_deref))(arrays)
     except ProtocolError as error:
         raise CaptureError(f"{name!r} holds a tree with classes that this program cannot identify: {error}") from error
 
@@ -234,8 +234,8 @@ def _replacing(here: Session, wanted: "_Name", flat: _Flat, node: bytes) -> list
 
 
 def _recording_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
-    world.watch()
-    with noted_reads() as reads:
+    audit.install_hook()
+    with recorded_reads() as reads:
         return make(), reads
 
 

@@ -22,11 +22,11 @@ from jitclient.calls.identity import Identity, identify, manifests_of, parts_of_
 from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture.ambient.patches import look_through
+from jitclient.capture.ambient.patches import find_patches
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
-from jitclient.capture.manifest import has, packages_of, together
-from jitclient.capture.results.reader import CalledBack, Remade
+from jitclient.capture.manifest import covers, packages_of, state_digest
+from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import progress
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
@@ -286,7 +286,7 @@ class _Making:
         # A random state, so that no process finds the program, except a daemon that restarts.
         if reads.unobserved_reason:
             return Manifest((reads.unobserved_reason,), os.urandom(16))
-        return Manifest(reads.names, together(reads.names, reads.state)) if reads.names else Manifest()
+        return Manifest(reads.names, state_digest(reads.names, reads.state)) if reads.names else Manifest()
 
     def _unchanged(self, identity: Identity) -> Capture:
         """Return the capture of the function after its trace.
@@ -316,7 +316,7 @@ class _Making:
         if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
             return False
         packages = packages_of(reads.names).union(identity.captured.packages)
-        if not all(has(reads.names, *place) for package in packages for place in look_through(package)):
+        if not all(covers(reads.names, *place) for package in packages for place in find_patches(package)):
             return False
         return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
 
@@ -428,12 +428,12 @@ class _Making:
         session, wanted = self._session, self._wanted
         log.traced_seconds = self._own.seconds
         with self._progress() as say:
-            found, generation = programs.look_up(session, lookup, manifests_of, values.nothing, say)
+            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, say)
             prepared = found.prepared
             if prepared is None:
                 traced = Traced(exported.key, exported.results, structure)
                 request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
-                prepared, generation = programs.make(session, request, exported.program, values.nothing, say)
+                prepared, generation = programs.make(session, request, exported.program, values.no_deref, say)
         session.count_client_trace()
         log.report(session, lookup, prepared)
         return self._program(prepared, generation, watched, inputs, self._own.unflatten())
@@ -482,8 +482,8 @@ class _Making:
     ) -> tuple[tree.Structure, Sequence[Callable[..., tuple[Any, ...]]]]:
         """Return the tree of a program's results and its callbacks, rebuilt as in a process that finds the program."""
         captured = identity.captured
-        structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
-        called = CalledBack(captured, prepared.callbacks)
+        structure = tree.decode(prepared.tree, RebuiltObjects(captured, prepared.made).object_at)
+        called = CallbackFunctions(captured, prepared.callbacks)
         return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]
 
     def _of_daemon(self, identity: Identity, prepared: Prepared, generation: int, base: Capture) -> Program:

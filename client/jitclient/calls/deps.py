@@ -130,19 +130,19 @@ def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     return (stamp, "" if is_settled else content), content
 
 
-def _below(folder: Path) -> Iterator[tuple[str, Path]]:
+def _below(directory: Path) -> Iterator[tuple[str, Path]]:
     """Yield all files and directories below a directory, in a fixed order; enter each directory once."""
     seen: set[str] = set()
-    for above, folders, files in os.walk(folder, followlinks=True):
+    for above, directories, files in os.walk(directory, followlinks=True):
         real = os.path.realpath(above)
         if real in seen:
-            folders.clear()
+            directories.clear()
             continue
         seen.add(real)
-        folders.sort()
-        for name in sorted([*folders, *files]):
+        directories.sort()
+        for name in sorted([*directories, *files]):
             path = Path(above, name)
-            yield os.path.relpath(path, folder), path
+            yield os.path.relpath(path, directory), path
 
 
 def _digest_of_file(path: Path) -> str:

@@ -13,7 +13,7 @@ from jitclient.capture.ambient import process_state
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture, capture
 from jitclient.capture.explain.parts import parts_of
-from jitclient.capture.manifest import state_of, together
+from jitclient.capture.manifest import state_digest, state_of
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.jaxside import device_options, tree
@@ -109,7 +109,7 @@ def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[In
 
 def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
     """Return the signature of a call; without a capture, that of a traced program, whose text has the rest."""
-    ref = captured.index_of if captured is not None else values.nowhere
+    ref = captured.index_of if captured is not None else values.no_ref
     statics = wanted.statics if captured is not None else ()
     options = sorted(wanted.options.of_program().items())
     return Signature(
@@ -133,7 +133,7 @@ def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
 def manifests_of(lists: Sequence[tuple[str, ...]]) -> tuple[Manifest, ...]:
     """Return the state of this process for lists of names."""
     known = {name: value for names in lists for name, value in zip(names, state_of(names), strict=True)}
-    return tuple(Manifest(names, together(names, [known[name] for name in names])) for names in lists)
+    return tuple(Manifest(names, state_digest(names, [known[name] for name in names])) for names in lists)
 
 
 def explained(ask: Callable[[Verb, Explain, type[Explained]], Explained], question: Explain) -> Explained:

@@ -20,7 +20,7 @@ from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.program import Program
-from jitclient.capture.graph.watch import GONE
+from jitclient.capture.graph.watch import UNBOUND_ERRORS
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
 from jitclient.jaxside import context, tree, unchanged
 from jitclient.jaxside.interop import is_jax_array
@@ -108,7 +108,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall)
                 for check in watch.checks:
                     if not check():
                         return MISS
-            except GONE:
+            except UNBOUND_ERRORS:
                 return MISS
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):

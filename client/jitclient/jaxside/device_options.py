@@ -10,7 +10,7 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 
 
 def jit_shardings(
-    options: JitOptions, structure: tree.Structure, ref: values.Ref = values.nowhere
+    options: JitOptions, structure: tree.Structure, ref: values.Ref = values.no_ref
 ) -> JitShardings | None:
     """Return the shardings of the arguments' leaves and of the results; None if no keyword specifies them."""
     if not options.about_devices():

@@ -33,7 +33,7 @@ Structure = Branch | None
 
 
 @contextlib.contextmanager
-def _refusing_depth() -> Iterator[None]:
+def _limiting_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError:
@@ -56,7 +56,7 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
         flat: tuple[list[Any], Hashable] = jax.tree_util.default_registry.flatten(tree)
         return flat
     leaves: list[Any] = []
-    with _refusing_depth():
+    with _limiting_depth():
         return leaves, _flatten(tree, leaves)
 
 
@@ -74,7 +74,7 @@ def structure_of(shape: Any) -> Structure:
     Raises:
         CaptureError: The tree is nested too deeply.
     """
-    with _refusing_depth():
+    with _limiting_depth():
         return _structure_of_shape(shape)
 
 
@@ -140,7 +140,7 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 # ---- structures as bytes
 
 
-def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
+def encode(structure: Structure, ref: values.Ref = values.no_ref, rest: values.Rest = values.no_rest) -> bytes:
     """Return a structure as bytes.
 
     Args:
@@ -151,7 +151,7 @@ def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.
     Raises:
         CaptureError: The structure is nested too deeply, or `rest` refused a value.
     """
-    with _refusing_depth():
+    with _limiting_depth():
         return values.to_bytes(_data_of(structure, ref, rest))
 
 
@@ -182,7 +182,7 @@ def decode(data: bytes, deref: values.Deref) -> Structure:
         CaptureError: A class flattens to other attributes in this process.
         ProtocolError: The bytes encode no structure.
     """
-    with values.refusing_depth():
+    with values.limiting_depth():
         return _structure_of(values.read(data), deref)
 
 
@@ -210,7 +210,7 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
 
 def leaf_order(structure: Structure) -> tuple[int, ...] | None:
     """Return the positions of a tree's leaves in wire order; None if wire order is the tree's own order."""
-    with _refusing_depth():
+    with _limiting_depth():
         order = tuple(_leaf_order(structure, itertools.count()))
     return None if order == tuple(range(len(order))) else order
 

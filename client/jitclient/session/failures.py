@@ -19,7 +19,7 @@ class TraceFailed(Exception):  # noqa: N818
         self.error = error
 
 
-def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> BaseException:
+def to_exception(failure: Failure, deref: values.Deref = values.no_deref) -> BaseException:
     """Rebuild an exception, without its traceback.
 
     Its type is the most derived of its classes that this process has loaded. If that is not the exact one, the
@@ -115,7 +115,7 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
     return RemoteError(failure.text)
 
 
-def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) -> Any:
+def answered(reply: bytes, answer: Any, deref: values.Deref = values.no_deref) -> Any:
     """Decode a verb's reply: return its message of type `answer`, or raise its exception.
 
     Raises:

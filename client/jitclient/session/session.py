@@ -45,7 +45,7 @@ class Session(Link):
         verb: Verb,
         message: Any,
         answer: Any,
-        deref: values.Deref = values.nothing,
+        deref: values.Deref = values.no_deref,
         timeout: float | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Any:

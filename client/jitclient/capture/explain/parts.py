@@ -18,8 +18,8 @@ from jitclient.capture.steps.format import Item, Reading, read
 from jitclient.core.digests import digest
 
 # Beyond this number, the contents of containers get no parts of their own.
-_MOST_PARTS = 2000
-_MOST_ITEMS = 200
+_MAX_PARTS = 2000
+_MAX_ITEMS = 200
 _MAX_LABEL_LENGTH = 120
 _LONG_BYTES = 256
 _CONSTANTS, _NAME = 7, 10  # positions in the form of a code object
@@ -124,16 +124,16 @@ class _Drafts:
 
     def _add(self, label: str, *content: Any) -> None:
         """Add values to the content of a part."""
-        self._draft(label).content.append([self._told(label, value) for value in content])
+        self._draft(label).content.append([self._labelled(label, value) for value in content])
 
-    def _told(self, label: str, value: Any) -> Any:
+    def _labelled(self, label: str, value: Any) -> Any:
         if type(value) is Reference:
             item = self._items[value]
             return ("code", item.args[0]) if item.op == "code" else ("at", self._claim(value, label))
         if type(value) is Reduced:
-            return Reduced(value.maker, self._told(label, value.args))
+            return Reduced(value.maker, self._labelled(label, value.args))
         if type(value) in COMPOUND:
-            return type(value)([self._told(label, part) for part in value])
+            return type(value)([self._labelled(label, part) for part in value])
         if type(value) is bytes and len(value) > _LONG_BYTES:
             return ("digest", self._digest(value))
         return value
@@ -176,7 +176,7 @@ class _Drafts:
         return None
 
     def _has_room(self, label: str, size: int) -> bool:
-        return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _MAX_LABEL_LENGTH
+        return size <= _MAX_ITEMS and len(self._drafts) <= _MAX_PARTS and len(label) <= _MAX_LABEL_LENGTH
 
     def _take(self, number: int, item: Item, label: str) -> None:
         match item.op:

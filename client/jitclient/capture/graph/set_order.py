@@ -50,7 +50,8 @@ class SetOrder(NamedTuple):
         return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
 
     def __str__(self) -> str:
-        return f"the order of a set may show in {self.where}, and every process has another: sorted(...) cures it"
+        differs = f"{self.where} may depend on set iteration order, which differs between processes"
+        return f"{differs}. Iterate over sorted(...)."
 
 
 def set_order(roots: Value) -> SetOrder | None:

@@ -23,7 +23,7 @@ def collects_garbage() -> bool:
 
 
 @contextlib.contextmanager
-def noting_garbage() -> Iterator[None]:
+def recording_garbage() -> Iterator[None]:
     """Record which threads collect garbage during the `with` block, callbacks of `gc` included."""
 
     def begins(phase: str, info: dict[str, int]) -> None:
@@ -128,7 +128,7 @@ class _Monitoring:
             if self._tool is None:
                 self._tool = next((each for each in self._IDS if monitoring.get_tool(each) is None), None)
                 if self._tool is None:
-                    return "other tools have taken all of sys.monitoring"
+                    return "other tools use all free tool ids of sys.monitoring"
                 monitoring.use_tool_id(self._tool, "jitclient")
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, self._hear)
                 monitoring.set_events(self._tool, monitoring.events.PY_START)

@@ -8,11 +8,11 @@ from types import CodeType
 from typing import Any
 
 from jitclient.capture.manifest import hooks
-from jitclient.capture.manifest.changes import grown, written
+from jitclient.capture.manifest.changes import changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.hooks import Started, hook_of_thread
-from jitclient.capture.manifest.places import ABSENT, CACHE, COUNTED, IMPORTED, resolve
-from jitclient.capture.manifest.reads import ambient_of, counts, functions_below, names_read
+from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
+from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import digest_under
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
 from jitclient.capture.user_code.bytecode import refs_of
@@ -55,11 +55,11 @@ class Observation:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
         self._started.add(id(code))
         try:
-            if not self.unobserved_reason and id(code) not in self._code and counts(code, names):
+            if not self.unobserved_reason and id(code) not in self._code and is_observed(code, names):
                 self._code[id(code)] = code, names
                 self._note(code, names)
         except Exception as error:
-            self.unobserved_reason = f"it could not be observed: {type(error).__name__}: {error}"
+            self.unobserved_reason = f"the trace could not be observed: {type(error).__name__}: {error}"
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
         memo: Memo = {}
@@ -77,7 +77,8 @@ class Observation:
         try:
             return Reads(unobserved_reason=self.unobserved_reason) if self.unobserved_reason else self._compared()
         except Exception as error:
-            return Reads(unobserved_reason=f"what it read could not be described: {type(error).__name__}: {error}")
+            reason = f"the data that the trace read could not be described: {type(error).__name__}: {error}"
+            return Reads(unobserved_reason=reason)
 
     def _note_the_rest(self) -> None:
         """Record reads that show only when the trace has finished: of imported modules, and of code that did not run.
@@ -104,7 +105,7 @@ class Observation:
             # The trace made this data on first use.
             if before is ABSENT and after is not ABSENT:
                 is_empty = digest_under(name, after) == ABSENT_DIGEST
-                state[name if is_empty else name + COUNTED] = ABSENT_DIGEST
+                state[name if is_empty else name + CHANGED_PLACES] = ABSENT_DIGEST
             elif before is ABSENT:
                 continue
             # A comparison with other processes is impossible.
@@ -112,8 +113,8 @@ class Observation:
                 nonrepeatable = nonrepeatable or name
             elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
                 state[name] = digest_under(name, before)
-            elif (changing := grown(before, after)) is not None:
-                counted = name + COUNTED + written(changing)
+            elif (changing := changed_counters(before, after)) is not None:
+                counted = name + CHANGED_PLACES + written(changing)
                 state[counted] = digest_under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
@@ -133,7 +134,7 @@ def observed() -> Iterator[Observation]:
     observation, hook = Observation(), hook_of_thread()
     observation.unobserved_reason = refused = _tried(hook.add, observation)
     try:
-        with hooks.noting_garbage():
+        with hooks.recording_garbage():
             yield observation
     finally:
         if not refused:

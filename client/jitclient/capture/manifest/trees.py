@@ -34,7 +34,7 @@ from jitclient.capture.manifest.places import (
     name_of,
     slots_of,
 )
-from jitclient.capture.user_code.installed import OURS
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.capture.user_code.names import MISSING
 from jitclient.core.digests import digest
 
@@ -185,7 +185,7 @@ class _Walk:
         if module_of(kind) == "flax.ids":
             return ("fresh", name_of(kind))
         # The programs that a jitted function knows are not state on which a trace could depend.
-        if top in OURS:
+        if top in OWN_PACKAGES:
             return self._wrapper(value)
         if top in FOUNDATIONS:
             return self._of_foundation(value)

@@ -13,7 +13,7 @@ from typing import Any
 from jitclient.capture.ambient.traps import Flags, ModuleView, Trap, arm, guarded, viewed
 from jitclient.capture.codec.unpickler import Unpickler
 from jitclient.capture.steps import make_classes, make_values
-from jitclient.capture.steps.format import COMPLETES, head_of, read
+from jitclient.capture.steps.format import COMPLETION_PREFIX, head_of, read
 from jitclient.capture.steps.sandbox import Sandbox, Source
 from jitclient.capture.steps.sharing import Plan
 from jitclient.capture.user_code.code import build_code
@@ -49,7 +49,7 @@ class Builder(Unpickler):
             self._callables = {
                 **VALUES,
                 **{op: partial(self._make, op, maker) for op, maker in self._makers().items()},
-                **{COMPLETES + op: partial(self._fill, filler) for op, filler in self._fillers().items()},
+                **{COMPLETION_PREFIX + op: partial(self._fill, filler) for op, filler in self._fillers().items()},
             }
             self.load()
             for finish in [*(self._again if self._ran_user_code else ()), *self._at_end]:
@@ -180,7 +180,7 @@ class Builder(Unpickler):
         return self._armed_at_end(Flags(message, dict(flags), is_armed=False))
 
     def _of_client(self, is_callable: bool) -> Any:
-        trap = self._trap(False, "it uses what was only to be handed over to a callback")
+        trap = self._trap(False, "the trace uses an object that only a callback was expected to use")
         return (lambda *args, **kwargs: trap._fail()) if is_callable else trap
 
     def _armed_at_end(self, trap: Trap) -> Trap:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import message_of, note_read, reads
+from jitclient.capture.ambient.audit import frames
+from jitclient.capture.ambient.inputs import message_of, reads, record_read
 from jitclient.capture.ambient.traps import Trap, guarded
-from jitclient.capture.ambient.world import frames
 from jitclient.capture.steps import captured
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.errors import AmbientInput
@@ -172,5 +172,5 @@ def _read(name: str) -> None:
     """Raise if a trace is noting reads, unless a method that compares objects is on the stack."""
     if reads.noted is None or any(frame.f_code.co_name in _TELL_APART for frame in frames()):
         return
-    note_read(message_of(name))
+    record_read(message_of(name))
     raise AmbientInput(message_of(name))

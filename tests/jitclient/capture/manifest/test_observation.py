@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jitclient.capture.manifest import Reads, has, observed, state_of, together
-from jitclient.capture.manifest.places import COUNTED
+from jitclient.capture.manifest import Reads, covers, observed, state_digest, state_of
+from jitclient.capture.manifest.places import CHANGED_PLACES
 from jitclient.capture.user_code import installed
 from jitclient.capture.user_code.installed import package_of
 
@@ -52,7 +52,7 @@ def test_reads_are_names_and_the_state_under_them(package: Write) -> None:
     assert reads.state == state_of(reads.names)
     one.GAIN = 4.0
     assert reads.state[0] != state_of(reads.names)[0]
-    assert together(reads.names, reads.state) != together(reads.names, state_of(reads.names))
+    assert state_digest(reads.names, reads.state) != state_digest(reads.names, state_of(reads.names))
 
 
 @pytest.mark.parametrize("by", ["callback", "finalizer"])
@@ -178,7 +178,7 @@ def test_counters_and_caches_do_not_count(package: Write, text: str) -> None:
     one = package(text)
     first = reads_of(one.op)
     assert not first.nonrepeatable
-    assert any(name.startswith("mf_one:d") and COUNTED in name for name in first.names)
+    assert any(name.startswith("mf_one:d") and CHANGED_PLACES in name for name in first.names)
     assert reads_of(one.op) == first
 
 
@@ -225,7 +225,7 @@ def test_all_beside_what_a_trace_changes_counts(package: Write, held: str, grows
         begin()
     """)
     reads = reads_of(one.op)
-    assert any(COUNTED in name for name in reads.names)
+    assert any(CHANGED_PLACES in name for name in reads.names)
     one.begin()  # as in the next process, where nothing is traced
     assert reads.state == state_of(reads.names)
     exec(changes, vars(one))
@@ -240,7 +240,7 @@ def test_a_registration_beside_the_cache_of_a_generic_function_counts(package: W
         def call(): return op(1.0)
     """)
     reads = reads_of(one.call)
-    assert any(name.startswith("mf_one:op") and COUNTED in name for name in reads.names)
+    assert any(name.startswith("mf_one:op") and CHANGED_PLACES in name for name in reads.names)
     reads_of(one.call)
     assert reads.state == state_of(reads.names)
     one.op.register(int, lambda x: -x)
@@ -251,7 +251,7 @@ def test_the_state_is_that_of_before(package: Write) -> None:
     one = package("d = None\ndef op():\n    global d\n    d = d or object()")
     before = state_of(["mf_one:d"])
     reads = reads_of(one.op)
-    assert reads.state[reads.names.index("mf_one:d" + COUNTED)] == before[0]
+    assert reads.state[reads.names.index("mf_one:d" + CHANGED_PLACES)] == before[0]
 
 
 def test_an_inner_observation_has_its_own_reads_and_the_outer_has_all(package: Write) -> None:
@@ -402,7 +402,7 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.capture.manifest.observation.names_read", fail)
-        assert reads_of(one.op, 1.0).unobserved_reason == "it could not be observed: ValueError: ours"
+        assert reads_of(one.op, 1.0).unobserved_reason == "the trace could not be observed: ValueError: ours"
     monkeypatch.setattr("jitclient.capture.manifest.observation.tree_of", fail)
     assert "ours" in reads_of(one.op, 1.0).unobserved_reason
 
@@ -455,7 +455,7 @@ def test_a_look_up_imports_what_the_trace_imported_and_nothing_else(package: Wri
 
 def test_a_manifest_has_what_is_within_what_it_names() -> None:
     names = ("one:gain", "one.part:Layer~4.1", "one:options.mode")
-    assert has(names, "one", "gain")
-    assert has(names, "one.part", "Layer.apply")
-    assert not has(names, "one", "options")
-    assert not has(names, "one", "Layer.apply")
+    assert covers(names, "one", "gain")
+    assert covers(names, "one.part", "Layer.apply")
+    assert not covers(names, "one", "options")
+    assert not covers(names, "one", "Layer.apply")
