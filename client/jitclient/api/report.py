@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from jitclient.calls.usage import Usage
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.wire import labels
 
 _MAX_ROWS = 20
@@ -15,7 +15,7 @@ def print_report(used: Usage, pid: int) -> None:
     """Print the report on stderr, but only in the process `pid`, not in a fork of it."""
     if os.getpid() == pid:
         for line in lines(used):
-            say(line)
+            print_notice(line)
 
 
 def lines(used: Usage) -> Iterator[str]:

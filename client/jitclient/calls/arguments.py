@@ -127,15 +127,15 @@ def outgoing(
     leaves: Sequence[Any], specs: Sequence[Spec], session: Session, attachments: list[HostArray]
 ) -> list[int | bytes | Attached]:
     """Return the leaves as they are sent: arrays on the daemon as handles, others as bytes or attachments."""
-    most = 0
+    max_inline = 0
     values: list[int | bytes | Attached] = []
     for leaf, spec in zip(leaves, specs, strict=True):
         handle = leaf.handle_in(session) if type(leaf) is Array else None
         if handle is not None:
             values.append(handle)
         else:
-            most = most or inline_limit(len(leaves))
-            values.append(pack(value_of(leaf, spec), attachments, most))
+            max_inline = max_inline or inline_limit(len(leaves))
+            values.append(pack(value_of(leaf, spec), attachments, max_inline))
     return values
 
 

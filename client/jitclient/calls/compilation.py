@@ -137,8 +137,10 @@ class _Making:
         for unverified in (False,) if self._must_agree() else (False, True):
             lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
             log = CompileLog(wanted, identity.parts)
-            with self._progress() as say:
-                found, generation = programs.look_up(session, lookup, manifests_of, identity.captured.object_at, say)
+            with self._progress() as report_phase:
+                found, generation = programs.look_up(
+                    session, lookup, manifests_of, identity.captured.object_at, report_phase
+                )
             if found.prepared is not None:
                 program = self._of_daemon(identity, found.prepared, generation, identity.base)
                 if session.settings.verify == "always" and self._must_agree():
@@ -234,8 +236,8 @@ class _Making:
     ) -> tuple[Prepared, int]:
         wanted, captured = self._wanted, identity.captured
         request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, force_trace)
-        with self._progress() as say:
-            return programs.make(self._session, request, captured.payload, captured.object_at, say, meanwhile)
+        with self._progress() as report_phase:
+            return programs.make(self._session, request, captured.payload, captured.object_at, report_phase, meanwhile)
 
     def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
         """Return the daemon's program if the own trace agrees with it, and report the agreement to the daemon.
@@ -427,13 +429,13 @@ class _Making:
     ) -> Program:
         session, wanted = self._session, self._wanted
         log.traced_seconds = self._own.seconds
-        with self._progress() as say:
-            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, say)
+        with self._progress() as report_phase:
+            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, report_phase)
             prepared = found.prepared
             if prepared is None:
                 traced = Traced(exported.key, exported.results, structure)
                 request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
-                prepared, generation = programs.make(session, request, exported.program, values.no_deref, say)
+                prepared, generation = programs.make(session, request, exported.program, values.no_deref, report_phase)
         session.count_client_trace()
         log.report(session, lookup, prepared)
         return self._program(prepared, generation, watched, inputs, self._own.unflatten())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
 from jitclient.jaxside.context import logs_compiles
@@ -45,7 +45,7 @@ class CompileLog:
         if took and session.settings.explain:
             # The call must not fail because the cause is unknown.
             with contextlib.suppress(JitserverError):
-                say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+                print_notice(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
         if prepared.seconds and logs_compiles():
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
@@ -71,7 +71,7 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     yield
     if settings().explain and (name, text) not in _printed:
         _printed.add((name, text))
-        say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
+        print_notice(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
 
 
 def _in_one_line(error: Exception) -> str:

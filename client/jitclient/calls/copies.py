@@ -20,24 +20,24 @@ from jitclient.wire.messages import Spec
 _MIN_BYTES = 1024
 
 
-class _Given:
+class _PassedArray:
     """State of an array that was passed to calls."""
 
     __slots__ = ("copy", "has_none", "itself", "programs")
 
     def __init__(self, leaf: Any) -> None:
-        self.itself = weakref.ref(leaf, functools.partial(_given.pop, id(leaf)))
+        self.itself = weakref.ref(leaf, functools.partial(_passed.pop, id(leaf)))
         self.programs: set[int] = set()
         self.copy: Array | None = None
         self.has_none = False
 
 
-_given: dict[int, _Given] = {}
-os.register_at_fork(after_in_child=_given.clear)  # the parent frees the copies
+_passed: dict[int, _PassedArray] = {}
+os.register_at_fork(after_in_child=_passed.clear)  # the parent frees the copies
 
 
-def _known(leaf: Any) -> _Given | None:
-    given = _given.get(id(leaf))
+def _known(leaf: Any) -> _PassedArray | None:
+    given = _passed.get(id(leaf))
     # The id may be that of an earlier array, whose weakref callback failed.
     return given if given is not None and given.itself() is leaf else None
 
@@ -63,14 +63,14 @@ def copy_of(leaf: Any, session: Session) -> Array | None:
     return copy
 
 
-def note_given(leaf: Any, program: int) -> bool:
+def record_use(leaf: Any, program: int) -> bool:
     """Note that a program gets an array; return whether to copy the array to the daemon.
 
     An array is copied if the program got it before, and the array cannot change.
     """
     given = _known(leaf)
     if given is None:
-        given = _given[id(leaf)] = _Given(leaf)
+        given = _passed[id(leaf)] = _PassedArray(leaf)
     if program not in given.programs:
         given.programs.add(program)
         return False
@@ -79,7 +79,7 @@ def note_given(leaf: Any, program: int) -> bool:
     return not given.has_none
 
 
-def note(leaf: Any, copy: Array | None) -> None:
+def record_copy(leaf: Any, copy: Array | None) -> None:
     """Note the copy of an array; None notes that the daemon has no room for it."""
     given = _known(leaf)
     if given is not None:
@@ -88,7 +88,7 @@ def note(leaf: Any, copy: Array | None) -> None:
 
 def free_all() -> bool:
     """Free all copies to make room on the daemon; return whether there were any."""
-    held = [given for given in list(_given.values()) if given.copy is not None]
+    held = [given for given in list(_passed.values()) if given.copy is not None]
     for given in held:
         given.copy, given.has_none = None, True
     return bool(held)

@@ -147,14 +147,14 @@ class GeneralPath:
                 raise
             self._warn(error)
             return in_process()
-        own, asked = self._own_trace(call, key), self._wanted(key)
+        own, first_wanted = self._own_trace(call, key), self._wanted(key)
 
         def program(session: Session, wanted: Specialisation) -> Program:
             # JAX also keeps its traces for `lower`.
-            known = self._known(key) if wanted is asked else None
+            known = self._known(key) if wanted is first_wanted else None
             return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
 
-        return Lowered(asked, program, in_process)
+        return Lowered(first_wanted, program, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of `RemoteFunction.trace`."""

@@ -97,7 +97,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now, waits = program.call_now, prepared.may_raise
-    count, forms, most = len(results), list(map(host_form, results)), inline_limit(len(leaves))
+    count, forms, max_inline = len(results), list(map(host_form, results)), inline_limit(len(leaves))
     taken = program.used_donations[0] if program.used_donations else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -150,7 +150,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall)
                     arguments.append(np.asarray(leaf).tobytes())
                 else:
                     value = leaf if given is dtype else leaf.astype(dtype)
-                    if value.nbytes <= most:
+                    if value.nbytes <= max_inline:
                         arguments.append(value.tobytes())
                     else:
                         arguments.append(Attached(value.nbytes))
@@ -200,8 +200,8 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
     if program.order is not None or by_value or (prepared.donated and not program.used_donations):
         return None
-    most = inline_limit(len(program.inline))
-    if not is_queued and any(nbytes_of(prepared.results[n]) > most for n in program.inline):
+    max_inline = inline_limit(len(program.inline))
+    if not is_queued and any(nbytes_of(prepared.results[n]) > max_inline for n in program.inline):
         return None
     wants: list[_Want] = []
     for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):

@@ -45,8 +45,8 @@ class Callbacks:
                 if not raised:
                     with session.yielded():
                         results = self._call(callback.slot, arguments)
-                    most = inline_limit(len(results))
-                    answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
+                    max_inline = inline_limit(len(results))
+                    answer = CalledBack(callback.number, [pack(array, attachments, max_inline) for array in results])
             except BaseException as error:
                 # Catch every exception, because the daemon waits for an answer in any case.
                 raised.append(error)

@@ -211,12 +211,12 @@ def _holds_packages(entry: str) -> bool:
     )
 
 
-def wait_for(address: Address, ending: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
+def wait_for(address: Address, exit_status: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
     """Connect to a daemon that is starting; wait until it answers.
 
     Args:
         address: address at which the daemon will answer.
-        ending: returns how the daemon exited; empty while it runs.
+        exit_status: returns how the daemon exited; empty while it runs.
         log: the daemon's log file.
         position: offset in that file at which the daemon's log begins.
 
@@ -227,11 +227,11 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
-        ended = ending()
-        if ended:
+        exited = exit_status()
+        if exited:
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another daemon was faster
-            raise DaemonUnavailable(f"the daemon exited during its start ({ended}):{_tail(log, position)}")
+            raise DaemonUnavailable(f"the daemon exited during its start ({exited}):{_tail(log, position)}")
         if time.monotonic() > deadline:
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
         time.sleep(_POLL_SECONDS)
@@ -240,12 +240,12 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
 def _reap(pid: int) -> str:
     """Reap a daemon that this process started and that has exited; return its status, or "" while it runs."""
     try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        exited, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         # The program ignores SIGCHLD, or has reaped the daemon itself.
         _started.discard(pid)
         return "status unknown"
-    if not ended:
+    if not exited:
         return ""
     _started.discard(pid)
     return f"status {os.waitstatus_to_exitcode(status)}"

@@ -67,7 +67,7 @@ class Link:
         """Set up the state that a forked child does not share with its parent."""
         self.lock = threading.RLock()
         self._depth = 0  # nesting depth of `yielded`
-        self._came_back = threading.Condition(self.lock)
+        self._depth_changed = threading.Condition(self.lock)
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
@@ -160,7 +160,7 @@ class Link:
         """Close the connection. The next exchange reconnects, but to a daemon that hangs only after a pause."""
         with self.lock:
             if isinstance(why, DaemonSilent):
-                self._finder.give_up(why)
+                self._finder.mark_hanging(why)
             connection, self.connection = self.connection, None
             self._pipeline.blocks = None
             if connection is not None:
@@ -199,7 +199,7 @@ class Link:
             yield
         finally:
             if self.lock is lock:
-                self._come_back(held, depth, kept)
+                self._reacquire(held, depth, kept)
             else:
                 # This process is the child of a fork inside the context.
                 lock._at_fork_reinit()  # type: ignore[attr-defined]
@@ -214,10 +214,10 @@ class Link:
         """Whether a thread has released the session to other users by `yielded`. Read with the `lock` held."""
         return self._depth > 0
 
-    def _come_back(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
+    def _reacquire(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
         self.lock._acquire_restore(held)  # type: ignore[attr-defined]
         # Contexts are nested: another thread may have entered `yielded` after this one, and must leave first.
-        self._came_back.wait_for(lambda: self._depth == depth)
+        self._depth_changed.wait_for(lambda: self._depth == depth)
         try:
             if self.connection is not None:
                 with contextlib.suppress(JitserverError):
@@ -226,7 +226,7 @@ class Link:
             self.disconnect()
             self._swap(kept)
             self._depth -= 1
-            self._came_back.notify_all()
+            self._depth_changed.notify_all()
 
     def _swap(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """Set attributes; return their previous values."""

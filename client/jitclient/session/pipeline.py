@@ -31,11 +31,11 @@ class Drops(collections.deque[int]):
         The caller puts them back if they could not be sent. Dropping a handle twice is harmless: handles are never
         reused.
         """
-        taken = []
+        handles = []
         # Pop one by one, because a garbage collection may append in between.
         while self:
-            taken.append(self.popleft())
-        return tuple(taken)
+            handles.append(self.popleft())
+        return tuple(handles)
 
 
 _BATCH = 32  # calls in a Run
@@ -107,14 +107,14 @@ class Pipeline:
             DaemonLost, DaemonSilent: the connection broke.
         """
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._take(body)
+            self._accept_answer(body)
         if self.queue and (not self.unanswered or len(self.queue) >= _BATCH):
             self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
         """Advance as for a program that has paused: send the queue unless the daemon is far behind."""
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._take(body)
+            self._accept_answer(body)
         if len(self.unanswered) < _MAX_RUNS // 2:
             self.flush(connection)
 
@@ -145,7 +145,7 @@ class Pipeline:
             run.calls, may_resend = self.queue, True
         self._send(connection, run, attachments, may_resend)
         while True:
-            done, reader = self._take(connection.answer())
+            done, reader = self._accept_answer(connection.answer())
             if done.number == run.number:
                 return done, reader
 
@@ -153,7 +153,7 @@ class Pipeline:
         """Send the queue, and wait for all answers."""
         self.flush(connection)
         while self.unanswered:
-            self._take(connection.answer())
+            self._accept_answer(connection.answer())
 
     def _send(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], may_resend: bool = True
@@ -175,7 +175,7 @@ class Pipeline:
         sent.nbytes += len(body)
         self._nbytes += sent.nbytes
         while len(self.unanswered) > 1 and not self._is_within_window():
-            self._take(connection.answer())
+            self._accept_answer(connection.answer())
         connection.send_frame(RUN, body, attachments)
 
     def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
@@ -201,7 +201,7 @@ class Pipeline:
     def _is_within_window(self) -> bool:
         return len(self.unanswered) <= _MAX_RUNS and self._nbytes <= _MAX_BYTES
 
-    def _take(self, body: bytes) -> tuple[Done, Reader | None]:
+    def _accept_answer(self, body: bytes) -> tuple[Done, Reader | None]:
         done = _decode(body)
         if not self.unanswered or self.unanswered[0].run.number != done.number:
             raise ProtocolError(f"the daemon answered Run {done.number}out of order")

@@ -19,7 +19,7 @@ from jitclient.wire.encoding import decoder, encoded
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
 _GOODBYE_SECONDS = 2.0
-REPLACED = "another daemon took over since the program was looked up"
+REPLACED = "a new daemon took over since the program was looked up"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Done).decode
 

@@ -34,7 +34,7 @@ def check(hello: Hello, welcome: Welcome, remote_address: "SshAddress | None" = 
     if remote_address is None:
         remedy = "Run `jitserver restart`"
     elif "Python" in differ:
-        remedy = f"Make an environment with Python {ours['Python']} there, and name it in the address"
+        remedy = f"Make an environment with Python {ours['Python']} on the daemon's machine, and name it in the address"
     else:
         wanted = {name: ours[name] for name in differ if name != "protocol"}
         remedy = _install(

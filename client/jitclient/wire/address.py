@@ -243,11 +243,11 @@ def runtime_directory() -> Path:
     """
     # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a directory that another user may own.
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    folders = [_temporary_directory, lambda: Path("~/.cache/jitserver/run").expanduser()]
+    candidates = [_temporary_directory, lambda: Path("~/.cache/jitserver/run").expanduser()]
     # `su` and `sudo` may leave another user's directory in the variable.
     if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
-        folders.insert(0, lambda: Path(given) / "jitserver")
-    return usable_directory(folders, _MAX_DIRECTORY_BYTES)
+        candidates.insert(0, lambda: Path(given) / "jitserver")
+    return usable_directory(candidates, _MAX_DIRECTORY_BYTES)
 
 
 def _temporary_directory() -> Path:
@@ -256,25 +256,25 @@ def _temporary_directory() -> Path:
     return Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}"
 
 
-def usable_directory(folders: Iterable[Callable[[], Path]], longest: int = 4096) -> Path:
+def usable_directory(candidates: Iterable[Callable[[], Path]], max_bytes: int = 4096) -> Path:
     """Return the first usable directory, created if missing; warn if it is not the first candidate.
 
-    A directory is usable if only this user can enter it, it is writable, and its path has at most `longest` bytes.
+    A directory is usable if only this user can enter it, it is writable, and its path has at most `max_bytes` bytes.
 
     Raises:
         OSError: no candidate is usable.
     """
     problems: list[str] = []
-    for folder_of in folders:
+    for candidate in candidates:
         try:
-            folder = folder_of()
-            if not folder.is_absolute():
-                raise OSError(f"{folder} is not an absolute path")
-            if len(os.fsencode(folder)) > longest:
-                raise OSError(f"the path {folder} is too long for a socket")
-            found = private_directory(folder)
+            directory = candidate()
+            if not directory.is_absolute():
+                raise OSError(f"{directory} is not an absolute path")
+            if len(os.fsencode(directory)) > max_bytes:
+                raise OSError(f"the path {directory} is too long for a socket")
+            found = private_directory(directory)
             if not os.access(found, os.W_OK):
-                raise OSError(f"{folder} is not writable")
+                raise OSError(f"{directory} is not writable")
         except (OSError, RuntimeError, SettingsError) as error:
             # RuntimeError: this user has no home directory.
             problems.append(str(error))

@@ -70,9 +70,9 @@ def inline_limit(count: int) -> int:
     return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
 
 
-def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTES) -> bytes | Attached:
+def pack(array: HostArray, attachments: list[HostArray], max_inline: int = INLINE_BYTES) -> bytes | Attached:
     """Encode an array for a message. Append an array of more than `most` bytes to `attachments`."""
-    if array.nbytes <= most:
+    if array.nbytes <= max_inline:
         return array.tobytes()
     attachments.append(array)
     return Attached(array.nbytes)

@@ -283,7 +283,7 @@ class ClientConnection(WireConnection):
             except OSError:
                 block = None
         if block is None:
-            self.give_back(Return(retired=(leased.block,)))
+            self.return_blocks(Return(retired=(leased.block,)))
         return block
 
     def _await_lease(self) -> Leased:
@@ -293,7 +293,7 @@ class ClientConnection(WireConnection):
                 return leased
             self._serve_within()
 
-    def give_back(self, message: Return) -> None:
+    def return_blocks(self, message: Return) -> None:
         """Return blocks to the daemon."""
         self.send_frame(RETURN, _encode(message))
 

@@ -86,13 +86,13 @@ class WireStream(SocketStream):  # type: ignore[misc]
         They are not accepted at other times: asking for them makes each read slower, and the kernel closes file
         descriptors that were not asked for.
         """
-        taken: list[int] = []
-        self._fds = taken
+        received_fds: list[int] = []
+        self._fds = received_fds
         try:
-            yield taken
+            yield received_fds
         finally:
             self._fds = None
-            for fd in taken:
+            for fd in received_fds:
                 os.close(fd)
 
     def _receive(self, view: memoryview, flags: int = 0) -> int:

@@ -429,7 +429,7 @@ def test_no_jitserver_there_or_one_too_old(script: str, new_host: Any, monkeypat
             far.script("environment/bin/jitserver", script)
         said = refused(far, jitclient.DaemonUnavailable, monkeypatch)
     assert "/environment/bin/jitserver" in said
-    assert "install the version of this machine there" in said
+    assert "install this machine's version of jitserver there" in said
 
 
 def test_no_daemon_there(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class Daemon:
         leased, fd = self.lent.lease(nbytes)
         return received(leased.block, leased.capacity, fd) if fd is not None else None
 
-    def give_back(self, message: Return) -> None:
+    def return_blocks(self, message: Return) -> None:
         self.lent.take_back(message)
 
     def answer(self, message: Run, keep: bool = False) -> Done:

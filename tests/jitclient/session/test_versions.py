@@ -30,7 +30,7 @@ def test_what_agrees() -> None:
     [
         (hello(jax="2.0"), "`ssh -p 2222 alice@host jit/bin/pip install jax==2.0`"),
         (hello(protocol=0, jax="2.0"), "`ssh -p 2222 alice@host jit/bin/pip install jitserver==0.1.0 jax==2.0`"),
-        (hello(python="3.12.1"), "Make an environment with Python 3.12 there"),
+        (hello(python="3.12.1"), "Make an environment with Python 3.12 on the daemon's machine"),
     ],
 )
 def test_each_difference_is_named_with_what_mends_it(differs: Hello, mends: str) -> None:

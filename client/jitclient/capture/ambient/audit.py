@@ -69,11 +69,11 @@ def frames() -> Iterator[FrameType]:
 
 
 def _on_event(
-    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, asked: threading.local = reads
+    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, recorder: threading.local = reads
 ) -> None:
     # Parameters hold the names that the hook needs: at interpreter exit, modules are emptied before the last files are
     # opened.
-    if event not in events or getattr(asked, "noted", None) is None:
+    if event not in events or getattr(recorder, "noted", None) is None:
         return
     # The check whether a file is an installed one opens files itself.
     with unrecorded():

@@ -67,10 +67,10 @@ def without_caches(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
     is tried only on plain values. If it fails, or if the cached value is not plain, the value is kept. Tracers, and
     values of properties that are not the user's, are always left out.
     """
-    return {name: value for name, value in state.items() if not _is_mere_cache(obj, name, value, state)}
+    return {name: value for name, value in state.items() if not _is_recomputable(obj, name, value, state)}
 
 
-def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bool:
+def _is_recomputable(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bool:
     prop = next((vars(base)[name] for base in type(obj).__mro__ if name in vars(base)), None)
     if not isinstance(prop, functools.cached_property):
         return False
@@ -90,7 +90,7 @@ def _from_plain_values(func: Any, cls: type, state: dict[str, Any]) -> Any:
     shared = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
     alone = FunctionType(func.__code__, {**_plain_ones(func.__globals__), "__builtins__": _PURE_BUILTINS})
     try:
-        return alone(_Seen(_plain_ones(shared | state)))
+        return alone(_PlainView(_plain_ones(shared | state)))
     except Exception:
         # The function read something else, or failed on these values.
         return MISSING
@@ -100,7 +100,7 @@ def _plain_ones(names: dict[Any, Any]) -> dict[str, Any]:
     return {n: value for n, value in names.items() if is_plain(value) and isinstance(n, str) and not n.startswith("__")}
 
 
-class _Seen:
+class _PlainView:
     """Stand-in for an object, with only its plain values as attributes."""
 
     __slots__ = ("_values",)

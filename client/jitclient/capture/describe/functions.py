@@ -14,7 +14,7 @@ from jitclient.capture.describe.namespaces import (
     namespace_of,
     whole,
 )
-from jitclient.capture.describe.shard_maps import noted_later
+from jitclient.capture.describe.shard_maps import cells_after_trace
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.bytecode import Refs, refs_of
@@ -39,7 +39,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     else:
         walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
         walker.uses_package(str(home))
-    later = noted_later(func)
+    later = cells_after_trace(func)
     closure = [
         _held_by_client(walker, cell, name)
         if name in handed.free

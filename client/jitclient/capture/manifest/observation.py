@@ -118,8 +118,8 @@ class Observation:
                 state[counted] = digest_under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
-        told = {self._named(name): value for name, value in state.items()}
-        return Reads(tuple(sorted(told)), tuple(told[name] for name in sorted(told)), nonrepeatable, self._ambient)
+        by_name = dict(sorted((self._named(name), value) for name, value in state.items()))
+        return Reads(tuple(by_name), tuple(by_name.values()), nonrepeatable, self._ambient)
 
     def _named(self, name: str) -> str:
         return name if name.partition(":")[0] in self._loaded else IMPORTED + name

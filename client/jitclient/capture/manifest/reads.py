@@ -231,8 +231,8 @@ def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
     if not _MODULE_READERS.isdisjoint(refs_of(code).words):
         consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
         own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
-        told = {const.partition(":")[0] for const in consts} | own
-        yield from (sys.modules[name] for name in sorted(told) if name in sys.modules and is_package(name))
+        named = {const.partition(":")[0] for const in consts} | own
+        yield from (sys.modules[name] for name in sorted(named) if name in sys.modules and is_package(name))
     for name, level, wanted in refs_of(code).imports:
         full = f"{'.' * level}{name}"
         try:

@@ -39,7 +39,7 @@ class RebuiltObjects:
             if made:
                 steps, roots = values.read(made)
                 for step in steps:
-                    self._take(step)
+                    self._run_step(step)
                 self._made = self._value(roots)
         except CaptureError:
             raise
@@ -53,7 +53,7 @@ class RebuiltObjects:
         """Return the object with this number (negative: made by the trace); raise IndexError if there is none."""
         return self._made[-1 - index] if index < 0 else self._capture.object_at(index)
 
-    def _take(self, step: Reduced) -> None:
+    def _run_step(self, step: Reduced) -> None:
         name, args = step.maker, step.args
         if name.startswith(COMPLETION_PREFIX):
             number, *rest = args
@@ -146,7 +146,7 @@ class CallbackFunctions(RebuiltObjects):
             package = module.partition(".")[0]
             is_known = package not in _NO_HOMES or module in _HOMES_IN_JAX
             if not is_known or "<locals>" not in qualname:
-                raise CaptureError(f"a callback has code of {module}, where no callbacks are made")
+                raise CaptureError(f"a callback has code of {module}, which makes no callbacks")
         return super()._place(module, owner, part, qualname)
 
 

@@ -72,7 +72,7 @@ def _prepare(recipe: recipes.Recipe) -> Prepared:
     finally:
         jax.clear_caches()
     if traced.consts or traced.params["jaxpr"].jaxpr.is_high:
-        raise ValueError("it holds values")
+        raise ValueError("the operation holds values")
     (one,) = found
     # The result is cached, so forked processes need not search for it.
     recipes.place(operation._fun, operation._jit_info)

@@ -57,7 +57,7 @@ def flat(function: Any) -> tuple[Reduced, ...]:
     return FLAT, Reduced("+restore", (0, (), (("callback_func", function), ("in_tree", None))))
 
 
-USES, HAS_CODE = "uses .*, which the function does not mention", "has code of .*, where no callbacks are made"
+USES, HAS_CODE = "uses .*, which the function does not mention", "has code of .*, which makes no callbacks"
 HOSTILE: dict[str, tuple[str, tuple[Reduced, ...]]] = {
     "os.system": (USES, (partial(named("os", "system"), "exit 1"),)),
     "os.system, as JAX would wrap it": (USES, flat(named("os", "system"))),
