@@ -21,7 +21,7 @@ TRACED_IN_THE_CLIENT = {
     "global_containers": "a set in a dictionary, of which bytecode does not show who reads it",
     "set_of_functions": "the order of addresses",
     "weak_containers": "the order of addresses",
-    "lru_cached": "its trace fills a cache",
+    "lru_cached": "the trace fills a cache",
     "nnx_jit_inside": "the trace on the daemon raised",
 }
 """Kind -> why."""

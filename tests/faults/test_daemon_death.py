@@ -200,7 +200,7 @@ def test_a_daemon_that_hangs_is_given_up_and_asked_again_later(
                     np.asarray(big)
         finally:
             daemon.process.send_signal(signal.SIGCONT)
-        session._finder._until = 0.0  # the while is over
+        session._finder._retry_at = 0.0  # the while is over
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert np.asarray(big)[0, 0] == 1  # it woke up in time, and the session with it
         assert np.asarray(add(np.ones((300, 300), np.float32)))[0, 0] == 2

@@ -231,7 +231,7 @@ def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
 ) -> None:
     (short_path / "jitserver").write_text("in the way")
     monkeypatch.setenv("XDG_STATE_HOME", str(short_path))
-    with pytest.warns(RuntimeWarning, match=f"as .*{short_path}/jitserver"):
+    with pytest.warns(RuntimeWarning, match=f"because .*{short_path}/jitserver"):
         assert launch.log_directory() == runtime_directory()
 
 

@@ -270,13 +270,13 @@ def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
                 with pytest.raises(jitclient.DaemonUnavailable, match="has sent nothing"):
                     add(one, one)
             assert far.opened == opened
-            session._finder._until = 0.0  # the while is over
+            session._finder._retry_at = 0.0  # the while is over
             with pytest.raises(DaemonHangs, match="has sent nothing for 5 s"):
                 add(one, one)
             assert far.opened == opened + 1
         finally:
             daemon.send_signal(signal.SIGCONT)
-        session._finder._until = 0.0
+        session._finder._retry_at = 0.0
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert float(add(ten, one)) == 11
         assert session.generation == generation, "the session began anew"
