@@ -139,7 +139,7 @@ def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.Monkey
 
     made = jax.numpy.zeros(3) + 1
     monkeypatch.setattr(_thread, "start_new_thread", start)
-    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "_START_SECONDS", 0.01)
     for cached in (trace_state._state_of_a_fresh_thread, memory._results_are_new):
         cached.cache_clear()
     assert trace_state.is_active()  # so that the call runs here

@@ -123,7 +123,7 @@ class _Making:
         if found is not None:
             return found
         try:
-            if identity.why_here() is None:
+            if identity.own_trace_reason() is None:
                 return self._made(identity)
             return self._made_here(identity)
         except CaptureError as error:
@@ -248,7 +248,7 @@ class _Making:
         own = self._own
         own.check_arguments()
         if own.is_foreign():
-            raise _DiffersError(own.why_it_stays())
+            raise _DiffersError(own.local_only_reason())
         after = self._unchanged(identity)
         structure, functions = self._remade(identity, prepared)
         ref = identity.captured.index_of
@@ -304,7 +304,7 @@ class _Making:
         except CaptureError as error:
             raise _DiffersError(f"{_CHANGES} the captured values: {error}") from error
         if not is_same:
-            self._own.note_change((base.key, stamp_of(identity.inputs)))
+            self._own.record_change((base.key, stamp_of(identity.inputs)))
             raise _DiffersError(f"{_CHANGES} the captured values")
         return base
 
@@ -326,7 +326,7 @@ class _Making:
 
     def _made_here(self, identity: Identity) -> Program:
         """Make the daemon compile the own trace, because the daemon cannot trace this function itself."""
-        why = identity.why_here()
+        why = identity.own_trace_reason()
         assert why is not None
         self._trace(identity.inputs)
         with _failures_to_capture_error():
@@ -340,7 +340,7 @@ class _Making:
         """
         try:
             with _failures_to_capture_error():
-                if stays := self._own.why_it_stays():
+                if stays := self._own.local_only_reason():
                     raise _DiffersError(stays)
                 if self._is_explained(identity):
                     return self._shared(identity, CaptureError("the program changed data in installed packages"))
@@ -406,7 +406,7 @@ class _Making:
             return None
         if now.key == watched.key:
             return now
-        self._own.note_change((now.key, stamp_of(inputs)))
+        self._own.record_change((now.key, stamp_of(inputs)))
         return None
 
     def _exported(self) -> Exported:

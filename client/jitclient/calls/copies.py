@@ -23,13 +23,13 @@ _MIN_BYTES = 1024
 class _PassedArray:
     """State of an array that was passed to calls."""
 
-    __slots__ = ("copy", "has_none", "itself", "programs")
+    __slots__ = ("copy", "is_uncopyable", "programs", "reference")
 
     def __init__(self, leaf: Any) -> None:
-        self.itself = weakref.ref(leaf, functools.partial(_passed.pop, id(leaf)))
+        self.reference = weakref.ref(leaf, functools.partial(_passed.pop, id(leaf)))
         self.programs: set[int] = set()
         self.copy: Array | None = None
-        self.has_none = False
+        self.is_uncopyable = False
 
 
 _passed: dict[int, _PassedArray] = {}
@@ -39,7 +39,7 @@ os.register_at_fork(after_in_child=_passed.clear)  # the parent frees the copies
 def _known(leaf: Any) -> _PassedArray | None:
     given = _passed.get(id(leaf))
     # The id may be that of an earlier array, whose weakref callback failed.
-    return given if given is not None and given.itself() is leaf else None
+    return given if given is not None and given.reference() is leaf else None
 
 
 def places(specs: Sequence[Spec], donated: Sequence[int]) -> tuple[int, ...]:
@@ -74,21 +74,21 @@ def record_use(leaf: Any, program: int) -> bool:
     if program not in given.programs:
         given.programs.add(program)
         return False
-    if not given.has_none and given.copy is None:
-        given.has_none = not owns_xla_memory(leaf)
-    return not given.has_none
+    if not given.is_uncopyable and given.copy is None:
+        given.is_uncopyable = not owns_xla_memory(leaf)
+    return not given.is_uncopyable
 
 
 def record_copy(leaf: Any, copy: Array | None) -> None:
     """Note the copy of an array; None notes that the daemon has no room for it."""
     given = _known(leaf)
     if given is not None:
-        given.copy, given.has_none = copy, copy is None
+        given.copy, given.is_uncopyable = copy, copy is None
 
 
 def free_all() -> bool:
     """Free all copies to make room on the daemon; return whether there were any."""
     held = [given for given in list(_passed.values()) if given.copy is not None]
     for given in held:
-        given.copy, given.has_none = None, True
+        given.copy, given.is_uncopyable = None, True
     return bool(held)

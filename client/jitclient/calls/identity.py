@@ -39,7 +39,7 @@ class Identity:
     # Stands for the iteration order of sets, if the program may depend on it.
     order: tuple[Input, ...]
 
-    def why_here(self) -> CaptureError | None:
+    def own_trace_reason(self) -> CaptureError | None:
         """Return why this process must trace the function, although other processes find its program; else None."""
         if self.order:
             return CaptureError(str(self.captured.set_order))

@@ -174,7 +174,7 @@ class OwnTrace:
         """Forget the trace, which must not be used."""
         self._traced = self._lowered = self._evidence = None
 
-    def note_change(self, depends: Hashable) -> None:
+    def record_change(self, depends: Hashable) -> None:
         """Note the state after the trace, which changed it. As in JAX, that change causes no further trace."""
         _reads[self._jaxpr()] = self.reads, depends
 
@@ -268,7 +268,7 @@ class OwnTrace:
         if calls_back(self._traced.jaxpr):
             what = callbacks_for_people(self._traced.jaxpr)
             raise CaptureError(f"the callbacks stay in this process: {what}")
-        if stays := self.why_it_stays():
+        if stays := self.local_only_reason():
             raise CaptureError(stays)
         results = self.results()
         with _without_locations():
@@ -283,7 +283,7 @@ class OwnTrace:
             raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
         return Exported(program, digest(program).hex(), results)
 
-    def why_it_stays(self) -> str:
+    def local_only_reason(self) -> str:
         """Return why only a process that has the code of its foreign functions can run the program, or ""."""
         names = foreign_names(self._traced.jaxpr)
         return f"the program calls the {described(names)}, whose code is only in this process" if names else ""

@@ -140,22 +140,24 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 # ---- structures as bytes
 
 
-def encode(structure: Structure, ref: values.Ref = values.no_ref, rest: values.Rest = values.no_rest) -> bytes:
+def encode(
+    structure: Structure, ref: values.Ref = values.no_ref, fallback: values.Fallback = values.no_fallback
+) -> bytes:
     """Return a structure as bytes.
 
     Args:
         structure: The structure.
         ref: Gives the position of an object in the capture, or None.
-        rest: Gives the form of a value that cannot be encoded otherwise, or raises a CaptureError.
+        fallback: Gives the form of a value that cannot be encoded otherwise, or raises a CaptureError.
 
     Raises:
-        CaptureError: The structure is nested too deeply, or `rest` refused a value.
+        CaptureError: The structure is nested too deeply, or `fallback` refused a value.
     """
     with _limiting_depth():
-        return values.to_bytes(_data_of(structure, ref, rest))
+        return values.to_bytes(_data_of(structure, ref, fallback))
 
 
-def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
+def _data_of(structure: Structure, ref: values.Ref, fallback: values.Fallback) -> values.Data:
     """Return the plain form of a structure: None for a leaf, and for a branch its class, `meta` and children.
 
     If the order of a branch's children may differ between processes, they are sorted by attribute name, and the
@@ -171,8 +173,8 @@ def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values
     if order is not None:
         names = order.sorted
         meta, children = order.rearranged(order.sorted, meta, children)
-    parts = tuple([_data_of(child, ref, rest) for child in children])
-    return values.data_of(kind, ref, rest), values.data_of(meta, ref, rest), parts, *names
+    parts = tuple([_data_of(child, ref, fallback) for child in children])
+    return values.data_of(kind, ref, fallback), values.data_of(meta, ref, fallback), parts, *names
 
 
 def decode(data: bytes, deref: values.Deref) -> Structure:

@@ -23,7 +23,7 @@ Deref = Callable[[int], Any]
 """Look-up of the captured object with a number."""
 Data = Any
 """Value in its written form: plain values, `Reference`, `Reduced`, and tuples and lists of these."""
-Rest = Callable[[Any], Data]
+Fallback = Callable[[Any], Data]
 """Function that returns the written form of a value without one of its own, or raises."""
 
 SELF_WRITTEN = PLAIN - {tuple, frozenset}
@@ -41,8 +41,8 @@ def no_deref(index: int) -> Any:
     raise ProtocolError(f"index {index} refers to a capture, but there is none")
 
 
-def no_rest(value: Any) -> Data:
-    """Raise CaptureError: a `Rest` that accepts no value."""
+def no_fallback(value: Any) -> Data:
+    """Raise CaptureError: a `Fallback` that accepts no value."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise CaptureError(f"{kind} has no form that can be sent: {value!r:.80}")
 
@@ -55,21 +55,21 @@ def to_bytes(data: Data) -> bytes:
     return pickler.to_bytes(data)
 
 
-def encode(value: Any, ref: Ref = no_ref, rest: Rest = no_rest) -> bytes:
+def encode(value: Any, ref: Ref = no_ref, fallback: Fallback = no_fallback) -> bytes:
     """Return the bytes of a value.
 
     Args:
         value: any value.
         ref: returns the number of an object that the capture holds, or None.
-        rest: returns the written form of a value that has none of its own, and of a list, set or dict.
+        fallback: returns the written form of a value that has none of its own, and of a list, set or dict.
 
     Raises:
         CaptureError: by default, if a value is neither plain, nor in the capture, nor held by an installed module.
     """
-    return to_bytes(data_of(value, ref, rest))
+    return to_bytes(data_of(value, ref, fallback))
 
 
-def data_of(value: Any, ref: Ref = no_ref, rest: Rest = no_rest) -> Data:
+def data_of(value: Any, ref: Ref = no_ref, fallback: Fallback = no_fallback) -> Data:
     """Return the written form of a value; arguments and errors are those of `encode`."""
     kind = type(value)
     if kind in SELF_WRITTEN:
@@ -77,15 +77,15 @@ def data_of(value: Any, ref: Ref = no_ref, rest: Rest = no_rest) -> Data:
     index = ref(value)
     if index is not None:
         return Reference(index)
-    if kind in (list, set, dict) and rest is not no_rest:
-        return rest(value)
+    if kind in (list, set, dict) and fallback is not no_fallback:
+        return fallback(value)
     if kind in (tuple, list):
-        return kind(data_of(item, ref, rest) for item in value)
+        return kind(data_of(item, ref, fallback) for item in value)
     if kind in (set, frozenset):
-        return Reduced(kind.__name__, tuple(sorted((data_of(item, ref, rest) for item in value), key=to_bytes)))
+        return Reduced(kind.__name__, tuple(sorted((data_of(item, ref, fallback) for item in value), key=to_bytes)))
     if kind is dict:
-        return Reduced("dict", tuple((data_of(k, ref, rest), data_of(v, ref, rest)) for k, v in value.items()))
-    return _named(value, ref) or rest(value)
+        return Reduced("dict", tuple((data_of(k, ref, fallback), data_of(v, ref, fallback)) for k, v in value.items()))
+    return _named(value, ref) or fallback(value)
 
 
 def encode_class(cls: type, ref: Ref = no_ref) -> bytes:

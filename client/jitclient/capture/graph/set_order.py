@@ -142,8 +142,8 @@ def _set_of(value: Value) -> Any:
     """Return the set that a value is or stands for, or None."""
     if type(value) is not Node:
         return value if type(value) is frozenset else None
-    is_odd = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
-    return value.obj if is_odd or value.op in ("set", "frozenset") else None
+    is_instance = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
+    return value.obj if is_instance or value.op in ("set", "frozenset") else None
 
 
 def _sets_in(value: Value) -> Iterator[Any]:

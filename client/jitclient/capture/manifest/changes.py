@@ -18,7 +18,7 @@ _PLAIN = (bool, bytes, complex, float, int, str)
 _ALL = "*"
 
 
-class _OtherError(Exception):
+class _NotOnlyCountersError(Exception):
     """A difference between two descriptions in more than counters and caches."""
 
 
@@ -29,7 +29,7 @@ def changed_counters(before: Tree, after: Tree) -> list[Place] | None:
     """
     try:
         return list(_changed_counters(before, after, ()))
-    except _OtherError:
+    except _NotOnlyCountersError:
         return None
 
 
@@ -75,7 +75,7 @@ def _changed_parts(before: tuple[Any, ...], after: tuple[Any, ...], place: Place
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise _OtherError
+        raise _NotOnlyCountersError
 
 
 def _is_count(tree: Tree) -> bool:

@@ -120,7 +120,7 @@ class _Monitoring:
         self._lock = threading.Lock()
         self._listeners: dict[int, list[Started]] = {}
         self._tool: int | None = None
-        self._answer: Any = None
+        self._return_value: Any = None
 
     def add(self, started: Started) -> str:
         monitoring = _monitoring()
@@ -133,7 +133,7 @@ class _Monitoring:
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
                 monitoring.set_events(self._tool, monitoring.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
-            self._choose_answer()
+            self._choose_return_value()
             # The new listener has received no code yet, so report all code again.
             monitoring.restart_events()
         return ""
@@ -144,7 +144,7 @@ class _Monitoring:
             self._listeners[thread].remove(started)
             if not self._listeners[thread]:
                 del self._listeners[thread]
-            self._choose_answer()
+            self._choose_return_value()
             if not self._listeners:
                 monitoring.set_events(self._tool, 0)
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
@@ -152,12 +152,12 @@ class _Monitoring:
                 self._tool = None
         return ""
 
-    def _choose_answer(self) -> None:
+    def _choose_return_value(self) -> None:
         """Choose whether each code object is reported only once: not if several threads listen.
 
         An event that is disabled for a code object is disabled for all threads.
         """
-        self._answer = _monitoring().DISABLE if len(self._listeners) == 1 else None
+        self._return_value = _monitoring().DISABLE if len(self._listeners) == 1 else None
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
@@ -168,7 +168,7 @@ class _Monitoring:
         for listener in listeners:
             listener(code, names)
         # Read this last, so that no thread can start to listen between the read and its effect.
-        return self._answer
+        return self._return_value
 
 
 def _monitoring() -> Any:

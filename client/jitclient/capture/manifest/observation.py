@@ -80,7 +80,7 @@ class Observation:
             reason = f"the data that the trace read could not be described: {type(error).__name__}: {error}"
             return Reads(unobserved_reason=reason)
 
-    def _note_the_rest(self) -> None:
+    def _record_deferred(self) -> None:
         """Record reads that show only when the trace has finished: of imported modules, and of code that did not run.
 
         JAX stores inner traces, for example by the function that is the body of a loop. A function that is referred to
@@ -96,7 +96,7 @@ class Observation:
                     self._note(function.__code__, function.__globals__)
 
     def _compared(self) -> Reads:
-        self._note_the_rest()
+        self._record_deferred()
         state: dict[str, bytes] = {}
         nonrepeatable, memo = "", Memo()
         for name, before in sorted(self._before.items()):

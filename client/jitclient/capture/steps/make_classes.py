@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.capture.steps import captured
-from jitclient.capture.steps.sharing import is_captured_class, note_class
+from jitclient.capture.steps.sharing import is_captured_class, record_class
 from jitclient.capture.user_code.ownership import is_user_class
 from jitclient.capture.user_code.registry import register
 
@@ -28,7 +28,7 @@ def make_class(mode: str, meta: Any, name: str, bases: Any, namespace: Any, keyw
             type.__delattr__(cls, attribute)
     else:
         cls = _make_as_stated(meta, name, parents, names, dict(keywords))
-    note_class(cls)
+    record_class(cls)
     return cls
 
 
