@@ -467,7 +467,7 @@ def test_another_jax(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "__version__", "0.0.1")
     said = refused(host, Incompatible, monkeypatch)
     assert "jax is 0.0.1 here and" in said
-    assert re.search(r"`ssh -p \d+ \S+ \S+/environment/bin/pip install jax==0.0.1`$", said)
+    assert re.search(r"`ssh -p \d+ \S+ \S+/environment/bin/pip install jax==0.0.1`\.$", said)
 
 
 def test_another_version_of_a_package_that_a_function_uses(
